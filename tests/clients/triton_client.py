@@ -26,11 +26,11 @@ said = {
 def infer(binary_in, binary_out, compression=None, **options):
     given = triton.InferInput("x", rows.shape, "FP32")
     given.set_data_from_numpy(rows, binary_data=binary_in)
-    wanted = triton.InferRequestedOutput("output", binary_data=binary_out)
+    requested = triton.InferRequestedOutput("output", binary_data=binary_out)
     return client.infer(
         model,
         [given],
-        outputs=[wanted],
+        outputs=[requested],
         request_compression_algorithm=compression,
         response_compression_algorithm=None,
         **options,

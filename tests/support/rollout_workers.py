@@ -20,11 +20,11 @@ class Workers:
         self.count = count
         self.requests: list[tuple[str, Deployment]] = []
 
-    async def broadcast(self, what: str, argument: Any) -> list[Any]:
+    async def broadcast(self, name: str, argument: Any) -> list[Any]:
         deployment = Deployment.from_json(json.loads(json.dumps(argument)))
         assert deployment.to_json() == argument
-        self.requests.append((what, deployment))
-        if what == "commit":
+        self.requests.append((name, deployment))
+        if name == "commit":
             return [{"serial": deployment.serial}] * self.count
         failed = [
             {"name": file.name, "version": file.version, "reason": "its file is damaged"}
@@ -36,8 +36,8 @@ class Workers:
     @property
     def committed(self) -> Deployment:
         """The deployment of the last request, which must be a commit."""
-        (what, deployment) = self.requests[-1]
-        assert what == "commit"
+        (name, deployment) = self.requests[-1]
+        assert name == "commit"
         return deployment
 
 

@@ -19,7 +19,7 @@ from service.artifact.runtime import Tensor
 
 GATE, OUTPUT = "layer00.transform_gate", "y"
 
-Spoil = Callable[[TensorValues, int], None]
+Change = Callable[[TensorValues, int], None]
 
 
 def formula(x: Array) -> TensorValues:
@@ -74,15 +74,15 @@ class FormulaModel:
     provider = "Formula"
     inputs = (Tensor("x", "float32", ("batch", 4)),)
 
-    def __init__(self, spoil: Spoil) -> None:
-        self.spoil = spoil
+    def __init__(self, change: Change) -> None:
+        self.change = change
         self.runs = 0
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
         self.runs += 1
         float64 = formula(feeds["x"].astype(np.float64))
         values = {name: value.astype(np.float32) for name, value in float64.items()}
-        self.spoil(values, self.runs)
+        self.change(values, self.runs)
         return [values[name] for name in outputs]
 
 
@@ -92,17 +92,17 @@ def batch(rows: int, name: str = "", *, factor: float = 1.0, **settings: bool) -
 
 
 def comparison(
-    spoil: Spoil = lambda values, runs: None, *, changing: bool = False, rejected_rows: int = 0
+    change: Change = lambda values, runs: None, *, changing: bool = False, rejected_rows: int = 0
 ) -> tuple[BatchComparison, ErrorTable, FormulaReference]:
     reference = FormulaReference(changing=changing, rejected_rows=rejected_rows)
     table = ErrorTable({GATE: "gate", OUTPUT: "output"}, 1)
-    model = FormulaModel(spoil)
+    model = FormulaModel(change)
     return BatchComparison(reference, [model], ["x"], table, frozenset()), table, reference
 
 
-def run(*batches: ProofBatch, spoil: Spoil = lambda values, runs: None) -> str:
+def run(*batches: ProofBatch, change: Change = lambda values, runs: None) -> str:
     """The first failure after all batches, or an empty string."""
-    compared, table, _ = comparison(spoil)
+    compared, table, _ = comparison(change)
     for proof_batch in batches:
         compared.run(proof_batch)
     failure = table.first_failure(0.0)
@@ -112,15 +112,15 @@ def run(*batches: ProofBatch, spoil: Spoil = lambda values, runs: None) -> str:
 FIRST, LAST = batch(1, shared=True), batch(128, shared=True, compare_layers=False)
 
 
-def change_row(size: int, row: int, *names: str) -> Spoil:
+def change_row(size: int, row: int, *names: str) -> Change:
     """Change one row of the batches of one size."""
 
-    def spoil(values: TensorValues, runs: int) -> None:
+    def change(values: TensorValues, runs: int) -> None:
         for name in names:
             if len(values[name]) == size:
                 values[name][row] += np.float32(1e-3)
 
-    return spoil
+    return change
 
 
 def test_a_correct_model_passes() -> None:
@@ -130,18 +130,18 @@ def test_a_correct_model_passes() -> None:
 @pytest.mark.parametrize("row", [0, 1, 60, 119, 120, 127])
 def test_every_row_of_a_large_batch_is_compared(row: int) -> None:
     """Rows without a float64 reference are compared too."""
-    assert run(FIRST, LAST, spoil=change_row(128, row, OUTPUT)).startswith("y with the batch ")
+    assert run(FIRST, LAST, change=change_row(128, row, OUTPUT)).startswith("y with the batch ")
 
 
 def test_gates_of_a_large_batch_are_compared_with_a_small_one() -> None:
     """The large batch has no reference for gates, but its first row is known from the small one."""
-    reason = run(FIRST, LAST, spoil=change_row(128, 0, GATE))
+    reason = run(FIRST, LAST, change=change_row(128, 0, GATE))
     assert reason.startswith("layer00.transform_gate with the batch \"row 0 in '128 rows' and in '1 rows'\"")
 
 
 def test_layers_are_compared_if_a_large_batch_differs() -> None:
     """The message names the first layer that differs."""
-    reason = run(FIRST, LAST, spoil=change_row(128, 60, GATE, OUTPUT))
+    reason = run(FIRST, LAST, change=change_row(128, 60, GATE, OUTPUT))
     assert reason.startswith("layer00.transform_gate with the batch '128 rows'")
 
 

@@ -35,10 +35,10 @@ class Subject:
     traced: TracedGraph
     origins: dict[str, Origin]
 
-    def prove_changed(self, spoil: Callable[[ir.Model], None] = lambda model: None) -> Proof:
+    def prove_changed(self, change: Callable[[ir.Model], None] = lambda model: None) -> Proof:
         """Prove a copy of the graph after changing it."""
         model = ir.from_proto(ir.to_proto(self.traced.model))
-        spoil(model)
+        change(model)
         runtime = open_model(ir.to_proto(model).SerializeToString())
         return prove(self.source, self.traced, model, self.origins, runtimes=[runtime])
 
@@ -69,12 +69,12 @@ def without_weight_check(monkeypatch: pytest.MonkeyPatch) -> None:
 def change(name: str, function: Callable[[np.ndarray], np.ndarray]) -> Callable[[ir.Model], None]:
     """Replace a weight of the graph."""
 
-    def spoil(model: ir.Model) -> None:
+    def change(model: ir.Model) -> None:
         value = model.graph.initializers[name]
         assert value.const_value is not None
         value.const_value = ir.Tensor(function(value.const_value.numpy().copy()), name=name)
 
-    return spoil
+    return change
 
 
 def add_to_one_cell(amount: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -126,7 +126,7 @@ def test_a_correct_graph_passes(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "failed"),
+    ("change", "failed"),
     [
         (change("layers.1.gate.bias", add_to_one_cell(1e-3)), "layer01.transform_gate"),
         (
@@ -142,11 +142,11 @@ def test_a_correct_graph_passes(subject: Subject) -> None:
 )
 @pytest.mark.usefixtures("without_weight_check")
 def test_the_first_wrong_tensor_is_named(
-    subject: Subject, spoil: Callable[[ir.Model], None], failed: str
+    subject: Subject, change: Callable[[ir.Model], None], failed: str
 ) -> None:
     """It is marked in the table too, and no earlier tensor is."""
     with pytest.raises(ParityError, match=f"^{failed} with the batch") as raised:
-        subject.prove_changed(spoil)
+        subject.prove_changed(change)
     marked = [line for line in raised.value.table.splitlines() if line.endswith("<- failed")]
     assert [line.split()[0] for line in marked] == [failed]
 

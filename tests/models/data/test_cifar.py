@@ -46,18 +46,18 @@ def in_folder(files: dict[str, bytes] = FILES, folder: str = FOLDER) -> dict[str
     return {f"{folder}/{name}": content for name, content in files.items()}
 
 
-@pytest.mark.parametrize("below", ["", "cifar10"])
+@pytest.mark.parametrize("subfolder", ["", "cifar10"])
 @pytest.mark.parametrize("form", ["archive", "folder", "files", "file"])
-def test_archive_and_folder_give_the_same_rows(tmp_path: Path, below: str, form: str) -> None:
+def test_archive_and_folder_give_the_same_rows(tmp_path: Path, subfolder: str, form: str) -> None:
     """An archive, its folder, or a folder that holds either gives the same rows, batches in order."""
     path = tmp_path
     if form == "folder":
-        unpacked(tmp_path / below / FOLDER)
+        unpacked(tmp_path / subfolder / FOLDER)
     elif form == "files":
-        unpacked(tmp_path / below)
+        unpacked(tmp_path / subfolder)
     else:
-        packed(tmp_path / below / ARCHIVE.name, in_folder())
-        path = tmp_path / below / ARCHIVE.name if form == "file" else tmp_path
+        packed(tmp_path / subfolder / ARCHIVE.name, in_folder())
+        path = tmp_path / subfolder / ARCHIVE.name if form == "file" else tmp_path
     source = read_cifar(path)
     assert source.rows.x.shape == (10, 3, 32, 32)
     assert source.rows.x.dtype == torch.uint8
@@ -71,16 +71,16 @@ def test_archive_and_folder_give_the_same_rows(tmp_path: Path, below: str, form:
 def test_the_archive_is_fetched_into_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a folder, the archive is fetched by its checksum and read from the cache."""
     packed(tmp_path / "there.tar.gz", in_folder())
-    asked: list[tuple[object, Path]] = []
+    requested: list[tuple[object, Path]] = []
 
     def fetched(remote: object, folder: Path, *, progress: object) -> Path:
-        asked.append((remote, folder))
+        requested.append((remote, folder))
         return tmp_path / "there.tar.gz"
 
     monkeypatch.setattr(cifar, "fetch", fetched)
     monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path))
     assert len(read_cifar().rows) == 10
-    assert asked == [(ARCHIVE, tmp_path / "cifar10")]
+    assert requested == [(ARCHIVE, tmp_path / "cifar10")]
 
 
 def python_archive(folder: Path) -> None:

@@ -23,11 +23,11 @@ class Handler(BaseHTTPRequestHandler):
     answers.
     """
 
-    asked: list[str]
+    requested_paths: list[str]
     release: threading.Event
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.requested_paths.append(self.path)
         folder = self.path.split("/")[1]
         if folder == "missing":
             self.send_error(404)
@@ -48,9 +48,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Site:
-    def __init__(self, url: str, asked: list[str]) -> None:
+    def __init__(self, url: str, requested_paths: list[str]) -> None:
         self.url = url
-        self.asked = asked
+        self.requested_paths = requested_paths
 
     def remote(self, *folders: str, max_bytes: int = len(BODY)) -> RemoteFile:
         return RemoteFile(
@@ -64,14 +64,14 @@ class Site:
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    asked: list[str] = []
+    requested_paths: list[str] = []
     release = threading.Event()
-    handler = type("Own", (Handler,), {"asked": asked, "release": release})
+    handler = type("Own", (Handler,), {"requested_paths": requested_paths, "release": release})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield Site(f"http://127.0.0.1:{server.server_port}", asked)
+        yield Site(f"http://127.0.0.1:{server.server_port}", requested_paths)
     finally:
         release.set()
         server.shutdown()
@@ -86,7 +86,7 @@ def test_a_downloaded_file_is_cached(site: Site, tmp_path: Path) -> None:
     assert path == folder / "file.gz"
     assert path.read_bytes() == BODY
     assert fetch(site.remote("good"), folder) == path
-    assert site.asked == ["/good/file.gz"]
+    assert site.requested_paths == ["/good/file.gz"]
     assert list(folder.iterdir()) == [path]
 
 
@@ -99,7 +99,7 @@ def test_a_damaged_cache_is_fetched_again(site: Site, tmp_path: Path) -> None:
 def test_the_next_mirror_is_tried(site: Site, tmp_path: Path, bad: str) -> None:
     """Mirrors without the file, or with a wrong, short or endless file, are skipped."""
     assert fetch(site.remote(bad, "good"), tmp_path).read_bytes() == BODY
-    assert site.asked == [f"/{bad}/file.gz", "/good/file.gz"]
+    assert site.requested_paths == [f"/{bad}/file.gz", "/good/file.gz"]
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_a_silent_server_times_out(site: Site, tmp_path: Path) -> None:
 
 def test_progress_is_reported(site: Site, tmp_path: Path) -> None:
     """The callback gets the file's name, the bytes so far and the total."""
-    heard: list[tuple[str, int, int | None]] = []
-    fetch(site.remote("good"), tmp_path, progress=lambda *step: heard.append(step))
-    assert heard[-1] == ("file.gz", len(BODY), len(BODY))
-    assert [done for _, done, _ in heard] == sorted(done for _, done, _ in heard)
+    reports: list[tuple[str, int, int | None]] = []
+    fetch(site.remote("good"), tmp_path, progress=lambda *step: reports.append(step))
+    assert reports[-1] == ("file.gz", len(BODY), len(BODY))
+    assert [done for _, done, _ in reports] == sorted(done for _, done, _ in reports)
 
 
 def test_an_unwritable_cache_is_reported(site: Site, tmp_path: Path) -> None:

@@ -115,10 +115,10 @@ def test_an_unknown_source_lists_the_known_ones(source: str) -> None:
         assert repr(source) in str(caught.value)
 
 
-@pytest.mark.parametrize("below", ["", "mnist", "fashion-mnist"])
-def test_a_folder_of_idx_files_suggests_data_dir(tmp_path: Path, below: str) -> None:
+@pytest.mark.parametrize("subfolder", ["", "mnist", "fashion-mnist"])
+def test_a_folder_of_idx_files_suggests_data_dir(tmp_path: Path, subfolder: str) -> None:
     """IDX files in a user's folder are not taken for images; the error shows the right options."""
-    mnist_files(tmp_path / below)
+    mnist_files(tmp_path / subfolder)
     with pytest.raises(DataError, match=r"found the files of (fashion-)?mnist.*--data-dir"):
         load_dataset(str(tmp_path))
 

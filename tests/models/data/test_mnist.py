@@ -33,12 +33,12 @@ def write(folder: Path, names: tuple[str, str], rows: int, side: int = 4, *, zip
             (folder / name).write_bytes(content)
 
 
-@pytest.mark.parametrize("below", ["", "mnist"])
+@pytest.mark.parametrize("subfolder", ["", "mnist"])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_users_folder_is_read(tmp_path: Path, below: str, zipped: bool) -> None:
+def test_a_users_folder_is_read(tmp_path: Path, subfolder: str, zipped: bool) -> None:
     """The four files are found in the folder or in its sub-folder mnist, gzipped or not."""
-    write(tmp_path / below, TRAIN, 12, zipped=zipped)
-    write(tmp_path / below, TEST, 5, zipped=zipped)
+    write(tmp_path / subfolder, TRAIN, 12, zipped=zipped)
+    write(tmp_path / subfolder, TEST, 5, zipped=zipped)
     source = read_mnist("mnist", tmp_path)
     assert source.rows.x.shape == (12, 1, 4, 4)
     assert source.rows.x.dtype == torch.uint8
@@ -105,10 +105,10 @@ def test_without_a_folder_the_four_files_are_downloaded(
     """Each file is fetched once, by its checksum, into the cache folder of the data set."""
     write(tmp_path, TRAIN, 12)
     write(tmp_path, TEST, 5)
-    asked: list[tuple[RemoteFile, Path]] = []
+    requested: list[tuple[RemoteFile, Path]] = []
 
     def fetched(remote: RemoteFile, folder: Path, *, progress: object) -> Path:
-        asked.append((remote, folder))
+        requested.append((remote, folder))
         return tmp_path / remote.name
 
     monkeypatch.setattr(mnist, "fetch", fetched)
@@ -116,8 +116,8 @@ def test_without_a_folder_the_four_files_are_downloaded(
     source = read_mnist("fashion-mnist")
     assert len(source.rows) == 12
     assert source.labels[9] == "Ankle boot"
-    assert [remote.name for remote, _ in asked] == [f"{name}.gz" for name in (*TRAIN, *TEST)]
-    assert {folder for _, folder in asked} == {tmp_path / "cache" / "fashion-mnist"}
+    assert [remote.name for remote, _ in requested] == [f"{name}.gz" for name in (*TRAIN, *TEST)]
+    assert {folder for _, folder in requested} == {tmp_path / "cache" / "fashion-mnist"}
 
 
 @pytest.mark.skipif(REAL is None, reason="TURNPIKE_DATA names no folder with the real files")

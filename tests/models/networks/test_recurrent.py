@@ -181,10 +181,10 @@ NETS = [
 @pytest.mark.parametrize(("net", "config"), NETS)
 def test_a_recurrent_network_can_be_trained(net: Any, config: Any) -> None:
     """A few steps reduce the loss, and every parameter has a gradient."""
-    made = net(config)
-    losses = losses_in_training(made, torch.randn(4, 4, 3), torch.arange(4))
+    network = net(config)
+    losses = losses_in_training(network, torch.randn(4, 4, 3), torch.arange(4))
     assert losses[-1] < losses[0] / 2
-    assert all(parameter.grad.abs().max() > 0 for parameter in made.parameters())
+    assert all(parameter.grad.abs().max() > 0 for parameter in network.parameters())
 
 
 @pytest.mark.parametrize(("net", "config"), NETS)
@@ -200,22 +200,22 @@ def test_an_image_is_read_line_by_line(net: Any, config: Any, same: Same) -> Non
 @pytest.mark.parametrize(("net", "config"), NETS)
 def test_logits_depend_on_the_order_of_steps(net: Any, config: Any) -> None:
     """They depend on the first step too."""
-    made = net(config).eval()
+    network = net(config).eval()
     x = torch.randn(2, 4, 3)
     other = torch.cat([x[:, :1] + 1, x[:, 1:]], dim=1)
-    assert (made(x) - made(other)).abs().max() > 1e-4
-    assert (made(x) - made(x.flip(1))).abs().max() > 1e-4
+    assert (network(x) - network(other)).abs().max() > 1e-4
+    assert (network(x) - network(x.flip(1))).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize(("net", "config"), NETS)
 def test_a_recurrent_network_exports_with_any_batch(net: Any, config: Any, same: Same) -> None:
     """A graph traced with two rows gives the network's result for five."""
-    made = net(config).eval()
+    network = net(config).eval()
     graph = torch.export.export(
-        made, (torch.randn(2, 4, 3),), dynamic_shapes=({0: torch.export.Dim("batch")},)
+        network, (torch.randn(2, 4, 3),), dynamic_shapes=({0: torch.export.Dim("batch")},)
     )
     x = torch.randn(5, 4, 3)
-    same(graph.module()(x), made(x))
+    same(graph.module()(x), network(x))
 
 
 @pytest.mark.parametrize("config", [RhnConfig, HighwayLstmConfig])

@@ -170,9 +170,9 @@ def test_a_diverged_network_is_not_saved(tmp_path: Path, data: Dataset) -> None:
 def test_nan_in_the_rows_is_reported(tmp_path: Path, data: Dataset) -> None:
     x = data.train.x.clone()
     x[3, 2] = float("nan")
-    spoilt = replace(data, train=Split(x, data.train.y))
+    data_with_nan = replace(data, train=Split(x, data.train.y))
     with pytest.raises(TrainingError, match="rows themselves hold NaN"):
-        train(plan(tmp_path, spoilt, replace(TINY, scaling="none")))
+        train(plan(tmp_path, data_with_nan, replace(TINY, scaling="none")))
 
 
 def test_text_needs_a_network_that_reads_ids(tmp_path: Path, data: Dataset) -> None:
@@ -190,10 +190,10 @@ def test_a_missing_cuda_device_is_an_error(tmp_path: Path, data: Dataset) -> Non
 
 def test_a_last_batch_of_one_row_is_left_out(tmp_path: Path, data: Dataset) -> None:
     """113 rows in batches of 16 are 7 steps: batch norm cannot train on the 113th row alone."""
-    odd = replace(data, train=Split(data.train.x[:113], data.train.y[:113]))
-    assert plan(tmp_path, odd).steps_per_epoch == 7
+    shorter = replace(data, train=Split(data.train.x[:113], data.train.y[:113]))
+    assert plan(tmp_path, shorter).steps_per_epoch == 7
     assert plan(tmp_path, data).steps_per_epoch == 8
-    train(plan(tmp_path, odd))
+    train(plan(tmp_path, shorter))
 
 
 def test_evaluation_keeps_the_mode_and_weights_rows(data: Dataset) -> None:
@@ -251,16 +251,18 @@ def moved(image: Tensor, down: int, right: int) -> Tensor:
     return result
 
 
-@pytest.mark.parametrize("by", [1, 2])
+@pytest.mark.parametrize("distance", [1, 2])
 @pytest.mark.parametrize("shape", [(40, 1, 4, 4), (40, 3, 5, 4)])
-def test_random_shift_moves_within_bounds(shape: tuple[int, int, int, int], by: int) -> None:
+def test_random_shift_moves_within_bounds(shape: tuple[int, int, int, int], distance: int) -> None:
     """Each result is one of the possible moves, the same for all channels, with zeros at the edges."""
     images = torch.rand(shape) + 1
-    result = random_shift(images, by)
+    result = random_shift(images, distance)
     assert result.shape == images.shape
     assert result.is_contiguous()
     assert result.dtype == images.dtype
-    possible = [(down, right) for down in range(-by, by + 1) for right in range(-by, by + 1)]
+    possible = [
+        (down, right) for down in range(-distance, distance + 1) for right in range(-distance, distance + 1)
+    ]
     moves = set()
     for image, got in zip(images, result, strict=True):
         fits = [move for move in possible if torch.equal(moved(image, *move), got)]
@@ -268,7 +270,7 @@ def test_random_shift_moves_within_bounds(shape: tuple[int, int, int, int], by: 
         moves.add(fits[0])
     # 40 draws of 9 or 25: both directions and both axes are sure to be among them
     assert len(moves) > 5
-    assert {down for down, _ in moves} == {right for _, right in moves} == set(range(-by, by + 1))
+    assert {down for down, _ in moves} == {right for _, right in moves} == set(range(-distance, distance + 1))
 
 
 def test_random_shift_by_zero_changes_nothing() -> None:

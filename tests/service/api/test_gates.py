@@ -157,7 +157,7 @@ def test_requested_outputs_are_returned(client: GatesClient) -> None:
 
 def test_large_gates_are_read_in_a_thread(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop continues meanwhile."""
-    here = client.gates(random_rows(50), {"detail": "units"})
+    in_loop = client.gates(random_rows(50), {"detail": "units"})
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
     threads: list[Any] = []
 
@@ -166,7 +166,7 @@ def test_large_gates_are_read_in_a_thread(client: GatesClient, monkeypatch: pyte
         return function(*arguments)
 
     monkeypatch.setattr(gates_endpoint.asyncio, "to_thread", to_thread)
-    assert client.gates(random_rows(50), {"detail": "units"}) == here
+    assert client.gates(random_rows(50), {"detail": "units"}) == in_loop
     assert len(threads) == 1
 
 

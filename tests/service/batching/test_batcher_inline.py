@@ -72,17 +72,17 @@ async def wait_for_callers(*callers: Caller) -> None:
 def test_resubmitting_when_woken_does_not_start_a_second_run() -> None:
     """A caller may submit again while it is woken. A run is scheduled already."""
     gates = [threading.Event(), threading.Event(), threading.Event()]
-    inside, most = 0, 0
-    begun: list[float] = []
+    active, max_active = 0, 0
+    started: list[float] = []
 
     def wait(feeds: Any) -> None:
-        nonlocal inside, most
-        inside += 1
-        most = max(most, inside)
-        begun.append(float(feeds["x"].flat[0]))
+        nonlocal active, max_active
+        active += 1
+        max_active = max(max_active, active)
+        started.append(float(feeds["x"].flat[0]))
         if feeds["x"].size == LARGE:
             assert gates[int(feeds["x"].flat[0]) - 1].wait(5)
-        inside -= 1
+        active -= 1
 
     async def main() -> None:
         model = Doubler(wait)
@@ -95,17 +95,17 @@ def test_resubmitting_when_woken_does_not_start_a_second_run() -> None:
         third.ask(batcher, 9)
         gates[0].set()
         async with asyncio.timeout(5):
-            while 2 not in begun:
+            while 2 not in started:
                 await asyncio.sleep(0)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert begun == [1, 2]
+        assert started == [1, 2]
         assert batcher.waiting == 2
         gates[1].set()
         gates[2].set()
         await wait_for_callers(*callers)
-        assert begun == [1, 2, 9, 3]
-        assert most == 1
+        assert started == [1, 2, 9, 3]
+        assert max_active == 1
         assert [caller.got for caller in callers] == [[1, 3], [2], [9]]
 
     uvloop.run(main())

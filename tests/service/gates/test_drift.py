@@ -261,7 +261,7 @@ def test_an_unobserved_sample_does_not_delay_the_next(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("made_of", "count", "message"),
+    ("inconsistent", "count", "message"),
     [
         (profile(EVEN, EVEN), 1, "expected gates of the model, got 'g1'"),
         (profile(EVEN, [0.5, 0.5]), 2, "expected histograms of one length"),
@@ -269,8 +269,8 @@ def test_an_unobserved_sample_does_not_delay_the_next(monkeypatch: pytest.Monkey
         (profile(), 1, "expected histograms of one length"),
     ],
 )
-def test_an_inconsistent_profile_is_refused(made_of: Profile, count: int, message: str) -> None:
+def test_an_inconsistent_profile_is_refused(inconsistent: Profile, count: int, message: str) -> None:
     """The public message has no detail."""
     with pytest.raises(ModelFileError, match=message) as error:
-        DriftMonitor(made_of, gates(count), 1000)
+        DriftMonitor(inconsistent, gates(count), 1000)
     assert error.value.public_message == "its manifest's profile makes no sense"

@@ -20,8 +20,8 @@ Ends = tuple[IpcChannel, IpcChannel]
 
 @contextlib.asynccontextmanager
 async def pair() -> AsyncIterator[Ends]:
-    one, other = socket.socketpair()
-    ends = await IpcChannel.over(one), await IpcChannel.over(other)
+    channel, other_end = socket.socketpair()
+    ends = await IpcChannel.over(channel), await IpcChannel.over(other_end)
     try:
         yield ends
     finally:
@@ -44,10 +44,10 @@ async def double(value: Any) -> Any:
 def test_both_ends_can_send_requests(fast: bool) -> None:
     """The supervisor runs asyncio's event loop, and workers run uvloop."""
 
-    async def test(one: IpcChannel, other: IpcChannel) -> None:
-        one.handlers["double"] = other.handlers["double"] = double
-        assert await one.ask("double", {"a": 1}) == [{"a": 1}, {"a": 1}]
-        assert await other.ask("double") == [None, None]
+    async def test(channel: IpcChannel, other_end: IpcChannel) -> None:
+        channel.handlers["double"] = other_end.handlers["double"] = double
+        assert await channel.ask("double", {"a": 1}) == [{"a": 1}, {"a": 1}]
+        assert await other_end.ask("double") == [None, None]
 
     run(test, fast=fast)
 
@@ -55,13 +55,13 @@ def test_both_ends_can_send_requests(fast: bool) -> None:
 def test_responses_are_matched_to_their_requests() -> None:
     """A hundred requests are sent at once and answered in another order."""
 
-    async def test(one: IpcChannel, other: IpcChannel) -> None:
+    async def test(channel: IpcChannel, other_end: IpcChannel) -> None:
         async def slow_square(number: int) -> int:
             await asyncio.sleep((number * 7 % 13) / 1000)
             return number * number
 
-        other.handlers["square"] = slow_square
-        answers = await asyncio.gather(*(one.ask("square", number) for number in range(100)))
+        other_end.handlers["square"] = slow_square
+        answers = await asyncio.gather(*(channel.ask("square", number) for number in range(100)))
         assert answers == [number * number for number in range(100)]
 
     run(test)
@@ -70,17 +70,17 @@ def test_responses_are_matched_to_their_requests() -> None:
 def test_a_notification_needs_no_response() -> None:
     """Notifications arrive in order."""
 
-    async def test(one: IpcChannel, other: IpcChannel) -> None:
+    async def test(channel: IpcChannel, other_end: IpcChannel) -> None:
         received = []
 
         async def receive(value: Any) -> None:
             received.append(value)
 
-        other.handlers["receive"] = receive
+        other_end.handlers["receive"] = receive
         for number in range(10):
-            one.notify("receive", number)
-        other.handlers["double"] = double
-        await one.ask("double")
+            channel.notify("receive", number)
+        other_end.handlers["double"] = double
+        await channel.ask("double")
         assert received == list(range(10))
 
     run(test)
@@ -93,13 +93,13 @@ def test_a_notification_needs_no_response() -> None:
 def test_service_errors_reach_the_other_end(error: Exception) -> None:
     """They keep their class, and so their status, and their message."""
 
-    async def test(one: IpcChannel, other: IpcChannel) -> None:
+    async def test(channel: IpcChannel, other_end: IpcChannel) -> None:
         async def refuse(_: Any) -> None:
             raise error
 
-        other.handlers["refuse"] = refuse
+        other_end.handlers["refuse"] = refuse
         with pytest.raises(type(error), match=f"^{error}$"):
-            await one.ask("refuse")
+            await channel.ask("refuse")
 
     run(test)
 
@@ -108,20 +108,20 @@ def test_service_errors_reach_the_other_end(error: Exception) -> None:
 def test_a_failure_is_reported_and_logged(fault: str, caplog: pytest.LogCaptureFixture) -> None:
     """The log has the traceback, the other end one sentence, and the channel still works."""
 
-    async def test(one: IpcChannel, other: IpcChannel) -> None:
+    async def test(channel: IpcChannel, other_end: IpcChannel) -> None:
         async def handler(_: Any) -> Any:
             if fault == "raises":
                 raise ValueError("secret")
             return object()
 
         if fault != "absent":
-            other.handlers["faulty"] = handler
+            other_end.handlers["faulty"] = handler
         with caplog.at_level(logging.ERROR), pytest.raises(InternalError) as raised:
-            await one.ask("faulty")
+            await channel.ask("faulty")
         assert str(raised.value) == "faulty: failed; the log says why"
         assert caplog.records[0].exc_info is not None
-        other.handlers["double"] = double
-        assert await one.ask("double", 1) == [1, 1]
+        other_end.handlers["double"] = double
+        assert await channel.ask("double", 1) == [1, 1]
 
     run(test)
 
@@ -129,21 +129,21 @@ def test_a_failure_is_reported_and_logged(fault: str, caplog: pytest.LogCaptureF
 def test_pending_requests_fail_when_the_other_end_closes() -> None:
     """They fail at once, as do later requests."""
 
-    async def test(one: IpcChannel, other: IpcChannel) -> None:
+    async def test(channel: IpcChannel, other_end: IpcChannel) -> None:
         async def never(_: Any) -> None:
             await asyncio.Event().wait()
 
-        other.handlers["never"] = never
-        waiting = asyncio.create_task(one.ask("never"))
+        other_end.handlers["never"] = never
+        waiting = asyncio.create_task(channel.ask("never"))
         await asyncio.sleep(0.01)
         assert not waiting.done()
-        await other.close()
+        await other_end.close()
         with pytest.raises(ChannelClosedError):
             await asyncio.wait_for(waiting, 5)
-        assert one.closed.is_set()
+        assert channel.closed.is_set()
         with pytest.raises(ChannelClosedError):
-            await one.ask("anything")
-        one.notify("anything")
+            await channel.ask("anything")
+        channel.notify("anything")
 
     run(test)
 
@@ -151,18 +151,18 @@ def test_pending_requests_fail_when_the_other_end_closes() -> None:
 def test_a_missing_response_times_out() -> None:
     """A response that comes after the timeout is ignored."""
 
-    async def test(one: IpcChannel, other: IpcChannel) -> None:
+    async def test(channel: IpcChannel, other_end: IpcChannel) -> None:
         go = asyncio.Event()
 
         async def late(_: Any) -> int:
             await go.wait()
             return 1
 
-        other.handlers |= {"late": late, "double": double}
+        other_end.handlers |= {"late": late, "double": double}
         with pytest.raises(TimeoutError):
-            await one.ask("late", seconds=0.05)
+            await channel.ask("late", seconds=0.05)
         go.set()
-        assert await one.ask("double", 2) == [2, 2]
+        assert await channel.ask("double", 2) == [2, 2]
 
     run(test)
 
@@ -170,10 +170,10 @@ def test_a_missing_response_times_out() -> None:
 def test_large_messages_arrive() -> None:
     """Counters of many models are larger than the buffer of a socket."""
 
-    async def test(one: IpcChannel, other: IpcChannel) -> None:
-        other.handlers["double"] = double
+    async def test(channel: IpcChannel, other_end: IpcChannel) -> None:
+        other_end.handlers["double"] = double
         value = {str(number): "x" * 100 for number in range(20_000)}
-        assert await one.ask("double", value) == [value, value]
+        assert await channel.ask("double", value) == [value, value]
 
     run(test)
 
@@ -182,14 +182,14 @@ def test_an_invalid_message_closes_the_channel(caplog: pytest.LogCaptureFixture)
     """Pending requests fail instead of waiting forever."""
 
     async def scenario() -> None:
-        one, other = socket.socketpair()
-        channel = await IpcChannel.over(one)
+        channel, other_end = socket.socketpair()
+        channel = await IpcChannel.over(channel)
         waiting = asyncio.create_task(channel.ask("anything"))
         await asyncio.sleep(0)
-        other.sendall(b"not json\n")
+        other_end.sendall(b"not json\n")
         with pytest.raises(ChannelClosedError):
             await asyncio.wait_for(waiting, 5)
-        other.close()
+        other_end.close()
         assert "broke" in caplog.text
 
     asyncio.run(scenario())
@@ -199,11 +199,11 @@ def test_a_reset_connection_is_not_logged(caplog: pytest.LogCaptureFixture) -> N
     """A killed worker resets the connection. The worker pool reports its end, so the channel logs nothing."""
 
     async def scenario() -> None:
-        one, other = socket.socketpair()
-        channel = await IpcChannel.over(one)
+        channel, other_end = socket.socketpair()
+        channel = await IpcChannel.over(channel)
         waiting = asyncio.create_task(channel.ask("anything"))
         await asyncio.sleep(0)
-        other.close()
+        other_end.close()
         with pytest.raises(ChannelClosedError):
             await asyncio.wait_for(waiting, 5)
         assert caplog.messages == []

@@ -240,10 +240,10 @@ def test_inputs_must_have_the_same_number_of_rows() -> None:
 
 
 def test_an_array_in_place_of_a_number_is_refused() -> None:
-    odd = {"id": "[[[[", "unknown": [[1]]}
-    assert decode(entry([0, 1, 2, 3, 4, 5], 1, 2, 3), **odd).rows == 1
-    assert decode(entry(X.tolist(), 1, 2, 3), **odd).rows == 1
-    for more in ({}, odd):
+    unusual = {"id": "[[[[", "unknown": [[1]]}
+    assert decode(entry([0, 1, 2, 3, 4, 5], 1, 2, 3), **unusual).rows == 1
+    assert decode(entry(X.tolist(), 1, 2, 3), **unusual).rows == 1
+    for more in ({}, unusual):
         for data in ([0, [1], 2, 3, 4, 5], [[[0, 1, [2]], [3, 4, 5]]], [[[0, 1, []], [2, 3, [4, 5]]]]):
             with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
                 decode(entry(data, 1, 2, 3), **more)

@@ -23,8 +23,8 @@ WHOLE = signature(Tensor("x", "float32", (2, 2)), batch=None)
 X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
 
 
-def decoded(instances: Any, of: Signature = ROWS) -> InferenceRequest:
-    return decode_instances(json.dumps({"instances": instances}).encode(), of, LIMITS)
+def decoded(instances: Any, model: Signature = ROWS) -> InferenceRequest:
+    return decode_instances(json.dumps({"instances": instances}).encode(), model, LIMITS)
 
 
 def test_rows_may_be_nested_flat_or_named() -> None:
@@ -67,7 +67,7 @@ def test_a_model_without_a_batch_axis_takes_one_instance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instances", "of", "message"),
+    ("instances", "model", "message"),
     [
         (3, ROWS, "instances: expected an array, got a number"),
         (None, ROWS, "instances: expected an array, got null"),
@@ -94,10 +94,10 @@ def test_a_model_without_a_batch_axis_takes_one_instance() -> None:
         ([[[[[[[[1]]]]]]]], ROWS, "body: expected JSON nested at most 8 deep, got 9"),
     ],
 )
-def test_invalid_instances_are_refused(instances: Any, of: Signature, message: str) -> None:
+def test_invalid_instances_are_refused(instances: Any, model: Signature, message: str) -> None:
     """The message names the input, the expected value and the actual value."""
     with pytest.raises(RequestError, match=message) as caught:
-        decoded(instances, of)
+        decoded(instances, model)
     assert caught.value.status == 400
 
 

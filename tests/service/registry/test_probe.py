@@ -233,8 +233,10 @@ class Device:
 
     provider = "TestProvider"
 
-    def __init__(self, runtime: Runtime, off: str = "", by: float = 0.0, rows: int | None = None) -> None:
-        self.runtime, self.off, self.by, self.rows = runtime, off, by, rows
+    def __init__(
+        self, runtime: Runtime, tensor: str = "", deviation: float = 0.0, rows: int | None = None
+    ) -> None:
+        self.runtime, self.tensor, self.deviation, self.rows = runtime, tensor, deviation, rows
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.runtime, name)
@@ -242,7 +244,7 @@ class Device:
     def run(self, feeds: Mapping[str, Array], names: Sequence[str] | None = None) -> list[Array]:
         arrays = self.runtime.run(feeds, names)
         return [
-            (array + np.float32(self.by))[: self.rows] if name == self.off else array
+            (array + np.float32(self.deviation))[: self.rows] if name == self.tensor else array
             for name, array in zip(names or ["logits"], arrays, strict=True)
         ]
 
@@ -252,19 +254,19 @@ def cpu() -> Runtime:
     return open_model(sealed(highway()))
 
 
-@pytest.mark.parametrize("by", [0.0, 1e-6])
-def test_a_device_with_equal_results_is_accepted(cpu: Runtime, by: float) -> None:
-    check_device_agreement(Device(cpu, "logits", by), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
+@pytest.mark.parametrize("deviation", [0.0, 1e-6])
+def test_a_device_with_equal_results_is_accepted(cpu: Runtime, deviation: float) -> None:
+    check_device_agreement(Device(cpu, "logits", deviation), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("off", ["logits", "layer01.transform_gate"])
-@pytest.mark.parametrize("by", [1e-3, -1e-3, float("nan"), float("inf")])
-def test_a_device_with_other_results_is_refused(cpu: Runtime, off: str, by: float) -> None:
+@pytest.mark.parametrize("tensor", ["logits", "layer01.transform_gate"])
+@pytest.mark.parametrize("deviation", [1e-3, -1e-3, float("nan"), float("inf")])
+def test_a_device_with_other_results_is_refused(cpu: Runtime, tensor: str, deviation: float) -> None:
     """TF32, with ten bits of precision, fails in outputs and in gates; the tensor is named."""
     with pytest.raises(
-        ModelFileError, match=f"a.onnx: {off}: expected TestProvider within .* of the CPU"
+        ModelFileError, match=f"a.onnx: {tensor}: expected TestProvider within .* of the CPU"
     ) as error:
-        check_device_agreement(Device(cpu, off, by), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
+        check_device_agreement(Device(cpu, tensor, deviation), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
     assert error.value.public_message == "its device does not compute what the CPU computes"
 
 

@@ -20,7 +20,7 @@ def test_the_first_scan_serves_the_repository(tmp_path: Path, workers: Workers) 
     write(tmp_path, "net", 2)
     write(tmp_path, "other", 7)
     rollout = start(tmp_path, workers)
-    assert [what for what, _ in workers.requests] == ["prepare", "commit"]
+    assert [name for name, _ in workers.requests] == ["prepare", "commit"]
     assert rollout.names == ["net/2", "other/7"]
     assert workers.committed.models["net"] == scan(tmp_path).models["net"][1:]
     assert rollout.deployment_record == workers.committed.to_json()
@@ -168,7 +168,7 @@ def test_an_explicit_scan_tries_bad_files_again(tmp_path: Path, workers: Workers
     rollout = start(tmp_path, workers)
     workers.requests.clear()
     run(rollout.rescan())
-    assert [what for what, _ in workers.requests] == ["prepare"]
+    assert [name for name, _ in workers.requests] == ["prepare"]
     assert rollout.failed == (UnavailableModel("net", 1, "its file is damaged"),)
 
 

@@ -118,13 +118,13 @@ def test_loads_unloads_and_scans_are_done_in_sequence(tmp_path: Path, workers: W
     busy = False
     broadcast = workers.broadcast
 
-    async def slow(what: str, argument: Any) -> list[Any]:
+    async def slow(name: str, argument: Any) -> list[Any]:
         nonlocal busy
         assert not busy
         busy = True
         await asyncio.sleep(0.001)
         busy = False
-        return await broadcast(what, argument)
+        return await broadcast(name, argument)
 
     async def all_at_once() -> None:
         rollout._broadcast = slow

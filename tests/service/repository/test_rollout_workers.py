@@ -40,8 +40,8 @@ class Registries:
     def __init__(self, count: int) -> None:
         self.registries = [ModelRegistry(load_name) for _ in range(count)]
 
-    async def broadcast(self, what: str, argument: Any) -> list[Any]:
-        return [await getattr(registry, what)(argument) for registry in self.registries]
+    async def broadcast(self, name: str, argument: Any) -> list[Any]:
+        return [await getattr(registry, name)(argument) for registry in self.registries]
 
     def replace_the_last(self, rollout: Rollout) -> set[str]:
         """Replace the last worker; returns the names of models that the new one cannot load."""
@@ -138,10 +138,10 @@ def test_a_file_that_no_worker_has_is_not_served(tmp_path: Path) -> None:
 class KilledWorkers(Workers):
     """The first worker dies of each file with the content "deadly". The other workers answer."""
 
-    async def broadcast(self, what: str, argument: Any) -> list[Any]:
-        answers = await super().broadcast(what, argument)
+    async def broadcast(self, name: str, argument: Any) -> list[Any]:
+        answers = await super().broadcast(name, argument)
         deadly = any(file.path.read_bytes() == b"deadly" for file in Deployment.from_json(argument).files)
-        return [None, *answers[1:]] if deadly and what == "prepare" else answers
+        return [None, *answers[1:]] if deadly and name == "prepare" else answers
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
@@ -166,9 +166,9 @@ def test_a_worker_that_dies_by_chance_does_not_fail_a_file(tmp_path: Path) -> No
     rollout = start(tmp_path, workers)
     broadcast, left = workers.broadcast, [None]
 
-    async def once(what: str, argument: Any) -> list[Any]:
-        answers = await broadcast(what, argument)
-        return [left.pop(), *answers[1:]] if left and what == "prepare" else answers
+    async def once(name: str, argument: Any) -> list[Any]:
+        answers = await broadcast(name, argument)
+        return [left.pop(), *answers[1:]] if left and name == "prepare" else answers
 
     rollout._broadcast = once
     write(tmp_path, "net", 2)
@@ -180,9 +180,9 @@ def test_deployments_reach_real_registries(tmp_path: Path) -> None:
     """Two workers get a new version and a bad one, and a third worker starts later."""
     registries = [ModelRegistry(opened), ModelRegistry(opened)]
 
-    async def broadcast(what: str, argument: Any) -> list[Any]:
+    async def broadcast(name: str, argument: Any) -> list[Any]:
         argument = json.loads(json.dumps(argument))
-        return [await getattr(registry, what)(argument) for registry in registries]
+        return [await getattr(registry, name)(argument) for registry in registries]
 
     async def follow() -> None:
         put(tmp_path, "net", 1)
