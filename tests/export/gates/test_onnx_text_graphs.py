@@ -33,7 +33,9 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-z))
 
 
-@pytest.mark.parametrize("text", [TORCHSCRIPT, HAND_WRITTEN, FUSED_LINEAR], ids=["TorchScript", "written by hand", "fused Linear"])
+@pytest.mark.parametrize(
+    "text", [TORCHSCRIPT, HAND_WRITTEN, FUSED_LINEAR], ids=["TorchScript", "written by hand", "fused Linear"]
+)
 def test_every_way_to_write_a_highway_is_recognized(text: str) -> None:
     """One coupled gate with the identity carry, and T as computed from the weights."""
     proto = model_from_text(text)
