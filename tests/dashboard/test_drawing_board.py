@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.browser import OpenDashboard
+from tests.support.dashboard_try import draw
 from tests.support.digit_strokes import Drawing, digit_drawings
 from tests.support.live_server import Server
 
@@ -32,22 +33,7 @@ ROW = """async () => {
 }"""
 
 
-def draw(page: Page, drawing: Drawing) -> None:
-    """Draw with the mouse."""
-    board = page.get_by_role("application", name="Drawing board")
-    board.scroll_into_view_if_needed()
-    box = board.bounding_box()
-    assert box is not None
-    for stroke in drawing.strokes:
-        places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in stroke]
-        page.mouse.move(*places[0])
-        page.mouse.down()
-        for place in places[1:]:
-            page.mouse.move(*place)
-        page.mouse.up()
-
-
-def ready(page: Page) -> None:
+def wait_for_first_prediction(page: Page) -> None:
     """Wait for the prediction of the first sample, which the page requests by itself."""
     from playwright.sync_api import expect
 
@@ -99,7 +85,7 @@ def test_a_seven_drawn_by_mouse_is_recognized(dashboard: OpenDashboard, bundled_
 
     sevens = [drawing for drawing in digit_drawings(1) if drawing.label == "7"]
     with dashboard(bundled_server.url) as page:
-        ready(page)
+        wait_for_first_prediction(page)
         for seven in sevens:
             draw(page, seven)
             expect(page.locator("#try .request-time")).to_contain_text("drawn")
@@ -112,7 +98,7 @@ def test_a_finger_draws_and_does_not_scroll(dashboard: OpenDashboard, bundled_se
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url, width=390, height=844, has_touch=True, is_mobile=True) as page:
-        ready(page)
+        wait_for_first_prediction(page)
         board = page.get_by_role("application", name="Drawing board")
         board.scroll_into_view_if_needed()
         box = board.bounding_box()
@@ -139,7 +125,7 @@ def test_the_board_can_be_used_by_keyboard(dashboard: OpenDashboard, bundled_ser
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url) as page:
-        ready(page)
+        wait_for_first_prediction(page)
         board = page.get_by_role("application", name="Drawing board")
         status = page.locator("#try .board-place [role=status]")
         board.focus()
@@ -171,7 +157,7 @@ def test_fitting_a_drawing_to_the_frame_can_be_disabled(
 
     small = Drawing("", 0, [[(0.1, 0.1), (0.1, 0.3)]])
     with dashboard(bundled_server.url) as page:
-        ready(page)
+        wait_for_first_prediction(page)
         page.get_by_label("Fit to the frame").uncheck()
         draw(page, small)
         expect(page.locator("#try .request-time")).to_contain_text("drawn")
@@ -195,7 +181,7 @@ def test_a_stroke_replaces_or_extends_a_sample(dashboard: OpenDashboard, bundled
 
     stroke = Drawing("", 0, [[(0.05, 0.95), (0.2, 0.95)]])
     with dashboard(bundled_server.url) as page:
-        ready(page)
+        wait_for_first_prediction(page)
         page.get_by_role("button", name="sample: 7").click()
         expect(page.locator("#try .request-time")).to_contain_text("sample: 7")
         sample: Any = np.reshape(page.evaluate(ROW)["data"], (8, 8))

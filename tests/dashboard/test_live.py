@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.browser import OpenDashboard, wait_until_idle
+from tests.support.dashboard_live import IMAGE, send_noise
 from tests.support.dashboard_repository import MARKUP
 from tests.support.live_server import Server, serving
 
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.browser
 
 # text of a tile that shows a figure
 FIGURE = re.compile(r"\d")
-IMAGE = {"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.0] * 64}
 SAMPLES = """async (text) => {
   const { parseSamples } = await import("/dashboard/live/metrics_parser.js");
   return [...parseSamples(text)].map(({ name, labels, value }) => [name, labels, String(value)]);
@@ -179,7 +178,7 @@ def test_traffic_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> N
         live.scroll_into_view_if_needed()
         rate = live.locator(".tile", has_text="requests per second").locator(".figure")
         expect(rate).to_have_text("0")
-        ask(bundled_server)
+        send_requests(bundled_server)
         expect(rate).not_to_have_text("0")
         rejected = live.locator(".tile", has_text="rejected per second")
         expect(rejected.locator(".figure")).not_to_have_text("0")
@@ -223,7 +222,7 @@ def test_noise_raises_a_drift_alarm(dashboard: OpenDashboard) -> None:
         drift = page.locator("#live .drift")
         drift.scroll_into_view_if_needed()
         expect(drift).to_contain_text("of 200 rows so far")
-        noise(server, rows=400)
+        send_noise(server, rows=400)
         expect(drift.get_by_text("alarm: far from export")).to_be_visible()
         report = server.get("/v2/models/digits-10/gates/drift").json()
         expect(drift).to_contain_text(f"moved most is {report['worst']}")
@@ -340,18 +339,8 @@ def samples(page: Page, text: str) -> list[Any]:
     return read
 
 
-def ask(server: Server) -> None:
+def send_requests(server: Server) -> None:
     """Send a few valid requests and an invalid one."""
     for _ in range(20):
         assert server.post("/v2/models/digits-10/infer", {"inputs": [IMAGE]}).status_code == 200
     assert server.post("/v2/models/digits-10/infer", b"{").status_code == 400
-
-
-def noise(server: Server, rows: int) -> None:
-    """Send pictures of noise until drift is based on that many rows."""
-    image = {**IMAGE, "shape": [128, 1, 8, 8], "data": [16.0, 0.0] * (128 * 32)}
-    until = time.monotonic() + 60
-    while server.get("/v2/models/digits-10/gates/drift").json()["rows"] < rows:
-        assert time.monotonic() < until
-        server.post("/v2/models/digits-10/infer", {"inputs": [image]})
-        time.sleep(0.1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.dashboard.test_drawing_board import draw
-from tests.dashboard.test_live import noise
 from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
+from tests.support.dashboard_live import send_noise
 from tests.support.dashboard_row import CELLS, chart, layer_switch
+from tests.support.dashboard_try import draw
 from tests.support.digit_strokes import digit_drawings
 from tests.support.live_server import serving
 
@@ -32,7 +32,7 @@ def test_draw_a_seven_close_a_layer_and_raise_the_drift_alarm(dashboard: OpenDas
         expect(page.locator("#try .note")).to_contain_text("layer 0 closed")
         assert axe_violations(page) == []
 
-        noise(server, rows=400)
+        send_noise(server, rows=400)
         drift = page.locator("#live .drift")
         drift.scroll_into_view_if_needed()
         expect(drift.get_by_text("alarm: far from export")).to_be_visible()

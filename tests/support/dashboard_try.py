@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tests.support.digit_strokes import Drawing
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -39,3 +41,18 @@ def upload(page: Page, name: str, content: bytes, button: str = "Open a file…"
     with page.expect_file_chooser() as chooser:
         page.locator("#try").get_by_role("button", name=button).first.click()
     chooser.value.set_files({"name": name, "mimeType": "", "buffer": content})
+
+
+def draw(page: Page, drawing: Drawing) -> None:
+    """Draw with the mouse."""
+    board = page.get_by_role("application", name="Drawing board")
+    board.scroll_into_view_if_needed()
+    box = board.bounding_box()
+    assert box is not None
+    for stroke in drawing.strokes:
+        places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in stroke]
+        page.mouse.move(*places[0])
+        page.mouse.down()
+        for place in places[1:]:
+            page.mouse.move(*place)
+        page.mouse.up()

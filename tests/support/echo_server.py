@@ -114,6 +114,12 @@ class EchoServer:
             writer.transport.abort()
         await asyncio.gather(*(writer.wait_closed() for writer in self.clients), return_exceptions=True)
 
+    async def drain(self) -> int:
+        """Drain the server as the last of all workers."""
+        last = asyncio.Event()
+        last.set()
+        return await self.server.drain(last)
+
     async def send_and_read_all(self, data: bytes) -> bytes:
         """All bytes that the server sends until it closes the connection."""
         reader, writer = await self.connect()
@@ -147,9 +153,7 @@ async def echo_server(quiet: float = 0.05, **overrides: Any) -> AsyncIterator[Ec
         app.release.set()
         await echo.close_clients()
         if listener.fileno() != -1:
-            last = asyncio.Event()
-            last.set()
-            await server.drain(last)
+            await echo.drain()
 
 
 def run(test: Callable[[EchoServer], Awaitable[None]], **options: Any) -> None:

@@ -16,7 +16,7 @@ from export.output.model_bytes import embed_manifest
 from service.api import gates, lesion, model_facts
 from service.api.context import ServiceContext
 from service.artifact.limits import RequestLimits
-from service.artifact.manifest import Gate, LayerProfile, Manifest, Parity, Profile
+from service.artifact.manifest import Gate, LayerProfile, Manifest, Profile
 from service.config.settings import Settings
 from service.http.auth import Authenticator
 from service.http.body import MemoryBudget
@@ -30,22 +30,13 @@ from service.registry.registry import ModelRegistry
 from service.repository.scan import ModelFile, file_identity
 from service.telemetry.counters import RequestCounters
 from tests.support.fake_request import FakeRequest
+from tests.support.manifests import PARITY
 from tests.support.tiny_highway import Gated
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 BINS = 20
 LABELS = ("ash", "birch", "cedar")
-PARITY = Parity(
-    reference="by hand",
-    providers=("CPUExecutionProvider",),
-    seed=0,
-    batches=(),
-    tensors=(),
-    identical=0,
-    derived=0,
-    ulp=0,
-)
 
 
 def profile_of(gates: tuple[Gate, ...], values: list[Array]) -> Profile:

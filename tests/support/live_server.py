@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import psutil
 import requests
 
 ROOT = Path(__file__).parents[2]
@@ -128,3 +129,8 @@ def module(*words: object) -> Iterator[subprocess.Popen[str]]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate(timeout=30)
+
+
+def worker_processes(server: Server) -> list[psutil.Process]:
+    """The worker processes of a server."""
+    return psutil.Process(server.process.pid).children()

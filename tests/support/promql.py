@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.metrics import collect_metrics, metrics_response
-from tests.service.api.test_metrics import FakeDrift, FakeRegistry, worker
+from tests.support.worker_snapshots import FakeDrift, FakeRegistry, worker_snapshot
 
 if TYPE_CHECKING:
     from service.registry.registry import ModelRegistry
@@ -41,7 +41,9 @@ def exposed_series() -> dict[str, set[str]]:
     index = {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": "damaged"}
     model = type("Model", (), {"name": "digits", "version": 1, "drift": drift})
     registry = cast("ModelRegistry", FakeRegistry(model, index=(index,)))
-    text = bytes(metrics_response(collect_metrics([worker(1, drift_rows=1000)], registry)).body).decode()
+    text = bytes(
+        metrics_response(collect_metrics([worker_snapshot(1, drift_rows=1000)], registry)).body
+    ).decode()
     series: dict[str, set[str]] = {"up": set(TARGET_LABELS)}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -11,7 +11,7 @@ from service.registry.loader import load
 from service.registry.model import Model
 from service.repository.scan import MODEL_FILE, ModelFile, file_identity
 from service.telemetry.counters import RequestCounters
-from tests.service.artifact.test_manifest import MANIFEST
+from tests.support.manifests import MANIFEST
 from tests.support.tiny_highway import Gated, highway
 
 

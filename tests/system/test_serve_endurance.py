@@ -14,10 +14,9 @@ import pytest
 
 from service.artifact.runtime import open_model
 from tests.support.digit_requests import BUNDLED_MODEL, checked_requests
-from tests.support.live_server import serving
+from tests.support.live_server import serving, worker_processes
 from tests.support.load_clients import ClientRequest, LoadGenerator
 from tests.support.waiting import wait_until
-from tests.system.test_serve_faults import workers
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -106,11 +105,11 @@ def test_killed_workers_lose_only_their_current_requests(kills: int) -> None:
             running = asyncio.create_task(load.run(3 * kills + 6))
             for _ in range(kills):
                 await asyncio.sleep(3)
-                os.kill(workers(server)[0].pid, signal.SIGKILL)
+                os.kill(worker_processes(server)[0].pid, signal.SIGKILL)
             await running
 
         asyncio.run(scenario())
-        wait_until(lambda: len(workers(server)) == 2)
+        wait_until(lambda: len(worker_processes(server)) == 2)
     assert len(load.tally.lost) <= 8 * kills
     assert load.tally.wrong == []
     assert set(load.tally.statuses) == {200}

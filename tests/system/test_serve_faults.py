@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 import orjson
-import psutil
 import pytest
 
 from tests.support.digit_requests import BUNDLED_MODEL, INFER_PATH, binary_request, checked_requests
-from tests.support.live_server import ROOT, Server, serving
+from tests.support.live_server import ROOT, Server, serving, worker_processes
 from tests.support.load_clients import LoadGenerator
 from tests.support.waiting import wait_until
 
@@ -52,11 +51,6 @@ def raw(server: Server, data: bytes, *, wait: float = 10) -> bytes:
         return got
 
 
-def workers(server: Server) -> list[psutil.Process]:
-    """The worker processes of a server."""
-    return psutil.Process(server.process.pid).children()
-
-
 def test_batched_results_equal_unbatched_results(server: Server) -> None:
     """Two thousand requests over 32 connections, which are batched as they arrive."""
     load = LoadGenerator(server.url, checked_requests(64), 32)
@@ -70,7 +64,7 @@ def test_batched_results_equal_unbatched_results(server: Server) -> None:
 
 def test_a_dead_worker_is_replaced(server: Server) -> None:
     """Only its current requests are lost."""
-    before = {process.pid for process in workers(server)}
+    before = {process.pid for process in worker_processes(server)}
     load = LoadGenerator(server.url, checked_requests(16), 8)
 
     async def scenario() -> None:
@@ -84,8 +78,8 @@ def test_a_dead_worker_is_replaced(server: Server) -> None:
     assert set(load.tally.statuses) == {200}
     # each connection has at most one request at a time, and connections of the other worker lose none
     assert 0 < len(load.tally.lost) <= 8
-    wait_until(lambda: len(workers(server)) == 2)
-    assert {process.pid for process in workers(server)} != before
+    wait_until(lambda: len(worker_processes(server)) == 2)
+    assert {process.pid for process in worker_processes(server)} != before
     assert max(load.tally.good) - min(load.tally.good) > 2.5
 
 

@@ -16,8 +16,7 @@ from export.output.repository import (
     write_model,
 )
 from service.artifact.manifest import Sample
-from tests.service.artifact.test_manifest import MANIFEST
-from tests.service.artifact.test_sample_rows import stored_input
+from tests.support.manifests import MANIFEST, stored_input
 from tests.support.tiny_highway import highway
 
 

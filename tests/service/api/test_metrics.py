@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,45 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.metrics import collect_metrics, metrics_response
-from service.inference_types import InferenceResult
-from service.telemetry.counters import NS_PER_MS, RequestCounters, ended
-
-
-class FakeRegistry:
-    """Models that are served, and the index of all versions."""
-
-    def __init__(self, *models: Any, index: tuple[dict[str, str], ...] = ()) -> None:
-        self.models = list(models)
-        self._index = list(index)
-
-    def index(self) -> list[dict[str, str]]:
-        return self._index
-
-
-class FakeDrift:
-    """Adds up the rows of all workers."""
-
-    def merge(self, snapshots: Any) -> Any:
-        rows = sum(snapshots)
-        layers = [SimpleNamespace(gate="layer00.transform_gate", psi=rows / 1000 if rows > 100 else None)]
-        return SimpleNamespace(rows=rows, layers=layers)
-
-
-def worker(requests: int, *, waiting: int = 0, drift_rows: int | None = None) -> dict[str, Any]:
-    """The snapshot of a worker that answered this many requests of two rows, each in 3 ms."""
-    counters = RequestCounters()
-    model = counters.for_model("digits", 1)
-    for _ in range(requests):
-        counters.count_response("/v2/models/{model}/infer", "POST", 200, 3 * NS_PER_MS)
-        model.count_batch(SimpleNamespace(rows=2, run_ns=NS_PER_MS))
-        model.count_request(
-            InferenceResult((), queue_ns=20_000, run_ns=NS_PER_MS, batch_rows=2), 3 * NS_PER_MS, 10, 20, 2
-        )
-    counters.count_error("overloaded")
-    model.count_failure("overloaded", 5)
-    drift = {} if drift_rows is None else {"digits": {"1": drift_rows}}
-    # as it arrives over the channel between processes
-    return json.loads(json.dumps({"counters": counters.snapshot({("digits", 1): waiting}), "drift": drift}))
+from service.telemetry.counters import ended
+from tests.support.worker_snapshots import FakeDrift, FakeRegistry, worker_snapshot
 
 
 def scrape(
@@ -73,7 +35,7 @@ MODEL = (("model", "digits"), ("version", "1"))
 
 
 def test_metrics_are_sums_over_workers() -> None:
-    _, values = scrape([worker(3, waiting=2), worker(4, waiting=1)])
+    _, values = scrape([worker_snapshot(3, waiting=2), worker_snapshot(4, waiting=1)])
     route = ("route", "/v2/models/{model}/infer")
     assert values["turnpike_workers",] == 2
     assert values["turnpike_http_requests_total", ("method", "POST"), route, ("status", "200")] == 7
@@ -92,7 +54,7 @@ def test_metrics_are_sums_over_workers() -> None:
 
 def test_buckets_are_cumulative() -> None:
     """A bucket counts values up to its bound, in seconds or rows, and the last one counts all."""
-    _, values = scrape([worker(3)])
+    _, values = scrape([worker_snapshot(3)])
 
     def bucket(name: str, bound: str) -> float:
         return values[f"turnpike_model_{name}_bucket", ("le", bound), *MODEL]
@@ -105,8 +67,8 @@ def test_buckets_are_cumulative() -> None:
 
 def test_counters_of_ended_workers_still_count() -> None:
     """The requests of a worker stay in the counters after its end. Its gauges are 0."""
-    dead = {"counters": ended(worker(5, waiting=9)["counters"]), "drift": {}}
-    _, values = scrape([worker(1), dead])
+    dead = {"counters": ended(worker_snapshot(5, waiting=9)["counters"]), "drift": {}}
+    _, values = scrape([worker_snapshot(1), dead])
     assert values["turnpike_workers",] == 1
     assert values["turnpike_model_requests_total", *MODEL] == 6
     assert values["turnpike_model_queue_depth", *MODEL] == 0
@@ -114,7 +76,7 @@ def test_counters_of_ended_workers_still_count() -> None:
 
 def test_every_metric_is_described() -> None:
     """Each has a type and a sentence. Counters end in _total, and times are in seconds."""
-    families, _ = scrape([worker(1)])
+    families, _ = scrape([worker_snapshot(1)])
     assert families["turnpike_build_info"].type == "gauge"
     for name, family in families.items():
         assert name.startswith("turnpike_")
@@ -142,7 +104,7 @@ def test_each_version_has_a_state_and_a_reason() -> None:
             {"name": "away", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"},
         )
     )
-    _, values = scrape([worker(1)], registry)
+    _, values = scrape([worker_snapshot(1)], registry)
     states = {key[1:]: value for key, value in values.items() if key[0] == "turnpike_model_state"}
     assert {key for key, value in states.items() if value} == {
         (MODEL[0], ("state", "READY"), MODEL[1]),
@@ -160,10 +122,12 @@ def test_drift_needs_a_minimum_number_of_rows() -> None:
         SimpleNamespace(name="digits", version=1, drift=FakeDrift()),
         SimpleNamespace(name="plain", version=1, drift=None),
     )
-    _, values = scrape([worker(1, drift_rows=150), worker(1, drift_rows=100), worker(1)], registry)
+    _, values = scrape(
+        [worker_snapshot(1, drift_rows=150), worker_snapshot(1, drift_rows=100), worker_snapshot(1)], registry
+    )
     assert values["turnpike_gate_drift_rows", *MODEL] == 250
     assert values["turnpike_gate_drift_psi", ("gate", "layer00.transform_gate"), *MODEL] == 0.25
-    _, values = scrape([worker(1, drift_rows=50)], registry)
+    _, values = scrape([worker_snapshot(1, drift_rows=50)], registry)
     assert values["turnpike_gate_drift_rows", *MODEL] == 50
     assert not [key for key in values if key[0] == "turnpike_gate_drift_psi"]
 

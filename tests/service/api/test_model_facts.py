@@ -34,10 +34,9 @@ from service.artifact.manifest import (
 )
 from service.artifact.runtime import open_model
 from service.registry.model import Model
-from tests.service.artifact.test_manifest import PARITY
-from tests.service.artifact.test_sample_rows import stored_input
 from tests.support.fake_request import FakeRequest
 from tests.support.gates_app import GatesClient, SingleModelRegistry, manifest_of, profile_of
+from tests.support.manifests import PARITY, stored_input
 from tests.support.tiny_highway import Ending, highway
 from tests.support.tiny_repository import opened, put, sealed
 

@@ -7,31 +7,10 @@ from typing import Any
 
 import pytest
 
-from service.artifact.manifest import MAX_SAMPLE_CHARACTERS, Gate, Manifest, Parity, TensorParity
+from service.artifact.manifest import MAX_SAMPLE_CHARACTERS, Manifest, Parity, TensorParity
 from service.errors import ModelFileError
+from tests.support.manifests import MANIFEST, PARITY
 
-PARITY = Parity(
-    reference="by hand",
-    providers=("CPUExecutionProvider",),
-    seed=0,
-    batches=(),
-    tensors=(),
-    identical=0,
-    derived=0,
-    ulp=0.0,
-)
-GATE = Gate(name="layer00.transform_gate", layer=0, kind="coupled", carry="identity", unit_axis=-1, units=4)
-MANIFEST = Manifest(
-    name="net",
-    version=3,
-    source="module",
-    outputs=("output",),
-    labels=("<b>", "zwei"),
-    gates=(GATE,),
-    parity=PARITY,
-    weights="0" * 64,
-    tools={"torch": "2"},
-)
 ROW = {"name": "x", "shape": [3], "dtype": "uint8", "data": "AAEC"}
 
 

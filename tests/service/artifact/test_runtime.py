@@ -13,7 +13,7 @@ from service.artifact import runtime as runtime_module
 from service.artifact.manifest import METADATA_KEY
 from service.artifact.runtime import device_available, expect_device, open_model
 from service.errors import DeviceError, ModelFileError, RunError
-from tests.service.artifact.test_manifest import MANIFEST
+from tests.support.manifests import MANIFEST
 
 
 def model(*, outputs: tuple[str, ...] = ("output", "half"), metadata: dict[str, str] | None = None) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import numpy as np
@@ -11,20 +10,11 @@ import pytest
 from service.artifact.manifest import InputRange, Sample, SampleInput
 from service.artifact.runtime import Tensor
 from service.artifact.sample_rows import check_sample_rows, to_input_row
-from tests.service.artifact.test_manifest import MANIFEST
+from tests.support.manifests import MANIFEST, stored_input
 
 X = Tensor("x", "float32", ("batch", 2, 2))
 IDS = Tensor("ids", "int64", ("batch", "words"))
 MASK = Tensor("mask", "bool", ("batch", "words"))
-
-
-def stored_input(
-    name: str, values: Any, dtype: Any = "uint8", shape: tuple[int, ...] | None = None
-) -> SampleInput:
-    """Values in the form of a manifest."""
-    array = np.array(values, dtype)
-    data = base64.b64encode(array.tobytes()).decode()
-    return SampleInput(name=name, shape=array.shape if shape is None else shape, dtype=dtype, data=data)
 
 
 def check(inputs: list[Tensor], *rows: SampleInput, ranges: tuple[InputRange, ...] = ()) -> None:

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
 from service.artifact.manifest import Gate
-from service.artifact.runtime import Signature, Tensor
 from service.errors import NotFiniteError
 from service.gates.reader import DEFAULT_LEVELS, GateReader, unit_statistics
 from service.gates.statistics import MAX_FLOAT_SORT
+from tests.support.gate_arrays import Dims, f32, gate, random_gates, signature
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Dims = tuple[int | str, ...]
-
-
-def gate(name: str, layer: int, **more: Any) -> Gate:
-    fields: dict[str, Any] = {"kind": "coupled", "carry": "identity", "unit_axis": -1, "units": 2}
-    return Gate(name=name, layer=layer, **(fields | more))
-
-
-def signature(dims: Mapping[str, Dims], splittable: frozenset[str] = frozenset()) -> Signature:
-    hidden = {name: Tensor(name, "float32", shape) for name, shape in dims.items()}
-    return Signature({}, {}, hidden, "batch", splittable)
 
 
 def read(
@@ -45,14 +33,6 @@ def read(
         raise summary
     answered = json.loads(b"{%b}" % summary)
     return answered["gates"], answered["route"]
-
-
-def f32(*values: Any) -> Array:
-    return np.array(values, np.float32)
-
-
-def random(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).beta(0.3, 0.6, size=shape).astype(np.float32)
 
 
 def test_a_response_worked_out_by_hand() -> None:
@@ -89,7 +69,7 @@ def test_a_response_worked_out_by_hand() -> None:
 @pytest.mark.parametrize("rows", [1, 7, 300])
 def test_statistics_equal_those_of_double_precision(rows: int) -> None:
     """Quantiles of few and of many values are computed in different ways."""
-    arrays = {f"g{n}": random(rows, 9, seed=n) for n in range(4)}
+    arrays = {f"g{n}": random_gates(rows, 9, seed=n) for n in range(4)}
     gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, rows, dims=("batch", 9))
     assert (rows * 9 > MAX_FLOAT_SORT) == (rows == 300)
     for summary, t in zip(gates, arrays.values(), strict=True):
@@ -128,7 +108,7 @@ def test_gates_at_zero_and_one_are_exact() -> None:
 )
 def test_the_route_is_per_row_whatever_the_row_axis(dims: Dims, shape: tuple[int, ...], axis: int) -> None:
     """Pixels and steps belong to their row, whatever its axis."""
-    arrays = {"a": random(*shape), "b": random(*shape, seed=1)}
+    arrays = {"a": random_gates(*shape), "b": random_gates(*shape, seed=1)}
     _, route = read([gate("a", 0), gate("b", 1)], arrays, 5, dims=dims)
     every = np.moveaxis(np.stack([arrays["a"], arrays["b"]]), axis + 1, 1).reshape(2, 5, -1)
     assert route["per"] == "row"
@@ -138,7 +118,7 @@ def test_the_route_is_per_row_whatever_the_row_axis(dims: Dims, shape: tuple[int
 
 def test_splittable_outputs_give_a_route_per_row() -> None:
     """Words of one row follow one another if the probe found the output splittable."""
-    t = random(6, 2)
+    t = random_gates(6, 2)
     dims: Dims = ("words*batch", 2)
     _, route = read([gate("a", 0)], {"a": t}, 3, dims=dims, splittable=frozenset({"a"}))
     assert route["effective_depth"] == pytest.approx(t.reshape(3, 4).mean(1).tolist())
@@ -146,7 +126,7 @@ def test_splittable_outputs_give_a_route_per_row() -> None:
 
 def test_unsplittable_outputs_give_a_route_per_request() -> None:
     """The route of a single row is that of the row."""
-    t = random(6, 2)
+    t = random_gates(6, 2)
     gates, route = read([gate("a", 0)], {"a": t}, 3, dims=("words*batch", 2))
     assert route["per"] == "request"
     assert route["effective_depth"] == pytest.approx([t.mean()])
@@ -158,7 +138,7 @@ def test_unsplittable_outputs_give_a_route_per_request() -> None:
 def test_gates_of_several_widths_keep_their_order() -> None:
     """Layers of equal width are summarized together, but the response keeps the order of the layers."""
     shapes = {"a": (4, 2), "b": (4, 5), "c": (4, 2), "d": (4, 5)}
-    arrays = {name: random(*shape, seed=n) for n, (name, shape) in enumerate(shapes.items())}
+    arrays = {name: random_gates(*shape, seed=n) for n, (name, shape) in enumerate(shapes.items())}
     gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, 4, dims=("batch", "n"))
     assert [gate["name"] for gate in gates] == list("abcd")
     assert [gate["mean"] for gate in gates] == pytest.approx([t.mean() for t in arrays.values()], abs=1e-6)
@@ -173,7 +153,7 @@ def test_recurrent_layers_count_once() -> None:
     """Two layers of two depths count as four layers, and `carried` is the mean over three steps."""
     places = [(layer, depth, time) for time in range(3) for layer in range(2) for depth in range(2)]
     arrays = {
-        f"{layer}.{depth}.{time}": random(5, 2, seed=n) for n, (layer, depth, time) in enumerate(places)
+        f"{layer}.{depth}.{time}": random_gates(5, 2, seed=n) for n, (layer, depth, time) in enumerate(places)
     }
     gates = [gate(name, int(name[0]), depth=int(name[2]), time=int(name[4])) for name in arrays]
     summaries, route = read(gates, arrays, 5)
@@ -186,7 +166,7 @@ def test_recurrent_layers_count_once() -> None:
 
 def test_steps_may_be_in_any_order() -> None:
     """Gates in the file need not be sorted by time step."""
-    arrays = {name: random(3, 2, seed=n) for n, name in enumerate(("0.0", "0.1", "1.0", "1.1"))}
+    arrays = {name: random_gates(3, 2, seed=n) for n, name in enumerate(("0.0", "0.1", "1.0", "1.1"))}
     gates = [gate(name, int(name[0]), time=int(name[2])) for name in arrays]
     _, route = read(gates, arrays, 3)
     first = (1 - arrays["0.0"]) * (1 - arrays["1.0"])
@@ -195,7 +175,7 @@ def test_steps_may_be_in_any_order() -> None:
 
 
 def test_layers_with_and_without_steps_are_combined() -> None:
-    arrays = {name: random(3, 2, seed=n) for n, name in enumerate(("plain", "0", "1"))}
+    arrays = {name: random_gates(3, 2, seed=n) for n, name in enumerate(("plain", "0", "1"))}
     gates = [gate("plain", 0), gate("0", 1, time=0), gate("1", 1, time=1)]
     _, route = read(gates, arrays, 3)
     steps = ((1 - arrays["0"]) + (1 - arrays["1"])).mean(1) / 2
@@ -206,7 +186,7 @@ def test_layers_with_and_without_steps_are_combined() -> None:
 @pytest.mark.parametrize("carry_shape", [(4, 2), (4, 1)])
 def test_an_independent_carry_gate_is_read(carry_shape: tuple[int, ...]) -> None:
     """C is read if it is a gate of its own, even if it has one value for all units."""
-    arrays = {"t": random(4, 2), "c": random(*carry_shape, seed=9)}
+    arrays = {"t": random_gates(4, 2), "c": random_gates(*carry_shape, seed=9)}
     gates, route = read([gate("t", 0, kind="independent", carry_gate="c")], arrays, 4, dims=("batch", "n"))
     assert gates[0]["carried"] == pytest.approx(arrays["c"].mean(), abs=1e-6)
     assert route["carried"] == pytest.approx(arrays["c"].mean(1).tolist(), abs=1e-6)
@@ -222,7 +202,7 @@ def test_the_longest_run_of_closed_layers_is_counted() -> None:
 
 
 def test_a_gate_with_nan_is_named() -> None:
-    arrays = {"a": random(2, 2), "b": f32([0.5, np.nan], [0.1, 0.2])}
+    arrays = {"a": random_gates(2, 2), "b": f32([0.5, np.nan], [0.1, 0.2])}
     with pytest.raises(NotFiniteError, match="every gate is a number, got NaN in 'b'"):
         read([gate("a", 0), gate("b", 1)], arrays, 2)
 
@@ -236,20 +216,20 @@ def test_without_rows_statistics_are_null() -> None:
 
 def test_names_are_escaped_in_json() -> None:
     name = 'größe"%s\\'
-    gates, _ = read([gate(name, 0)], {name: random(2, 2)}, 2)
+    gates, _ = read([gate(name, 0)], {name: random_gates(2, 2)}, 2)
     assert gates[0]["name"] == name
 
 
 def test_float16_gates_are_summarized_in_float32() -> None:
     """Means of float16 values are computed in float32."""
-    t = random(64, 2).astype(np.float16)
+    t = random_gates(64, 2).astype(np.float16)
     gates, _ = read([gate("a", 0)], {"a": t}, 64)
     assert gates[0]["mean"] == pytest.approx(t.astype(np.float64).mean(), abs=1e-6)
 
 
 def test_reading_does_not_change_the_arrays() -> None:
     """The arrays are also returned to the client, so reading must not change them."""
-    arrays = {"a": random(400, 2), "b": random(400, 2, seed=1)}
+    arrays = {"a": random_gates(400, 2), "b": random_gates(400, 2, seed=1)}
     before = {name: array.copy() for name, array in arrays.items()}
     for array in arrays.values():
         array.setflags(write=False)

@@ -15,7 +15,7 @@ from service.errors import NotFiniteError
 from service.gates import reader as reading
 from service.gates.reader import GateReader
 from service.gates.statistics import stack_gates
-from tests.service.gates.test_reader import f32, gate, random, signature
+from tests.support.gate_arrays import f32, gate, random_gates, signature
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -30,7 +30,9 @@ def test_requests_read_together_get_the_same_bytes_as_alone(rows: int, values: i
         gate("s1", 3, time=1),
     ]
     widths = {"a": 2, "b": 2, "c": 1, "wide": 700, "s0": 9, "s1": 9}
-    arrays = {name: random(7 * rows, width, seed=n) ** 3 for n, (name, width) in enumerate(widths.items())}
+    arrays = {
+        name: random_gates(7 * rows, width, seed=n) ** 3 for n, (name, width) in enumerate(widths.items())
+    }
     # a layer that is closed, and a figure that is more than 1
     arrays["a"][2 * rows :] *= 0.001
     arrays["c"][4 * rows] = 2.5
@@ -54,7 +56,7 @@ def test_requests_read_together_get_the_same_bytes_as_alone(rows: int, values: i
 
 def test_nan_in_a_gate_fails_only_its_own_request() -> None:
     """The other requests get their summaries."""
-    arrays = {"a": random(3, 2), "b": f32([0.5, 0.1], [0.1, np.nan], [0.2, 0.3])}
+    arrays = {"a": random_gates(3, 2), "b": f32([0.5, 0.1], [0.1, np.nan], [0.2, 0.3])}
     reader = GateReader([gate("a", 0), gate("b", 1)], signature(dict.fromkeys(arrays, ("batch", 2))), None)
     first, second, third = reader.read(arrays, 1, 3)
     assert isinstance(second, NotFiniteError)
@@ -80,10 +82,10 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 def test_a_pass_reads_a_limited_number_of_values(passes: list[tuple[str, int]]) -> None:
     """A single request is never split. One thread needs no pool."""
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, max_values_per_pass=30)
-    assert len(reader.read({"a": random(8, 9)}, 1, 8)) == 8
+    assert len(reader.read({"a": random_gates(8, 9)}, 1, 8)) == 8
     assert sorted(size for _, size in passes) == [18, 27, 27]
     passes.clear()
-    assert len(reader.read({"a": random(8, 9)}, 4, 2)) == 2
+    assert len(reader.read({"a": random_gates(8, 9)}, 4, 2)) == 2
     assert [size for _, size in passes] == [36, 36]
     assert {name for name, _ in passes} == {current_thread().name}
 
@@ -91,7 +93,7 @@ def test_a_pass_reads_a_limited_number_of_values(passes: list[tuple[str, int]]) 
 def test_large_batches_are_read_by_several_threads(passes: list[tuple[str, int]]) -> None:
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, 3, min_values_per_thread=20)
     for requests, sizes in ((8, [18, 27, 27]), (5, [18, 27]), (4, [36])):
-        assert len(reader.read({"a": random(requests, 9)}, 1, requests)) == requests
+        assert len(reader.read({"a": random_gates(requests, 9)}, 1, requests)) == requests
         assert sorted(size for _, size in passes) == sizes
         others = {name for name, _ in passes if name.startswith("gates")}
         assert bool(others) is (len(sizes) > 1)
@@ -102,7 +104,7 @@ def test_if_no_thread_is_free_the_result_is_the_same(
     monkeypatch: pytest.MonkeyPatch, passes: list[tuple[str, int]]
 ) -> None:
     """The pool keeps no reference to the arrays."""
-    sig, given = signature({"a": ("batch", 9)}), random(8, 9)
+    sig, given = signature({"a": ("batch", 9)}), random_gates(8, 9)
     expected = GateReader([gate("a", 0)], sig, None).read({"a": given}, 1, 8)
     passes.clear()
 

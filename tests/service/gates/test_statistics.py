@@ -16,16 +16,13 @@ from service.gates.statistics import (
     stack_carry_gates,
     stack_gates,
 )
+from tests.support.gate_arrays import random_gates
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 LEVELS = (0.05, 0.5, 0.95)
 # widths around those that vector instructions take at a time
 WIDTHS = (1, 3, 16, 33, 64, 784)
-
-
-def random(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).beta(0.3, 0.6, size=shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -35,7 +32,7 @@ def test_statistics_do_not_depend_on_other_requests(
     width: int, rows: int, times: tuple[int | None, ...]
 ) -> None:
     requests = 9
-    arrays = [random(requests * rows, width, seed=n) for n in range(3)]
+    arrays = [random_gates(requests * rows, width, seed=n) for n in range(3)]
 
     def statistics(arrays: list[Array], requests: int) -> list[Array]:
         t = stack_gates(arrays, 0, requests, rows)
@@ -62,7 +59,7 @@ def test_the_widths_use_both_ways_to_compute_quantiles() -> None:
 def test_gates_are_stacked_row_by_row(
     shape: tuple[int, ...], axis: int | None, requests: int, rows: int
 ) -> None:
-    arrays = [random(*shape, seed=n) for n in range(2)]
+    arrays = [random_gates(*shape, seed=n) for n in range(2)]
     stacked = stack_gates(arrays, axis, requests, rows)
     assert stacked.flags.c_contiguous
     assert stacked.shape[:3] == (requests, 2, rows)
@@ -72,7 +69,7 @@ def test_gates_are_stacked_row_by_row(
 
 
 def test_carry_gates_of_different_shapes_are_averaged() -> None:
-    wide, narrow = random(4, 6), random(4, 2, seed=1)
+    wide, narrow = random_gates(4, 6), random_gates(4, 2, seed=1)
     stacked = stack_carry_gates([wide, narrow], 0, (2, 2, 2, 6))
     assert stacked.shape == (2, 2, 2, 1)
     assert stacked[:, 0, :, 0].ravel().tolist() == pytest.approx(wide.mean(1).tolist())

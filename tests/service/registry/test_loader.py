@@ -26,8 +26,7 @@ from service.registry.loader import batch_dimension, may_batch
 from service.registry.model import Model
 from service.registry.probe import ProbeResult
 from service.repository.scan import ModelFile
-from tests.service.artifact.test_manifest import MANIFEST
-from tests.service.artifact.test_sample_rows import stored_input
+from tests.support.manifests import MANIFEST, stored_input
 from tests.support.tiny_highway import Gated, highway
 from tests.support.tiny_repository import opened, put, sealed
 

@@ -59,9 +59,7 @@ def test_draining_closes_each_connection_with_a_response() -> None:
         idle[1].write(GET)
         assert "connection" not in (await read_answer(idle[0]))[1]
         await until(lambda: "/slow" in echo.app.requested_paths)
-        last = asyncio.Event()
-        last.set()
-        ending = asyncio.create_task(echo.server.drain(last))
+        ending = asyncio.create_task(echo.drain())
         await asyncio.sleep(0.05)
         fresh = await echo.connect()
         fresh[1].write(GET)
@@ -83,9 +81,7 @@ def test_a_body_that_arrives_while_draining_gets_the_last_response() -> None:
         reader, writer = await echo.connect()
         writer.write(b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
         await until(lambda: echo.app.requested_paths == ["/a"])
-        last = asyncio.Event()
-        last.set()
-        ending = asyncio.create_task(echo.server.drain(last))
+        ending = asyncio.create_task(echo.drain())
         await asyncio.sleep(0.02)
         writer.write(b"0\r\n\r\n")
         assert (await read_answer(reader))[1]["connection"] == "close"
@@ -99,9 +95,7 @@ def test_a_connection_from_before_the_port_closed_is_answered() -> None:
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
-        last = asyncio.Event()
-        last.set()
-        ending = asyncio.create_task(echo.server.drain(last))
+        ending = asyncio.create_task(echo.drain())
         await asyncio.sleep(0.2)
         with pytest.raises(ConnectionRefusedError):
             await echo.connect()
@@ -121,9 +115,7 @@ def test_connections_in_the_accept_queue_are_answered() -> None:
         waiting = [await echo.connect() for _ in range(20)]
         for _, writer in waiting:
             writer.write(GET)
-        last = asyncio.Event()
-        last.set()
-        assert await echo.server.drain(last) == 0
+        assert await echo.drain() == 0
         for reader, _ in waiting:
             assert (await read_answer(reader))[0] == 200
 
@@ -137,9 +129,7 @@ def test_pipelined_requests_are_all_answered_while_draining() -> None:
         reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow"))
         await until(lambda: echo.app.requested_paths == ["/slow"])
-        last = asyncio.Event()
-        last.set()
-        ending = asyncio.create_task(echo.server.drain(last))
+        ending = asyncio.create_task(echo.drain())
         await asyncio.sleep(0.02)
         writer.write(GET)
         await asyncio.sleep(0.02)
@@ -158,9 +148,7 @@ def test_drain_cancels_and_counts_slow_requests() -> None:
         reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow"))
         await until(lambda: echo.app.requested_paths == ["/slow"])
-        last = asyncio.Event()
-        last.set()
-        assert await echo.server.drain(last) == 1
+        assert await echo.drain() == 1
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
 
