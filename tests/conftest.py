@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # with several threads, small sums are many times slower; processes of the tests inherit this
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 # fixtures of the browser tests
 pytest_plugins = ["tests.support.browser"]
 
-# builds torch's table of ONNX operators
-REGISTRATION = "torch.onnx._internal.exporter._registration"
-
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
@@ -34,21 +31,26 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect garbage of the tests only: imported modules are a million objects, and stay."""
+    """Collect garbage of the tests only, and seldom: imported modules are a million objects, and stay."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.collect()
         gc.freeze()
+        gc.set_threshold(5000, 10, 20)
         gc.enable()
 
 
 def pytest_collection_finish() -> None:
-    """Build the table of ONNX operators once. torch builds it for each export, in half of its time."""
-    if REGISTRATION in sys.modules:
-        registry: type = sys.modules[REGISTRATION].ONNXRegistry
+    """Build torch's tables of operators once. torch builds them for each export, in half of its time."""
+    if "export.trace.trace" in sys.modules:
+        from torch._export import utils
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        registry: Any = ONNXRegistry
         registry.from_torchlib = staticmethod(functools.cache(registry.from_torchlib))
+        utils._materialize_cpp_cia_ops = functools.cache(utils._materialize_cpp_cia_ops)
 
 
 @pytest.fixture(autouse=True)
