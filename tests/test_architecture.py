@@ -329,6 +329,17 @@ def test_only_runtime_py_imports_onnxruntime() -> None:
     }
 
 
+def test_tests_import_no_other_tests() -> None:
+    """Helpers that several tests use are in tests/support."""
+    importers = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in files("tests")
+        for module in sorted(imported_modules(path))
+        if module.startswith("tests.") and ".test_" in module
+    ]
+    assert importers == []
+
+
 # imports every module of a package while some libraries do not exist
 IMPORT_WITHOUT = """
 import importlib, pkgutil, sys

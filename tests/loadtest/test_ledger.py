@@ -16,7 +16,7 @@ def outcome(at: float, latency: float = 0.01, fault: str | None = None, kind: st
     return Outcome(kind, START + at, 0.001, latency, 2, fault)
 
 
-def test_a_request_counts_to_the_second_in_which_it_was_due() -> None:
+def test_a_request_counts_in_the_second_when_it_was_due() -> None:
     """A stall shows where it began, although its answers arrive later."""
     ledger = Ledger()
     ledger.add(outcome(0.5, latency=3.0))

@@ -12,7 +12,7 @@ def test_a_full_cache_is_emptied() -> None:
     assert cache == {"c": 3}
 
 
-def test_it_never_holds_more_than_its_limit() -> None:
+def test_a_cache_never_exceeds_its_limit() -> None:
     cache: BoundedCache[int, int] = BoundedCache(3)
     for number in range(20):
         cache.add(number, number)

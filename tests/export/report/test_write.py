@@ -274,7 +274,7 @@ def test_a_failed_write_keeps_the_old_page(
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_the_page_of_a_network_without_gates_mentions_it(full: ReportData) -> None:
+def test_the_page_of_a_network_without_gates_says_so(full: ReportData) -> None:
     """No empty tables or charts in place of gates."""
     manifest = full.manifest.model_copy(
         update={"gates": (), "profile": None, "lesion": None, "precision": "fp32"}

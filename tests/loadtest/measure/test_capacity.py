@@ -97,7 +97,7 @@ def test_a_rate_that_does_not_last_is_lowered() -> None:
     )
 
 
-def test_no_rate_is_confirmed() -> None:
+def test_the_number_of_confirmations_is_limited() -> None:
     search = CapacitySearch(Slo.parse(LIMITS), 100)
     confirmations = 0
     while (rate := search.next_rate()) is not None:

@@ -192,7 +192,7 @@ def test_gates_equal_a_loop_over_the_layers(same: Any) -> None:
     assert not grids.averaged
 
 
-def test_gates_of_feature_maps_are_averaged_over_space_and_padded_with_blanks(same: Any) -> None:
+def test_gates_of_feature_maps_are_averaged_over_space(same: Any) -> None:
     """Each channel is one unit; a layer with fewer channels than the widest ends in NaN."""
     net = build_network(ConvConfig(inputs=IMAGE, classes=3, stages=((4, 1), (6, 1)), scaling="none")).eval()
     rows = torch.rand(5, *IMAGE)
