@@ -39,10 +39,10 @@ from service.http.connection.listener import ConnectionCounts, listen
 from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
 from service.telemetry import log
-from tests.support.gates_app import profile_of
+from tests.support.gates_client import profile_of
 from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import put, sealed
+from tests.support.tiny_repository import put_model, with_manifest
 
 RECORD = RESULTS / "request_cost.json"
 # a count may exceed the record by this share: room for a few calls, which a change may be worth
@@ -134,7 +134,7 @@ async def running_worker(folder: Path) -> AsyncIterator[int]:
     network = highway()
     rows = np.random.default_rng(0).standard_normal((64, 4)).astype(np.float32)
     profile = profile_of(network.gates, network.gate_values(rows))
-    version = put(folder, data=sealed(network, profile=profile))
+    version = put_model(folder, data=with_manifest(network, profile=profile))
     settings: dict[str, Any] = {"models": folder, "drain_wait": 0}
     app = Application(Settings(**settings), NoSupervisor())
     deployment = Deployment(serial=1, models={"net": (version,)})

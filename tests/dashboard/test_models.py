@@ -14,7 +14,7 @@ import pytest
 from tests.support.browser import OpenDashboard, axe_violations
 from tests.support.dashboard_repository import LABELS, MARKUP
 from tests.support.live_server import Server, serving
-from tests.support.tiny_repository import put
+from tests.support.tiny_repository import put_model
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page, Route
@@ -67,11 +67,11 @@ def responding(status: int, answer: object) -> Callable[[Route], None]:
 def repository_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Server]]:
     """A repository polled twice per second, with two versions of a model and a damaged file."""
     root = tmp_path_factory.mktemp("shelf")
-    put(root, "net", 1)
-    put(root, "net", 2)
-    put(root, "broken", 1, b"no model at all")
-    put(root, ODD, 1)
-    put(root, LONG, 1)
+    put_model(root, "net", 1)
+    put_model(root, "net", 2)
+    put_model(root, "broken", 1, b"no model at all")
+    put_model(root, ODD, 1)
+    put_model(root, LONG, 1)
     with serving("--models", root, "--versions", "all", "--poll", "0.5", "--no-access-log") as server:
         yield root, server
 
@@ -235,8 +235,8 @@ def test_added_and_removed_versions_are_shown(dashboard: OpenDashboard, tmp_path
     """A new version does not take the focus; a removed one is reported, and loaded again when it is back."""
     from playwright.sync_api import expect
 
-    put(tmp_path, "net", 1)
-    put(tmp_path, "net", 2)
+    put_model(tmp_path, "net", 1)
+    put_model(tmp_path, "net", 2)
     options = ("--models", tmp_path, "--versions", "all", "--poll", "0.2", "--no-access-log")
     with (
         serving(*options) as server,
@@ -245,8 +245,8 @@ def test_added_and_removed_versions_are_shown(dashboard: OpenDashboard, tmp_path
         second = entry_of(page, "net/2").get_by_role("button")
         expect(chosen(page)).to_have_text("net/1")
         second.focus()
-        put(tmp_path, "net", 3)
-        put(tmp_path, "a-net", 1)
+        put_model(tmp_path, "net", 3)
+        put_model(tmp_path, "a-net", 1)
         expect(entry_of(page, "a-net/1")).to_contain_text("served", timeout=30_000)
         expect(entry_of(page, "net/3")).to_contain_text("served")
         expect(second).to_be_focused()
@@ -254,7 +254,7 @@ def test_added_and_removed_versions_are_shown(dashboard: OpenDashboard, tmp_path
         expect(summary(page)).to_contain_text("net/1 is not served: no such version", timeout=30_000)
         expect(entry_of(page, "net/1")).to_have_count(0)
         expect(summary(page).get_by_role("button", name="Show net/3")).to_be_visible()
-        put(tmp_path, "net", 1)
+        put_model(tmp_path, "net", 1)
         expect(summary(page)).not_to_contain_text("not served", timeout=30_000)
         expect(chosen(page)).to_have_text("net/1")
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.browser import API_KEY, OpenDashboard, axe_violations, wait_until_idle
 from tests.support.live_server import Server, free_port, serving
-from tests.support.tiny_repository import put
+from tests.support.tiny_repository import put_model
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -183,7 +183,7 @@ def test_all_data_is_reloaded_after_an_outage(dashboard: OpenDashboard, tmp_path
     from playwright.sync_api import expect
 
     port = free_port()
-    put(tmp_path, "net", 1)
+    put_model(tmp_path, "net", 1)
     options = ("--models", tmp_path, "--port", port, "--no-access-log")
     with ExitStack() as opened:
         with serving(*options) as server:
@@ -196,7 +196,7 @@ def test_all_data_is_reloaded_after_an_outage(dashboard: OpenDashboard, tmp_path
         page.get_by_role("button", name="Retry now").click()
         expect(page.locator("#notice")).to_contain_text("next attempt in")
         troubles = axe_violations(page)
-        other = put(tmp_path, "other", 7)
+        other = put_model(tmp_path, "other", 7)
         other.path.replace(tmp_path / "net" / "1" / "model.onnx")
         with serving(*options) as server:
             after = server.get("/v2/models/net/certificate").json()["digest"]

@@ -14,7 +14,7 @@ from service.artifact.manifest import InputRange
 from service.artifact.protobuf import content_digest
 from service.registry.model import Model
 from service.repository.scan import scan
-from tests.support.tiny_repository import opened
+from tests.support.tiny_repository import load_model
 
 DEFAULT = Path(service.__file__).parent / "default"
 
@@ -22,7 +22,7 @@ DEFAULT = Path(service.__file__).parent / "default"
 @pytest.fixture(scope="module")
 def model() -> Model:
     ((found,),) = scan(DEFAULT).models.values()
-    return opened(found)
+    return load_model(found)
 
 
 def test_the_bundled_model_is_complete(model: Model) -> None:

@@ -22,7 +22,7 @@ from service.artifact.runtime import open_model
 from tests.highways.carries import Independent, LearnedCarry
 from tests.highways.dense import Layer
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import put, sealed
+from tests.support.tiny_repository import put_model, with_manifest
 
 # names that strangers may give their models and classes
 MARKUP = "<img src=x onerror=document.title='owned'>"
@@ -56,8 +56,8 @@ def create_repository(root: Path) -> Path:
     letters.write_bytes(embed_manifest(letters.read_bytes(), with_alphabet))
     own = nn.Sequential(Independent(6), LearnedCarry(6, 6), Layer(6)).eval()
     export_model(own, root, name="own", inputs=["x:float32[batch,6]"])
-    put(root, MARKUP, data=sealed(highway(), labels=LABELS))
-    put(root, "bare", data=two_input_model())
+    put_model(root, MARKUP, data=with_manifest(highway(), labels=LABELS))
+    put_model(root, "bare", data=two_input_model())
     return root
 
 

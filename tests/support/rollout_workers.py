@@ -10,7 +10,7 @@ from typing import Any
 
 from service.repository.deployment import Deployment
 from service.repository.rollout import Rollout
-from tests.support.tiny_repository import put
+from tests.support.tiny_repository import put_model
 
 
 class Workers:
@@ -42,7 +42,7 @@ class Workers:
 
 
 def write(root: Path, name: str, version: int, content: bytes = b"good") -> None:
-    put(root, name, version, content)
+    put_model(root, name, version, content)
 
 
 def run(*coroutines: Coroutine[Any, Any, Any]) -> Any:

@@ -15,22 +15,22 @@ from tests.support.manifests import MANIFEST
 from tests.support.tiny_highway import Gated, highway
 
 
-def sealed(gated: Gated, **manifest: Any) -> bytes:
+def with_manifest(gated: Gated, **manifest: Any) -> bytes:
     """The network's file with a manifest; keyword arguments replace fields of the manifest."""
     fields = {"outputs": ("logits",), "labels": ("a", "b", "c"), "gates": gated.gates, **manifest}
     return embed_manifest(gated.model, MANIFEST.model_copy(update=fields))
 
 
-def put(root: Path, name: str = "net", version: int = 1, data: bytes | None = None) -> ModelFile:
+def put_model(root: Path, name: str = "net", version: int = 1, data: bytes | None = None) -> ModelFile:
     """Put a model into the repository in one step, as an export does; each version has other weights."""
     path = root / name / str(version) / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(".draft")
-    draft.write_bytes(sealed(highway(seed=version)) if data is None else data)
+    draft.write_bytes(with_manifest(highway(seed=version)) if data is None else data)
     draft.replace(path)
     return ModelFile(name, version, path, file_identity(path.stat()))
 
 
-def opened(file: ModelFile, **settings: Any) -> Model:
+def load_model(file: ModelFile, **settings: Any) -> Model:
     """Load a model as a worker does."""
     return load(file, Settings(**settings), RequestCounters(), 1)

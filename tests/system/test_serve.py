@@ -15,7 +15,7 @@ from models.layers.gate import record_gates
 from models.training.checkpoint import load_network
 from service.artifact.manifest import Manifest
 from service.artifact.runtime import open_model
-from tests.support.gates_app import array_of
+from tests.support.gates_client import array_of
 from tests.support.live_server import Server, serving
 from tests.support.run_cli import train_digits
 

@@ -11,7 +11,7 @@ import psutil
 
 from tests.support.live_server import Server, serving
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import put, sealed
+from tests.support.tiny_repository import put_model, with_manifest
 from tests.support.waiting import wait_until
 
 READY = "/v2/models/net/ready"
@@ -32,9 +32,9 @@ def index(server: Server) -> list[tuple[str, str, str]]:
 
 def test_a_replacement_worker_serves_a_new_file(tmp_path: Path) -> None:
     """The only worker dies after its file was replaced by another good one."""
-    put(tmp_path)
+    put_model(tmp_path)
     with serving("--models", tmp_path) as server:
-        put(tmp_path, data=sealed(highway(seed=7)))
+        put_model(tmp_path, data=with_manifest(highway(seed=7)))
         assert server.get(READY).status_code == 200
         kill_oldest_worker(server)
         wait_until(lambda: server.get(READY).status_code == 200)
@@ -43,7 +43,7 @@ def test_a_replacement_worker_serves_a_new_file(tmp_path: Path) -> None:
 
 def test_a_replacement_worker_without_a_good_file_gives_the_reason(tmp_path: Path) -> None:
     """The only worker dies after its file was damaged: 503 with the reason until the file is good again."""
-    file = put(tmp_path)
+    file = put_model(tmp_path)
     with serving("--models", tmp_path, "--poll", 0.1) as server:
         file.path.write_bytes(b"")
         kill_oldest_worker(server)
@@ -53,7 +53,7 @@ def test_a_replacement_worker_without_a_good_file_gives_the_reason(tmp_path: Pat
         ((version, state, reason),) = index(server)
         assert (version, state) == ("1", "UNAVAILABLE")
         assert "its file is" in reason
-        put(tmp_path)
+        put_model(tmp_path)
         wait_until(lambda: server.get(READY).status_code == 200)
 
 
@@ -62,7 +62,7 @@ def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
 
     From then on the replacement answers too, and answers all requests when the other one dies.
     """
-    file = put(tmp_path)
+    file = put_model(tmp_path)
     with serving("--models", tmp_path, "--workers", 2, "--poll", 0.1) as server:
         file.path.write_bytes(file.path.read_bytes()[:1000])
         wait_until(lambda: index(server)[0][2])
@@ -75,7 +75,7 @@ def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
         ((_, state, reason),) = index(server)
         assert state == "READY"
         assert reason.startswith("an older file is served, the new one is not: its file is damaged")
-        put(tmp_path)
+        put_model(tmp_path)
         wait_until(lambda: index(server) == [("1", "READY", "")])
         kill_oldest_worker(server)
         wait_until(lambda: server.get(READY).status_code == 200)
@@ -86,7 +86,7 @@ def test_keys_may_be_read_from_a_pipe(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"secret-key\n")
     os.close(writing)
-    put(tmp_path)
+    put_model(tmp_path)
     path = f"/proc/{os.getpid()}/fd/{reading}"
     with serving("--models", tmp_path, "--workers", 2, "--api-keys-file", path) as server:
         os.close(reading)

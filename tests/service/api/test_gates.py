@@ -11,7 +11,7 @@ import pytest
 
 from service.api import gates as gates_endpoint
 from service.errors import NotFiniteError, NotFoundError, RequestError, TooLargeError
-from tests.support.gates_app import GatesClient, array_of, infer, manifest_of, profile_of, random_rows
+from tests.support.gates_client import GatesClient, array_of, infer, manifest_of, profile_of, random_rows
 from tests.support.tiny_highway import Gated, highway
 
 Array = np.ndarray[Any, np.dtype[Any]]

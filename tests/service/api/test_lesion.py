@@ -11,7 +11,7 @@ import pytest
 
 from service.errors import NotFiniteError, RequestError
 from service.gates import lesions
-from tests.support.gates_app import LABELS, GatesClient, infer, manifest_of, random_rows
+from tests.support.gates_client import LABELS, GatesClient, infer, manifest_of, random_rows
 from tests.support.tiny_highway import Gated, highway
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -35,10 +35,10 @@ from service.artifact.manifest import (
 from service.artifact.runtime import open_model
 from service.registry.model import Model
 from tests.support.fake_request import FakeRequest
-from tests.support.gates_app import GatesClient, SingleModelRegistry, manifest_of, profile_of
+from tests.support.gates_client import GatesClient, SingleModelRegistry, manifest_of, profile_of
 from tests.support.manifests import PARITY, stored_input
 from tests.support.tiny_highway import Ending, highway
-from tests.support.tiny_repository import opened, put, sealed
+from tests.support.tiny_repository import load_model, put_model, with_manifest
 
 SAMPLES = (
     Sample(label="<script>", inputs=(stored_input("x", [0, 1, 2, 255]),)),
@@ -49,7 +49,7 @@ GATE_FIELDS = {"layer": 0, "kind": "coupled", "carry": "identity", "unit_axis": 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Model:
-    return opened(put(tmp_path, "net", 3, sealed(highway(layers=1))))
+    return load_model(put_model(tmp_path, "net", 3, with_manifest(highway(layers=1))))
 
 
 def context_of(model: Model) -> ServiceContext:
@@ -94,7 +94,7 @@ def test_a_replaced_file_is_rendered_again(tmp_path: Path, model: Model) -> None
         return rendered.digest.encode()
 
     assert get(StaticModelEndpoint(context_of(model), render)) == model.digest.encode()
-    other = opened(put(tmp_path, "net", 4, sealed(highway(layers=2))))
+    other = load_model(put_model(tmp_path, "net", 4, with_manifest(highway(layers=2))))
     assert get(StaticModelEndpoint(context_of(other), render)) == other.digest.encode()
 
 
@@ -116,9 +116,9 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
             "batches": (ParityBatch(name="ordinary", rows=7, digest="d"),),
         }
     )
-    file = put(
+    file = put_model(
         tmp_path,
-        data=sealed(
+        data=with_manifest(
             highway(),
             parity=parity,
             alphabet="ab",
@@ -129,7 +129,7 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
         ),
     )
     data = file.path.read_bytes()
-    assert certificate_of(opened(file)) == {
+    assert certificate_of(load_model(file)) == {
         "model_name": "net",
         "model_version": "1",
         "verified": True,
@@ -154,7 +154,7 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
 
 def test_a_file_without_a_manifest_has_a_certificate(tmp_path: Path) -> None:
     """The fields are the same. Unknown ones are empty, and `verified` is false."""
-    model = opened(put(tmp_path, data=highway().model), allow_unverified=True)
+    model = load_model(put_model(tmp_path, data=highway().model), allow_unverified=True)
     certificate = certificate_of(model)
     assert certificate["verified"] is False
     assert certificate["bytes"] == model.bytes
@@ -165,7 +165,7 @@ def test_a_file_without_a_manifest_has_a_certificate(tmp_path: Path) -> None:
     assert certificate["labels"] == []
     assert certificate["ranges"] == certificate["tools"] == {}
     assert (certificate["alphabet"], certificate["samples"], certificate["gates"]) == ("", 0, 0)
-    assert certificate.keys() == certificate_of(opened(put(tmp_path, "other"))).keys()
+    assert certificate.keys() == certificate_of(load_model(put_model(tmp_path, "other"))).keys()
 
 
 @pytest.mark.parametrize(
@@ -174,22 +174,28 @@ def test_a_file_without_a_manifest_has_a_certificate(tmp_path: Path) -> None:
 def test_the_certificate_has_the_distribution_of_the_first_output(
     tmp_path: Path, ending: Ending, classes: int, distribution: str | None
 ) -> None:
-    model = opened(put(tmp_path, data=sealed(highway(ending=ending, classes=classes), labels=())))
+    model = load_model(
+        put_model(tmp_path, data=with_manifest(highway(ending=ending, classes=classes), labels=()))
+    )
     assert certificate_of(model)["distribution"] == distribution
 
 
 def test_a_model_with_coupled_rows_is_not_batched(tmp_path: Path) -> None:
-    certificate = certificate_of(opened(put(tmp_path, data=sealed(highway(), batch_coupled=True))))
+    certificate = certificate_of(
+        load_model(put_model(tmp_path, data=with_manifest(highway(), batch_coupled=True)))
+    )
     assert (certificate["batch_coupled"], certificate["batched"]) == (True, False)
 
 
 def test_the_certificate_has_no_path(tmp_path: Path) -> None:
-    assert str(tmp_path).encode() not in certificate_json(opened(put(tmp_path)))
+    assert str(tmp_path).encode() not in certificate_json(load_model(put_model(tmp_path)))
 
 
 def test_samples_have_the_form_of_infer_requests(tmp_path: Path) -> None:
     """Each has one row in the input's own datatype, whatever dtype it was stored in."""
-    response = json.loads(samples_json(opened(put(tmp_path, "net", 3, sealed(highway(), samples=SAMPLES)))))
+    response = json.loads(
+        samples_json(load_model(put_model(tmp_path, "net", 3, with_manifest(highway(), samples=SAMPLES))))
+    )
     assert (response["model_name"], response["model_version"]) == ("net", "3")
     first, second = response["samples"]
     assert first == {
@@ -210,8 +216,8 @@ def test_samples_can_be_posted_unchanged(tmp_path: Path) -> None:
 
 def test_files_without_samples_have_an_empty_list(tmp_path: Path) -> None:
     """With a manifest and without one."""
-    bare = opened(put(tmp_path, "bare", data=highway().model), allow_unverified=True)
-    for model in (opened(put(tmp_path)), bare):
+    bare = load_model(put_model(tmp_path, "bare", data=highway().model), allow_unverified=True)
+    for model in (load_model(put_model(tmp_path)), bare):
         assert json.loads(samples_json(model))["samples"] == []
 
 
@@ -220,7 +226,7 @@ def test_the_gate_profile_is_that_of_the_manifest(tmp_path: Path) -> None:
     gated = highway()
     rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     manifest = manifest_of(gated, profile_of(gated.gates, gated.gate_values(rows)))
-    model = opened(put(tmp_path, data=sealed(gated, profile=manifest.profile)))
+    model = load_model(put_model(tmp_path, data=with_manifest(gated, profile=manifest.profile)))
     response = json.loads(gate_profile_json(model))
     assert manifest.profile is not None
     assert response["profile"] == json.loads(manifest.profile.model_dump_json())
@@ -262,5 +268,7 @@ def test_a_higher_bias_opens_the_gate(tmp_path: Path) -> None:
 def test_gates_without_levers_have_no_bias(tmp_path: Path, levers: bool) -> None:
     """Null instead of an empty list: there may be a bias, but it is not known."""
     gated = highway(layers=1, levers=levers)
-    (bias,) = json.loads(gate_profile_json(opened(put(tmp_path, data=sealed(gated)))))["biases"].values()
+    (bias,) = json.loads(gate_profile_json(load_model(put_model(tmp_path, data=with_manifest(gated)))))[
+        "biases"
+    ].values()
     assert (bias is not None) == levers

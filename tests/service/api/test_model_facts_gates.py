@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.errors import NotFoundError
-from tests.support.gates_app import GatesClient, manifest_of, profile_of, random_rows
+from tests.support.gates_client import GatesClient, manifest_of, profile_of, random_rows
 from tests.support.tiny_highway import highway
 
 Array = np.ndarray[Any, np.dtype[Any]]

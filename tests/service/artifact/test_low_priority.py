@@ -17,7 +17,7 @@ from service.errors import ModelFileError
 from service.registry.loader import load
 from service.telemetry.counters import RequestCounters
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import put
+from tests.support.tiny_repository import put_model
 
 
 def priority() -> int:
@@ -55,7 +55,7 @@ def test_a_model_is_loaded_with_low_priority(tmp_path: Path) -> None:
         calls.append(getattr(function, "__name__", None) or function.func.__name__)
         return function(*args)
 
-    model = load(put(tmp_path), Settings(), RequestCounters(), 1, call=call)
+    model = load(put_model(tmp_path), Settings(), RequestCounters(), 1, call=call)
     assert calls[:2] == ["read_model_file", "InferenceSession"]
     assert {"content_digest", "openssl_sha256", "run"} < set(calls)
     runs = len(calls)

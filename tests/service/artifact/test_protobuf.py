@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.artifact.protobuf import Field, MalformedError, content_digest, fields, unpack_varints
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import sealed
+from tests.support.tiny_repository import with_manifest
 
 
 def test_every_kind_of_field_is_read() -> None:
@@ -64,8 +64,8 @@ def test_random_bytes_are_fields_or_an_error(message: bytes) -> None:
 def test_the_digest_ignores_metadata() -> None:
     """The manifest, which is metadata, has the digest of the file that it is in."""
     gated = highway()
-    assert content_digest(sealed(gated)) == content_digest(gated.model)
-    assert content_digest(sealed(gated, labels=("x", "y", "z"))) == content_digest(gated.model)
+    assert content_digest(with_manifest(gated)) == content_digest(gated.model)
+    assert content_digest(with_manifest(gated, labels=("x", "y", "z"))) == content_digest(gated.model)
 
 
 def test_the_digest_depends_on_weights_and_operators() -> None:

@@ -16,7 +16,7 @@ from models.networks.base import NetConfig
 from models.networks.families import build_network
 from models.networks.feedforward import ConvConfig, MlpConfig
 from models.networks.recurrent import RhnConfig
-from tests.support.gates_app import GatesClient, array_of
+from tests.support.gates_client import GatesClient, array_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -24,10 +24,10 @@ from service.http.connection.listener import ConnectionCounts, listen
 from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
 from service.telemetry import log
-from tests.support.gates_app import profile_of
+from tests.support.gates_client import profile_of
 from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import put, sealed
+from tests.support.tiny_repository import put_model, with_manifest
 
 # enough that one object left behind by each request of a round is noticed
 REQUESTS_PER_ROUND = 200
@@ -61,7 +61,7 @@ async def worker(folder: Path) -> AsyncIterator[int]:
     gated = highway()
     rows = np.random.default_rng(0).standard_normal((64, 4)).astype(np.float32)
     profile = profile_of(gated.gates, gated.gate_values(rows))
-    file = put(folder, data=sealed(gated, profile=profile))
+    file = put_model(folder, data=with_manifest(gated, profile=profile))
     settings: dict[str, Any] = {"models": folder, "drain_wait": 0}
     app = Application(Settings(**settings), NoSupervisor())
     deployment = Deployment(serial=1, models={"net": (file,)})

@@ -28,7 +28,7 @@ from service.registry.probe import ProbeResult
 from service.repository.scan import ModelFile
 from tests.support.manifests import MANIFEST, stored_input
 from tests.support.tiny_highway import Gated, highway
-from tests.support.tiny_repository import opened, put, sealed
+from tests.support.tiny_repository import load_model, put_model, with_manifest
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -47,8 +47,8 @@ def profile(gated: Gated) -> Profile:
 def test_a_file_is_loaded_as_a_model(tmp_path: Path) -> None:
     """Name, signature, gates and levers come from the file, and outputs equal the file's."""
     gated = highway()
-    file = put(tmp_path, "net", 4, sealed(gated))
-    model = opened(file)
+    file = put_model(tmp_path, "net", 4, with_manifest(gated))
+    model = load_model(file)
     data = file.path.read_bytes()
     assert (model.name, model.version, model.path, model.bytes) == ("net", 4, file.path, len(data))
     assert model.digest == hashlib.sha256(data).hexdigest()
@@ -70,7 +70,7 @@ def test_a_file_is_loaded_as_a_model(tmp_path: Path) -> None:
 
 
 def test_runs_are_counted(tmp_path: Path) -> None:
-    model = opened(put(tmp_path))
+    model = load_model(put_model(tmp_path))
     asyncio.run(model.batcher.submit({"x": np.zeros((3, 4), np.float32)}, 3, ("logits",)))
     assert model.counters.snapshot()["sizes"]["3"][0] == 1
 
@@ -78,7 +78,7 @@ def test_runs_are_counted(tmp_path: Path) -> None:
 def test_another_name_in_the_manifest_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The folder's name counts; the log also has the manifest's."""
     with caplog.at_level(logging.INFO):
-        model = opened(put(tmp_path, "renamed"))
+        model = load_model(put_model(tmp_path, "renamed"))
     assert model.name == "renamed"
     assert "renamed/1: loaded" in caplog.text
     assert "exported as net/3, parity passed" in caplog.text
@@ -87,11 +87,11 @@ def test_another_name_in_the_manifest_is_logged(tmp_path: Path, caplog: pytest.L
 
 def test_a_file_without_a_manifest_is_refused(tmp_path: Path) -> None:
     """If a setting allows it, the model has neither labels nor gates."""
-    file = put(tmp_path, data=highway().model)
+    file = put_model(tmp_path, data=highway().model)
     with pytest.raises(ModelFileError, match="expected a manifest with a parity proof") as error:
-        opened(file)
+        load_model(file)
     assert "no manifest" in error.value.public_message
-    model = opened(file, allow_unverified=True)
+    model = load_model(file, allow_unverified=True)
     assert (model.manifest, model.labels, model.gates, dict(model.biases)) == (None, (), (), {})
     assert model.batcher.batched
 
@@ -119,35 +119,39 @@ LEVER = GATE.levers[0]
     ("data", "message", "public"),
     [
         (b"", "expected an ONNX model", "its file is damaged or not an ONNX model"),
-        (sealed(highway())[:-9], "expected an ONNX model", "its file is damaged or not an ONNX model"),
-        (outside(sealed(highway())), "expected its values in this file", "its weights are in another file"),
+        (with_manifest(highway())[:-9], "expected an ONNX model", "its file is damaged or not an ONNX model"),
         (
-            unrunnable(sealed(highway())),
+            outside(with_manifest(highway())),
+            "expected its values in this file",
+            "its weights are in another file",
+        ),
+        (
+            unrunnable(with_manifest(highway())),
             "onnxruntime cannot open it",
             "its file is damaged or not an ONNX model",
         ),
         (
-            sealed(highway(), outputs=("gone",)),
+            with_manifest(highway(), outputs=("gone",)),
             "manifest: outputs: the graph has no output 'gone'",
             "its file cannot be served",
         ),
         (
-            sealed(highway(), gates=(GATE.model_copy(update={"name": "gone"}),)),
+            with_manifest(highway(), gates=(GATE.model_copy(update={"name": "gone"}),)),
             "manifest: gone: the graph has no hidden output 'gone'",
             "its manifest does not match its graph",
         ),
         (
-            sealed(highway(), gates=(GATE.model_copy(update={"output": "gone"}),)),
+            with_manifest(highway(), gates=(GATE.model_copy(update={"output": "gone"}),)),
             "the graph has no hidden output 'gone'",
             "its manifest does not match its graph",
         ),
         (
-            sealed(highway(levers=False), gates=(GATE,)),
+            with_manifest(highway(levers=False), gates=(GATE,)),
             "the lever 'layers.0.gate.bias' cannot be overridden",
             "its manifest does not match its graph",
         ),
         (
-            sealed(
+            with_manifest(
                 highway(),
                 gates=(GATE.model_copy(update={"levers": (LEVER.model_copy(update={"tensor": "gone"}),)}),),
             ),
@@ -155,7 +159,7 @@ LEVER = GATE.levers[0]
             "its file cannot be served",
         ),
         (
-            sealed(
+            with_manifest(
                 highway(),
                 gates=(GATE.model_copy(update={"levers": (LEVER.model_copy(update={"stop": 7}),)}),),
             ),
@@ -163,7 +167,7 @@ LEVER = GATE.levers[0]
             "its manifest does not match its graph",
         ),
         (
-            sealed(highway(), samples=(Sample(inputs=(stored_input("x", [1, 2, 3]),)),)),
+            with_manifest(highway(), samples=(Sample(inputs=(stored_input("x", [1, 2, 3]),)),)),
             "expected a row of x:float32.batch,4., got one of shape .3.",
             "its manifest does not match its graph",
         ),
@@ -171,9 +175,9 @@ LEVER = GATE.levers[0]
 )  # fmt: skip
 def test_a_bad_file_is_refused(tmp_path: Path, data: bytes, message: str, public: str) -> None:
     """The log has path and reason; the public message has neither path nor text of a library."""
-    file = put(tmp_path, data=data)
+    file = put_model(tmp_path, data=data)
     with pytest.raises(ModelFileError, match=message) as error:
-        opened(file)
+        load_model(file)
     assert str(file.path) in str(error.value)
     assert error.value.public_message == public
 
@@ -183,29 +187,29 @@ def test_an_invalid_manifest_is_refused(tmp_path: Path) -> None:
     model = onnx.load_from_string(highway().model)
     onnx.helper.set_model_props(model, {"turnpike": "{}"})
     with pytest.raises(ModelFileError, match="manifest: "):
-        opened(put(tmp_path, data=model.SerializeToString()), allow_unverified=True)
+        load_model(put_model(tmp_path, data=model.SerializeToString()), allow_unverified=True)
 
 
 def test_a_file_replaced_while_it_is_opened_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The served file must be the checked one."""
-    file = put(tmp_path)
+    file = put_model(tmp_path)
 
     def exchanged(path: Path, **options: Any) -> Any:
-        put(tmp_path, data=sealed(highway(seed=9)))
+        put_model(tmp_path, data=with_manifest(highway(seed=9)))
         return open_model(path, **options)
 
     monkeypatch.setattr(loader, "open_model", exchanged)
     with pytest.raises(ModelFileError, match="has changed since then"):
-        opened(file)
+        load_model(file)
 
 
 def test_a_missing_device_is_an_error(tmp_path: Path) -> None:
     """The public message does not name providers."""
-    file = put(tmp_path)
+    file = put_model(tmp_path)
     with pytest.raises(ModelFileError, match="device: cuda needs an onnxruntime with") as error:
-        opened(file, device="cuda")
+        load_model(file, device="cuda")
     assert error.value.public_message == "its device is not available"
 
 
@@ -255,17 +259,19 @@ def test_a_model_declared_as_coupled_gives_no_warning(caplog: pytest.LogCaptureF
 
 
 def test_a_coupled_model_runs_each_request_alone(tmp_path: Path) -> None:
-    assert not opened(put(tmp_path, data=sealed(highway(), batch_coupled=True))).batcher.batched
+    assert not load_model(
+        put_model(tmp_path, data=with_manifest(highway(), batch_coupled=True))
+    ).batcher.batched
 
 
 def test_a_graph_of_fixed_batch_size_runs_each_request_alone(tmp_path: Path) -> None:
-    model = opened(put(tmp_path, data=sealed(highway(batch=2))))
+    model = load_model(put_model(tmp_path, data=with_manifest(highway(batch=2))))
     assert model.signature.batch is None
     assert not model.batcher.batched
 
 
 def test_max_batch_limits_the_rows_of_a_run(tmp_path: Path) -> None:
-    model = opened(put(tmp_path), max_batch=4)
+    model = load_model(put_model(tmp_path), max_batch=4)
     asyncio.run(model.batcher.submit({"x": np.zeros((9, 4), np.float32)}, 9, ("logits",)))
     assert model.counters.snapshot()["sizes"].keys() == {"4", "1"}
 
@@ -288,7 +294,7 @@ class FakeMonitor:
 def run_of(
     monitor: FakeMonitor, *, pad_single_rows: bool = False
 ) -> Callable[[Mapping[str, Array]], list[Array]]:
-    run = sampled_run(open_model(sealed(highway())), monitor, "batch", pad_single_rows=pad_single_rows)  # type: ignore[arg-type]
+    run = sampled_run(open_model(with_manifest(highway())), monitor, "batch", pad_single_rows=pad_single_rows)  # type: ignore[arg-type]
     return lambda feeds: run(feeds, ("logits",))
 
 
@@ -334,7 +340,7 @@ def test_drift_does_not_count_padding_rows() -> None:
 
 def test_a_model_with_a_profile_measures_drift(tmp_path: Path) -> None:
     gated = highway()
-    model: Model = opened(put(tmp_path, data=sealed(gated, profile=profile(gated))))
+    model: Model = load_model(put_model(tmp_path, data=with_manifest(gated, profile=profile(gated))))
     assert model.drift is not None
     assert model.drift.gate_names == tuple(gate.name for gate in gated.gates)
     asyncio.run(model.batcher.submit({"x": np.zeros((3, 4), np.float32)}, 3, ("logits",)))
@@ -345,13 +351,13 @@ MEASURE_MEMORY = """
 import os, sys
 from pathlib import Path
 from service.repository.scan import ModelFile, file_identity
-from tests.support.tiny_repository import opened
+from tests.support.tiny_repository import load_model
 
 def memory():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 small, large = (ModelFile("net", 1, Path(path), file_identity(os.stat(path))) for path in sys.argv[1:])
-opened(small)
+load_model(small)
 before = memory()
 model = opened(large)
 print((memory() - before) / large.size)
@@ -361,8 +367,8 @@ print((memory() - before) / large.size)
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is measured as Linux tells it")
 def test_weights_are_in_memory_once(tmp_path: Path) -> None:
     """An open model takes little more memory than its file."""
-    large = sealed(highway(layers=60, units=256))
-    files = [put(tmp_path, "small"), put(tmp_path, "large", data=large)]
+    large = with_manifest(highway(layers=60, units=256))
+    files = [put_model(tmp_path, "small"), put_model(tmp_path, "large", data=large)]
     process = subprocess.run(
         [sys.executable, "-c", MEASURE_MEMORY, *(str(file.path) for file in files)],
         capture_output=True,
@@ -379,16 +385,18 @@ def test_levers_may_share_a_tensor(tmp_path: Path) -> None:
         gate.model_copy(update={"levers": (half,)})
         for gate, half in zip(highway().gates[:2], halves, strict=True)
     )
-    assert list(opened(put(tmp_path, data=sealed(highway(), gates=gates))).biases) == [LEVER.tensor]
+    assert list(load_model(put_model(tmp_path, data=with_manifest(highway(), gates=gates))).biases) == [
+        LEVER.tensor
+    ]
 
 
 def test_changed_weights_are_refused(tmp_path: Path) -> None:
     """One changed bit is enough."""
-    data = bytearray(sealed(highway()))
+    data = bytearray(with_manifest(highway()))
     place = data.index(
         numpy_helper.to_array(onnx.load_from_string(bytes(data)).graph.initializer[0]).tobytes()
     )
     data[place] ^= 1
     with pytest.raises(ModelFileError, match="expected the graph and weights of the parity proof") as refused:
-        opened(put(tmp_path, data=bytes(data)))
+        load_model(put_model(tmp_path, data=bytes(data)))
     assert refused.value.public_message == "its graph or weights are not those of its parity proof"

@@ -13,7 +13,7 @@ from service.artifact.runtime import Runtime, Tensor, open_model
 from service.errors import ModelFileError, RunError
 from service.registry.probe import ProbeResult, check_device_agreement, probe
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import sealed
+from tests.support.tiny_repository import with_manifest
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -251,7 +251,7 @@ class Device:
 
 @pytest.fixture(scope="module")
 def cpu() -> Runtime:
-    return open_model(sealed(highway()))
+    return open_model(with_manifest(highway()))
 
 
 @pytest.mark.parametrize("deviation", [0.0, 1e-6])

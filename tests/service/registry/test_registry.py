@@ -21,7 +21,7 @@ from service.registry.registry import ModelRegistry
 from service.repository.deployment import Deployment, UnavailableModel
 from service.repository.scan import ModelFile
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import opened, put, sealed
+from tests.support.tiny_repository import load_model, put_model, with_manifest
 
 
 def file(name: str, version: int, stamp: int = 0) -> ModelFile:
@@ -334,10 +334,10 @@ def test_the_index_has_models_that_are_being_loaded(registry: ModelRegistry, loa
 def test_a_request_keeps_its_model_during_a_swap(tmp_path: Path) -> None:
     """The old model is freed after its last request."""
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
-    first, second = put(tmp_path, version=1), put(tmp_path, version=2)
+    first, second = put_model(tmp_path, version=1), put_model(tmp_path, version=2)
 
     async def swap() -> None:
-        registry = ModelRegistry(opened)
+        registry = ModelRegistry(load_model)
         await registry.commit(deployment(first))
         held = registry.find("net")
         gone = weakref.ref(held.runtime)
@@ -358,11 +358,11 @@ def test_a_request_keeps_its_model_during_a_swap(tmp_path: Path) -> None:
 def test_no_request_is_lost_while_models_are_swapped(tmp_path: Path) -> None:
     """Each request is answered by one version or the other."""
     x = np.random.default_rng(0).normal(size=(1, 4)).astype(np.float32)
-    files = [put(tmp_path, version=1), put(tmp_path, version=2)]
-    right = [opened(file).runtime.run({"x": np.repeat(x, 2, 0)})[0][:1] for file in files]
+    files = [put_model(tmp_path, version=1), put_model(tmp_path, version=2)]
+    right = [load_model(file).runtime.run({"x": np.repeat(x, 2, 0)})[0][:1] for file in files]
 
     async def storm() -> None:
-        registry = ModelRegistry(opened)
+        registry = ModelRegistry(load_model)
         await registry.commit(deployment(files[0]))
         stop = False
         seen = [0, 0]
@@ -387,9 +387,9 @@ def test_no_request_is_lost_while_models_are_swapped(tmp_path: Path) -> None:
 
 def test_loading_and_failing_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The path of a damaged file is in the log and in no response."""
-    bad = put(tmp_path, "bad", data=sealed(highway())[:-5])
+    bad = put_model(tmp_path, "bad", data=with_manifest(highway())[:-5])
     with caplog.at_level(logging.INFO):
-        answer = run_in_order(ModelRegistry(opened).prepare(deployment(put(tmp_path), bad)))
+        answer = run_in_order(ModelRegistry(load_model).prepare(deployment(put_model(tmp_path), bad)))
     assert answer == {
         "failed": [{"name": "bad", "version": 1, "reason": "its file is damaged or not an ONNX model"}]
     }

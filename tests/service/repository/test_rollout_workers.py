@@ -19,7 +19,7 @@ from service.repository.rollout import Rollout
 from service.repository.scan import ModelFile, read_model_file
 from tests.support.rollout_workers import Workers, run, start, write
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import opened, put, sealed
+from tests.support.tiny_repository import load_model, put_model, with_manifest
 
 
 def test_a_late_worker_does_not_change_what_others_serve(tmp_path: Path, workers: Workers) -> None:
@@ -178,20 +178,20 @@ def test_a_worker_that_dies_by_chance_does_not_fail_a_file(tmp_path: Path) -> No
 
 def test_deployments_reach_real_registries(tmp_path: Path) -> None:
     """Two workers get a new version and a bad one, and a third worker starts later."""
-    registries = [ModelRegistry(opened), ModelRegistry(opened)]
+    registries = [ModelRegistry(load_model), ModelRegistry(load_model)]
 
     async def broadcast(name: str, argument: Any) -> list[Any]:
         argument = json.loads(json.dumps(argument))
         return [await getattr(registry, name)(argument) for registry in registries]
 
     async def follow() -> None:
-        put(tmp_path, "net", 1)
+        put_model(tmp_path, "net", 1)
         rollout = Rollout(tmp_path, "latest", broadcast)
         await rollout.rescan()
-        put(tmp_path, "net", 2)
-        put(tmp_path, "net", 3, sealed(highway())[:-9])
+        put_model(tmp_path, "net", 2)
+        put_model(tmp_path, "net", 3, with_manifest(highway())[:-9])
         await rollout.rescan()
-        late = ModelRegistry(opened)
+        late = ModelRegistry(load_model)
         await late.commit(rollout.deployment_record)
         for registry in (*registries, late):
             assert registry.ready
