@@ -359,7 +359,7 @@ def memory():
 small, large = (ModelFile("net", 1, Path(path), file_identity(os.stat(path))) for path in sys.argv[1:])
 load_model(small)
 before = memory()
-model = opened(large)
+model = load_model(large)
 print((memory() - before) / large.size)
 """
 
