@@ -24,12 +24,39 @@ class RequestedOutput:
     classes: int = 0
 
 
+# shape of one row and dtype of each input
+RowShapes = tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLayout:
+    """The shapes of feeds: requests with equal `row_shapes` can share a run.
+
+    `rows` is the length of all feeds along axis 0, None if they have no common one. `size` is the number of
+    values in all feeds.
+    """
+
+    rows: int | None
+    size: int
+    row_shapes: RowShapes
+
+    @classmethod
+    def of(cls, feeds: Mapping[str, Array]) -> FeedLayout:
+        lengths = {array.shape[0] if array.ndim else None for array in feeds.values()}
+        return cls(
+            lengths.pop() if len(lengths) == 1 else None,
+            sum(array.size for array in feeds.values()),
+            tuple((name, array.shape[1:], array.dtype) for name, array in sorted(feeds.items())),
+        )
+
+
 # requests and results are never changed, but not frozen: that would cost 0.5 µs for each of them
 @dataclass(slots=True)
 class InferenceRequest:
     """A validated request: every input of the model is present, with its dtype and a shape that it accepts.
 
-    `rows` is the length of the batch axis, 1 for a model without one. `outputs` is never empty.
+    `rows` is the length of the batch axis, 1 for a model without one. `outputs` is never empty. `layout` is
+    that of the feeds, if it is known.
     """
 
     feeds: Mapping[str, Array]
@@ -40,6 +67,7 @@ class InferenceRequest:
     timeout_us: int | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     output_names: tuple[str, ...] = ()
+    layout: FeedLayout | None = None
 
     def __post_init__(self) -> None:
         if not self.output_names:

@@ -38,7 +38,7 @@ from service.config.settings import Settings
 from service.http.connection.listener import ConnectionCounts, listen
 from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
-from service.telemetry import log
+from service.telemetry import access_log
 from tests.support.gates_client import profile_of
 from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
@@ -184,7 +184,7 @@ def count_request(request: bytes) -> RequestCost:
         tempfile.TemporaryDirectory() as folder,
         patch.object(batcher, "SHORT_RUN_NS", UNREACHABLE_RUN_NS),
         # lines of the access log are formatted, but not written among the benchmark's output
-        patch.object(log, "write", lambda chunk: None),
+        patch.object(access_log, "write", lambda chunk: None),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         return runner.run(count(Path(folder)))

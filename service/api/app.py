@@ -38,6 +38,7 @@ from service.registry.loader import load
 from service.registry.model import Model
 from service.registry.registry import ModelRegistry
 from service.repository.scan import ModelFile
+from service.telemetry.access_log import access_log
 from service.telemetry.counters import RequestCounters
 from service.version import VERSION
 
@@ -77,7 +78,7 @@ class Application:
         )
         self._tracing = Tracing.from_settings(settings)
         self.fastapi, self.router = build_routes(self.context, self.is_ready)
-        observer = RequestObserver(counters, self._tracing, access_log=settings.access_log)
+        observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
         self._middleware = RequestMiddleware(
             self.router,
             self.context.auth,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Mapping
+from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
@@ -32,8 +33,10 @@ class ModelEndpoint(ABC):
     def __init__(self, context: ServiceContext) -> None:
         self.context = context
         self._budget = context.budget
-        self._decoder = CachingDecoder(context.limits, self.extra_keys)
         self._max_gates = context.settings.max_gates
+        self._decoder = CachingDecoder(
+            context.limits, self.extra_keys, partial(check_gate_output_size, limit=self._max_gates)
+        )
         self._timeout_ms = context.settings.timeout_ms
 
     def find_model(self, params: Mapping[str, str]) -> Model:
@@ -49,7 +52,6 @@ class ModelEndpoint(ABC):
         """Run the model, and encode the response."""
 
     async def __call__(self, request: Request) -> Response:
-        started = perf_counter_ns()
         model = self.find_model(request.path_params)
         try:
             if model.batcher.is_full:
@@ -60,9 +62,8 @@ class ModelEndpoint(ABC):
                 body = await self._budget.read(request)
             received = perf_counter_ns()
             fields = request.head.fields
-            json_length = _json_length(fields[JSON_LENGTH_HEADER]) if JSON_LENGTH_HEADER in fields else None
-            inference = self.decode(body, json_length, model)
-            check_gate_output_size(inference, model.signature, self._max_gates)
+            length = fields.get(JSON_LENGTH_HEADER)
+            inference = self.decode(body, None if length is None else _json_length(length), model)
             decoded = perf_counter_ns()
             call = InferenceCall(
                 model,
@@ -72,16 +73,16 @@ class ModelEndpoint(ABC):
             )
             answer = await self.answer(call)
         except RequestError as error:
-            model.counters.count_failure(error.reason, perf_counter_ns() - started)
+            model.counters.count_failure(error.reason, perf_counter_ns() - request.started_ns)
             raise
         except CancelledError:
-            model.counters.count_failure("gone", perf_counter_ns() - started)
+            model.counters.count_failure("gone", perf_counter_ns() - request.started_ns)
             raise
         ended = perf_counter_ns()
         if call.first_result is not None:
             model.counters.count_request(
                 call.first_result,
-                total_ns=ended - started,
+                total_ns=ended - request.started_ns,
                 decode_ns=decoded - received,
                 encode_ns=ended - call.last_run_ended_ns,
                 rows=inference.rows,

@@ -73,16 +73,16 @@ class InferenceCall:
                 tuple(_empty_output(model, name, inference) for name in names), reader_result=summary
             )
         else:
-            feeds = {**inference.feeds, **extra_feeds} if extra_feeds else inference.feeds
             batcher = model.batcher
             queued = batcher.enqueue(
-                feeds,
+                {**inference.feeds, **extra_feeds} if extra_feeds else inference.feeds,
                 inference.rows,
                 names,
                 deadline=self.deadline,
                 unbatched=unbatched,
                 future=self.request.waiter(),
                 reader=reader,
+                layout=None if extra_feeds else inference.layout,
             )
             try:
                 await queued.future
@@ -95,7 +95,7 @@ class InferenceCall:
         self.last_run_ended_ns = perf_counter_ns()
         if self.first_result is None:
             self.first_result = result
-            self.request.record_inference(model.name, model.version, result)
+            self.request.record_inference(model.name, model.version, result, self.last_run_ended_ns)
         return result
 
     async def run_named(

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from service.batching.queue import QueuedRequest, RowShapes
+from service.batching.queue import QueuedRequest
 from service.errors import InternalError
-from service.inference_types import Array, InferenceResult, OutputReader
+from service.inference_types import Array, FeedLayout, InferenceResult, OutputReader, RowShapes
 
 Run = Callable[[Mapping[str, Array], tuple[str, ...]], list[Array]]
 
@@ -62,23 +62,18 @@ class BatchRunner:
         self._pad_single_rows = pad_single_rows
         self.max_rows = max_rows
 
-    def row_shapes(
-        self, feeds: Mapping[str, Array], rows: int, needed_names: tuple[str, ...]
-    ) -> RowShapes | None:
-        """Row shapes and dtypes of a request; None if it has to run by itself."""
+    def row_shapes(self, layout: FeedLayout, rows: int, needed_names: tuple[str, ...]) -> RowShapes | None:
+        """The row shapes of a request; None if it has to run by itself."""
         if (
             not self.batched
-            or len(feeds) != len(self._inputs)
+            # it feeds more than the inputs
+            or len(layout.row_shapes) != len(self._inputs)
             or not self._splittable.issuperset(needed_names)
         ):
             return None
-        shapes = []
-        for name in self._inputs:
-            array = feeds[name]
-            if array.shape[0] != rows:
-                raise InternalError(f"inputs: expected {rows} rows of {name!r}, got {array.shape[0]}")
-            shapes.append((array.shape[1:], array.dtype))
-        return tuple(shapes)
+        if layout.rows != rows:
+            raise InternalError(f"inputs: expected {rows} rows of each, got {layout.rows}")
+        return layout.row_shapes
 
     def run(self, requests: list[QueuedRequest], inline: bool) -> list[CompletedBatch]:
         """Set the outcome of every request; return the runs that this took.
@@ -132,16 +127,17 @@ class BatchRunner:
 
         # give each request its own rows of the outputs that it named
         queue_ns = row = 0
-        # most outputs have one entry for each row
-        one_each = all(len(outputs[name]) == rows for name in names if name in self._splittable)
+        # entries for each row: most outputs have one
+        sized = {name: (outputs[name], len(outputs[name]) // rows) for name in names}
         for request, reader_result in zip(requests, reader_results, strict=True):
             stop = row + request.rows
-            if one_each:
-                own = tuple([outputs[name][row:stop] for name in request.output_names])
-            else:
-                own = tuple([_slice_rows(outputs[name], row, stop, rows) for name in request.output_names])
-            request.outcome = InferenceResult(own, start - request.queued_ns, run_ns, rows, reader_result)
-            queue_ns += start - request.queued_ns
+            parts: list[Array] = []
+            for name in request.output_names:
+                array, entries = sized[name]
+                parts.append(array[row * entries : stop * entries])
+            waited_ns = start - request.queued_ns
+            request.outcome = InferenceResult(tuple(parts), waited_ns, run_ns, rows, reader_result)
+            queue_ns += waited_ns
             row = stop
         return CompletedBatch(rows, len(requests), run_ns, queue_ns, inline)
 

@@ -24,7 +24,7 @@ from time import perf_counter_ns
 from service.batching.batch_run import BatchRunner, CompletedBatch
 from service.batching.queue import QueuedRequest, RequestQueue
 from service.errors import OverloadedError
-from service.inference_types import Array, InferenceResult, OutputReader, Waiter
+from service.inference_types import Array, FeedLayout, InferenceResult, OutputReader, Waiter
 
 # Runs expected to take less than this (2 ms) stay in the event loop. A change of thread costs about 0.1 ms,
 # which is little compared to a longer run, and others can wait for a shorter one.
@@ -181,6 +181,7 @@ class Batcher:
         unbatched: bool = False,
         future: Waiter | None = None,
         reader: OutputReader | None = None,
+        layout: FeedLayout | None = None,
     ) -> QueuedRequest:
         """Queue a request. When its future is done, it has the same result as if it had run alone.
 
@@ -196,6 +197,7 @@ class Batcher:
             unbatched: Do not share a run with other requests.
             future: What to await for the outcome, if not a future of the event loop.
             reader: Summarizes more outputs within the run; see `InferenceResult.reader_result`.
+            layout: The layout of the feeds, if it is known.
         """
         if len(self._queue) >= self._max_queue:
             raise self.overloaded_error()
@@ -205,7 +207,8 @@ class Batcher:
             loop = self._loop = asyncio.get_running_loop()
 
         # append the request to the queue
-        needed_names, size = output_names, sum([array.size for array in feeds.values()])
+        layout = layout or FeedLayout.of(feeds)
+        needed_names, size = output_names, layout.size
         if reader is not None:
             needed_names += reader.output_names
             # count outputs that are read as further input: they cost about the same time
@@ -214,7 +217,7 @@ class Batcher:
             feeds,
             rows,
             output_names,
-            None if unbatched else self._runner.row_shapes(feeds, rows, needed_names),
+            None if unbatched else self._runner.row_shapes(layout, rows, needed_names),
             math.inf if deadline is None else deadline,
             perf_counter_ns(),
             future or loop.create_future(),

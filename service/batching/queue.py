@@ -8,13 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic, perf_counter_ns
 
-import numpy as np
-
 from service.errors import DeadlineError, InternalError
-from service.inference_types import Array, InferenceResult, OutputReader, Waiter
-
-# shape of one row and dtype, for each input of the model
-RowShapes = tuple[tuple[tuple[int, ...], np.dtype[np.generic]], ...]
+from service.inference_types import Array, InferenceResult, OutputReader, RowShapes, Waiter
 
 # requests that `take_batch` passes over in search of rows that match the first request's: bounds the work
 # for each run when every request has another shape
@@ -114,7 +109,7 @@ class RequestQueue(deque[QueuedRequest]):
         now = monotonic()
         batch: list[QueuedRequest] = []
         skipped: list[QueuedRequest] = []
-        rows = 0
+        rows, row_shapes = 0, None
         while self and rows < max_rows and len(skipped) < MAX_BATCH_SCAN:
             request = self.popleft()
             if request.future.done():
@@ -123,10 +118,10 @@ class RequestQueue(deque[QueuedRequest]):
                 request.expire()
             elif not batch:
                 batch.append(request)
-                rows = request.rows
-                if request.row_shapes is None:
+                rows, row_shapes = request.rows, request.row_shapes
+                if row_shapes is None:
                     break
-            elif request.row_shapes != batch[0].row_shapes:
+            elif request.row_shapes is not row_shapes and request.row_shapes != row_shapes:
                 skipped.append(request)
             elif rows + request.rows > max_rows:
                 # stop here: a smaller request from further behind must not overtake this one

@@ -37,10 +37,14 @@ class MemoryBudget:
         body = request.complete_body
         if body is None or b"content-encoding" in request.head.fields:
             return None
-        if len(body) > self.limit:
+        size = len(body)
+        if size > self.limit:
             # a body in chunks is refused as soon as it exceeds the limit, so its full size is not known
-            raise self._too_large("more" if request.head.content_length is None else str(len(body)))
-        self._take(request, len(body))
+            raise self._too_large("more" if request.head.content_length is None else str(size))
+        if self.bytes + size > self.capacity:
+            raise self._used_up()
+        self.bytes += size
+        request.budgeted_bytes = size
         return body
 
     async def read(self, request: Request) -> bytes:
@@ -73,7 +77,8 @@ class MemoryBudget:
     @contextlib.contextmanager
     def hold(self, size: int) -> Iterator[None]:
         """Count an answer of this size against the budget while it is sent. Raises OverloadedError."""
-        self._check_room(size)
+        if self.bytes + size > self.capacity:
+            raise self._used_up()
         self.bytes += size
         try:
             yield
@@ -83,13 +88,13 @@ class MemoryBudget:
     def _take(self, request: Request, size: int) -> None:
         if request.budgeted_bytes + size > self.limit:
             raise self._too_large("more")
-        self._check_room(size)
+        if self.bytes + size > self.capacity:
+            raise self._used_up()
         self.bytes += size
         request.budgeted_bytes += size
 
-    def _check_room(self, size: int) -> None:
-        if self.bytes + size > self.capacity:
-            raise OverloadedError("server: the memory budget for requests is used up; try again")
+    def _used_up(self) -> OverloadedError:
+        return OverloadedError("server: the memory budget for requests is used up; try again")
 
     def _too_large(self, size: str) -> TooLargeError:
         return TooLargeError(f"body: expected at most {self.limit} bytes, got {size}")

@@ -32,13 +32,15 @@ class DriverWaiter:
 
     def set_result(self, result: None, /) -> None:
         self._done = True
-        self._driver.resume(self)
+        driver = self._driver
+        if driver.awaited is self:
+            driver.step()
 
     def cancel(self) -> None:
         """Raise CancelledError in the coroutine, in a later turn of the event loop as a future does."""
         if not self._done:
             self._done = self._cancelled = True
-            asyncio.get_running_loop().call_soon(self._driver.resume, self)
+            asyncio.get_running_loop().call_soon(self.set_result, None)
 
 
 class Driver:
@@ -47,28 +49,24 @@ class Driver:
     `on_done` is called when it has ended, with the exception if it raised one.
     """
 
-    __slots__ = ("_awaited", "_coroutine", "_on_done")
+    __slots__ = ("_coroutine", "_on_done", "awaited")
 
     def __init__(
         self, coroutine: Coroutine[Any, Any, None], on_done: Callable[[BaseException | None], None]
     ) -> None:
         self._coroutine = coroutine
         self._on_done = on_done
-        self._awaited: DriverWaiter | asyncio.Future[Any] | None = None
+        # what the coroutine waits for
+        self.awaited: DriverWaiter | asyncio.Future[Any] | None = None
 
     def cancel(self) -> None:
         """Cancel what the coroutine awaits."""
-        if self._awaited is not None:
-            self._awaited.cancel()
-
-    def resume(self, waiter: DriverWaiter) -> None:
-        """Continue after a waiter is done. Does nothing if the coroutine no longer awaits it."""
-        if self._awaited is waiter:
-            self.step()
+        if self.awaited is not None:
+            self.awaited.cancel()
 
     def step(self, _: object = None) -> None:
         """Run the coroutine until it next waits. Called once, to start it."""
-        self._awaited = None
+        self.awaited = None
         try:
             awaited = self._coroutine.send(None)
         except StopIteration:
@@ -77,11 +75,16 @@ class Driver:
             # not raised, since it would reach the code that set the awaited result
             self._on_done(error)
         else:
-            self._awaited = awaited
-            if awaited is None:
-                # a bare yield, such as that of asyncio.sleep(0)
-                asyncio.get_running_loop().call_soon(self.step)
-            elif type(awaited) is not DriverWaiter:
-                # mark the future as awaited, as asyncio's own tasks do
-                awaited._asyncio_future_blocking = False
-                awaited.add_done_callback(self.step)
+            self.awaited = awaited
+            if type(awaited) is not DriverWaiter:
+                self._watch(awaited)
+
+    def _watch(self, future: asyncio.Future[Any] | None) -> None:
+        """Take the next step when the future is done."""
+        if future is None:
+            # a bare yield, such as that of asyncio.sleep(0)
+            asyncio.get_running_loop().call_soon(self.step)
+        else:
+            # mark the future as awaited, as asyncio's own tasks do
+            future._asyncio_future_blocking = False
+            future.add_done_callback(self.step)

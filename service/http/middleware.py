@@ -66,5 +66,6 @@ class RequestMiddleware:
                 if sending is not None:
                     await sending
         finally:
-            self._budget.release(request)
+            if request.budgeted_bytes:
+                self._budget.release(request)
             observer.finished(request)

@@ -10,9 +10,8 @@ import os
 import re
 from abc import ABC, abstractmethod
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from time import perf_counter_ns
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ Headers = list[tuple[bytes, bytes]]
 
 # a request id that a caller may choose: short, printable, without spaces
 VALID_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+MAX_LOGGED_PATH_LENGTH = 200
 # The header `traceparent` of W3C: version, trace, parent span, flags. Later versions may add more fields.
 TRACEPARENT = re.compile(
     rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
@@ -48,6 +48,7 @@ class RequestHead:
         "headers",
         "http_version",
         "keep_alive",
+        "logged_path",
         "match",
         "method",
         "path",
@@ -71,6 +72,7 @@ class RequestHead:
         self.method = method
         # as sent, with its escapes: safe to log
         self.raw_path = raw_path
+        self.logged_path = raw_path[:MAX_LOGGED_PATH_LENGTH]
         self.path = path
         self.query = query
         # in the order sent, names in lower case; `fields` has the last value of each name
@@ -107,7 +109,7 @@ class Request(ABC):
 
     head: RequestHead
     client: tuple[str, int] | None
-    started_ns: int
+    started_ns: int = 0
     id: str = ""
     trace: Trace | None = None
 
@@ -165,20 +167,24 @@ class Request(ABC):
             return get_running_loop().create_future()
         return DriverWaiter(self.driver)
 
-    def record_inference(self, name: str, version: int, result: InferenceResult) -> None:
-        """Record the run of a model that has just ended, for the log and for traces."""
+    def record_inference(self, name: str, version: int, result: InferenceResult, ended_ns: int) -> None:
+        """Record the run of a model, for the log and for traces."""
         self.model_name = name
         self.model_version = version
         self.result = result
-        self.inference_ended_ns = perf_counter_ns()
+        self.inference_ended_ns = ended_ns
 
 
-def new_ids() -> Iterator[str]:
-    """Unique request ids: a random prefix for this worker, and a number."""
-    prefix, number = os.urandom(8).hex(), 0
-    while True:
-        number += 1
-        yield f"{prefix}-{number:x}"
+class RequestIds:
+    """Makes unique request ids: a random prefix for this worker, and a number."""
+
+    def __init__(self) -> None:
+        self._prefix = os.urandom(8).hex()
+        self._number = 0
+
+    def next(self) -> str:
+        self._number += 1
+        return f"{self._prefix}-{self._number:x}"
 
 
 def read_trace(header: bytes) -> Trace | None:

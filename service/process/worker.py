@@ -19,7 +19,8 @@ from service.http.connection.listener import ConnectionCounts
 from service.http.connection.server import Server
 from service.http.connection.shared_state import HttpApplication
 from service.process.ipc import Handler, IpcChannel
-from service.telemetry import log as logs
+from service.telemetry.access_log import access_log
+from service.telemetry.log import configure_logging
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
@@ -69,7 +70,7 @@ def run_worker(
         make_app: Creates the application.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
-    logs.configure_logging(settings.log_level, number)
+    configure_logging(settings.log_level, number)
     status = FAILED
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -77,7 +78,7 @@ def run_worker(
     except BaseException:
         log.exception("worker %d failed", number)
     finally:
-        logs.access_log.flush()
+        access_log.flush()
         # a normal exit would wait for the thread of a run that was cut off
         os._exit(status)
 
@@ -160,7 +161,7 @@ class Worker:
     def _on_signal(self) -> None:
         # the first signal drains this worker alone, unless the supervisor stops all; a second one ends it
         if self._signals:
-            logs.access_log.flush()
+            access_log.flush()
             os._exit(FAILED)
         self._signals += 1
         self._stopping.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,10 @@ def encode_infer(
         result: Has their arrays.
         labels: The model's class labels, for outputs requested as classes.
     """
+    if request.id is None and len(request.outputs) == len(result.arrays) == 1:
+        (output,), (array,) = request.outputs, result.arrays
+        if not (output.binary or output.classes or array.dtype.char == HALF):
+            return _encode_one(name, version, output.name, array), None
     entries: list[Entry] = []
     tail: list[Buffer] = []
     for output, array in zip(request.outputs, result.arrays, strict=True):
@@ -44,6 +49,25 @@ def encode_infer(
     if request.id is not None:
         head["id"] = request.id
     return assemble(head, tail)
+
+
+def _encode_one(name: str, version: int, output: str, array: Array) -> bytes:
+    """The response of most requests: one tensor in JSON. Takes 1.0 instead of 2.0 µs for ten numbers."""
+    numbers = orjson.dumps(array.ravel(), option=orjson.OPT_SERIALIZE_NUMPY)
+    # orjson writes NaN and Inf as null
+    if b"null" in numbers:
+        _expect_finite({"outputs": [{"name": output, "data": array}]})
+    return b"%b%b}]}" % (_before_numbers(name, version, output, array.dtype, array.shape), numbers)
+
+
+@lru_cache(maxsize=1024)
+def _before_numbers(
+    name: str, version: int, output: str, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> bytes:
+    """The JSON of a response with one tensor, up to its numbers."""
+    entry = {"name": output, "datatype": DATATYPE_BY_DTYPE[dtype], "shape": shape, "data": []}
+    text = orjson.dumps({"model_name": name, "model_version": str(version), "outputs": [entry]})
+    return text.removesuffix(b"[]}]}")
 
 
 def encode_tensors(pairs: Iterable[tuple[str, Array]], *, binary: bool) -> tuple[list[Entry], list[Buffer]]:

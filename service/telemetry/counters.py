@@ -7,8 +7,8 @@ snapshot consists of dicts, lists and numbers, so it can be sent to other proces
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ TIME_BOUNDS_NS = tuple(
 # upper bounds of the histogram of batch sizes, in rows
 ROW_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
 
+# Requests whose figures are kept in a list before they are counted together, which takes a third of the time
+# of counting each by itself.
+MAX_PENDING = 256
+
 # gauges: they describe the present and end with their worker, while counts stay
 GAUGES = ("workers", "in_flight", "waiting")
 # points in time, which are not summed up over workers but merged by these functions
@@ -68,6 +72,16 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    def add_all(self, values: Sequence[int]) -> None:
+        ordered = sorted(values)
+        start = 0
+        for bucket, bound in enumerate(self.bounds):
+            stop = bisect_right(ordered, bound, start)
+            self.counts[bucket] += stop - start
+            start = stop
+        self.counts[-1] += len(ordered) - start
+        self.total += sum(ordered)
+
     def snapshot(self) -> Snapshot:
         return {"counts": self.counts.copy(), "total": self.total}
 
@@ -84,8 +98,10 @@ class ModelCounters:
         self._decode_ns = 0
         self._infer_ns = 0
         self._encode_ns = 0
-        # time of the last successful request, in milliseconds since 1970
-        self._last = 0
+        # time of the last successful request, in nanoseconds since 1970
+        self._last_ns = 0
+        # figures of successful requests that are not counted yet; see `_count_pending` for their order
+        self._pending: list[tuple[int, int, int, int, int, int, int]] = []
         # reason -> [requests, nanoseconds]
         self._failed: dict[str, list[int]] = {}
         # rows in a batch -> [runs, nanoseconds of them, requests, nanoseconds of decoding, of encoding]
@@ -111,18 +127,12 @@ class ModelCounters:
             encode_ns: Nanoseconds for encoding the response.
             rows: Rows in the request.
         """
-        self._seconds.add(total_ns)
-        self._queue.add(result.queue_ns)
-        self._rows += rows
-        self._decode_ns += decode_ns
-        self._infer_ns += result.run_ns
-        self._encode_ns += encode_ns
-        self._last = time.time_ns() // NS_PER_MS
-        if result.batch_rows:
-            counts = self._size_counts(result.batch_rows)
-            counts[2] += 1
-            counts[3] += decode_ns
-            counts[4] += encode_ns
+        self._last_ns = time.time_ns()
+        self._pending.append(
+            (total_ns, result.queue_ns, result.run_ns, result.batch_rows, decode_ns, encode_ns, rows)
+        )
+        if len(self._pending) >= MAX_PENDING:
+            self._count_pending()
 
     def count_failure(self, reason: str, ns: int) -> None:
         """Count a request that failed on this model."""
@@ -131,6 +141,7 @@ class ModelCounters:
         failed[1] += ns
 
     def snapshot(self, waiting: int = 0) -> Snapshot:
+        self._count_pending()
         return {
             "seconds": self._seconds.snapshot(),
             "queue": self._queue.snapshot(),
@@ -140,11 +151,29 @@ class ModelCounters:
             "decode_ns": self._decode_ns,
             "infer_ns": self._infer_ns,
             "encode_ns": self._encode_ns,
-            "last": self._last,
+            "last": self._last_ns // NS_PER_MS,
             "failed": _copy(self._failed),
             "sizes": {str(rows): size.copy() for rows, size in self._sizes.items()},
             "waiting": waiting,
         }
+
+    def _count_pending(self) -> None:
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        total_ns, queue_ns, run_ns, _, decode_ns, encode_ns, rows = zip(*pending, strict=True)
+        self._seconds.add_all(total_ns)
+        self._queue.add_all(queue_ns)
+        self._rows += sum(rows)
+        self._infer_ns += sum(run_ns)
+        self._decode_ns += sum(decode_ns)
+        self._encode_ns += sum(encode_ns)
+        for _, _, _, batch_rows, decode, encode, _ in pending:
+            if batch_rows:
+                counts = self._size_counts(batch_rows)
+                counts[2] += 1
+                counts[3] += decode
+                counts[4] += encode
 
     def _size_counts(self, rows: int) -> list[int]:
         counts = self._sizes.get(rows)
@@ -165,8 +194,11 @@ class RequestCounters:
         # seconds since 1970
         self._started = time.time()
         self._models: dict[tuple[str, int], ModelCounters] = {}
+        # number of responses by route, method and status; nanoseconds by route
         self._answered: dict[tuple[str, str, int], int] = {}
         self._seconds: dict[str, Histogram] = {}
+        # nanoseconds of the responses that are not counted yet
+        self._pending: dict[tuple[str, str, int], list[int]] = {}
         self._refused: dict[str, int] = {}
 
     def for_model(self, name: str, version: int) -> ModelCounters:
@@ -176,11 +208,12 @@ class RequestCounters:
     def count_response(self, route: str, method: str, status: int, ns: int) -> None:
         """Count a finished HTTP request."""
         key = (route, method, status)
-        self._answered[key] = self._answered.get(key, 0) + 1
-        seconds = self._seconds.get(route)
-        if seconds is None:
-            seconds = self._seconds[route] = Histogram(TIME_BOUNDS_NS)
-        seconds.add(ns)
+        pending = self._pending.get(key)
+        if pending is None:
+            pending = self._pending[key] = []
+        pending.append(ns)
+        if len(pending) >= MAX_PENDING:
+            self._count_pending()
 
     def count_error(self, reason: str) -> None:
         """Count an HTTP request that the service answered with an error."""
@@ -188,6 +221,7 @@ class RequestCounters:
 
     def snapshot(self, waiting: Mapping[tuple[str, int], int] | None = None) -> Snapshot:
         """All counts. `waiting` is the number of requests in the queue, by model and version."""
+        self._count_pending()
         waiting = waiting or {}
         answered: Snapshot = {}
         for (route, method, status), count in self._answered.items():
@@ -204,6 +238,16 @@ class RequestCounters:
             "refused": self._refused.copy(),
             "models": models,
         }
+
+    def _count_pending(self) -> None:
+        for key, times in self._pending.items():
+            if not times:
+                continue
+            self._answered[key] = self._answered.get(key, 0) + len(times)
+            if key[0] not in self._seconds:
+                self._seconds[key[0]] = Histogram(TIME_BOUNDS_NS)
+            self._seconds[key[0]].add_all(times)
+            times.clear()
 
 
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:

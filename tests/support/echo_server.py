@@ -90,7 +90,7 @@ class AsgiApplication:
             settings.max_header, settings.header_seconds, settings.idle_seconds, linger_seconds
         )
         counters = RequestCounters()
-        self.observer = RequestObserver(counters, None, access_log=False)
+        self.observer = RequestObserver(counters, None, None)
         budget = MemoryBudget(1 << 30, limit=1 << 30, seconds=10)
         middleware = RequestMiddleware(Router(AsgiEndpoint(asgi)), Authenticator(), budget, self.observer)
         self.handle = middleware.handle

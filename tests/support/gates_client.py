@@ -182,7 +182,7 @@ class _RecordedRequest(FakeRequest):
         super().__init__(*args, **more)
         self._results = results
 
-    def record_inference(self, name: str, version: int, result: InferenceResult) -> None:
+    def record_inference(self, name: str, version: int, result: InferenceResult, ended_ns: int) -> None:
         self._results.append(result)
 
 

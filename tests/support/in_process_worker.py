@@ -8,8 +8,8 @@ import json
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -17,10 +17,10 @@ import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from service.api import app
 from service.api.app import Application
 from service.batching.batcher import RunTimeEstimator
 from service.config.settings import Settings
-from service.http import observer
 from service.http.connection.protocol import HttpProtocol
 from service.http.connection.shared_state import SharedState
 from service.inference_types import Array
@@ -29,6 +29,7 @@ from service.repository.deployment import Deployment
 from service.repository.scan import ModelFile, file_identity
 from tests.support.asgi import Reply
 from tests.support.live_server import ROOT
+from tests.support.recorded_access_log import RecordedAccessLog
 
 NAME = "digits-10"
 MODEL_FILE = ROOT / "service/default" / NAME / "1/model.onnx"
@@ -36,6 +37,9 @@ INFER = f"/v2/models/{NAME}/infer"
 GATES = f"/v2/models/{NAME}/gates"
 LESION = f"/v2/models/{NAME}/lesion"
 PREDICT = f"/v1/models/{NAME}:predict"
+
+# where all workers of this process write their access log
+ACCESS_LOG = RecordedAccessLog()
 
 Scene = Callable[["InProcessWorker"], Awaitable[None]]
 
@@ -165,7 +169,8 @@ class InProcessWorker:
     """The application, and the state that its connections share."""
 
     def __init__(self, settings: Settings) -> None:
-        self.app = Application(settings, NoSupervisor())
+        with patch.object(app, "access_log", ACCESS_LOG):
+            self.app = Application(settings, NoSupervisor())
         self.state = ServerState()
         self.shared = SharedState.of(self.state)
         self.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 15:24:40 GMT")]
@@ -260,11 +265,10 @@ def run(scene: Scene, **settings: Any) -> None:
 
 
 @pytest.fixture
-def access_log_lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The records of the access log."""
-    records: list[dict[str, Any]] = []
-    monkeypatch.setattr(observer, "access_log", SimpleNamespace(add=lambda line, level: records.append(line)))
-    return records
+def access_log_lines() -> list[dict[str, Any]]:
+    """The lines of the access log, without those of earlier tests."""
+    ACCESS_LOG.lines.clear()
+    return ACCESS_LOG.lines
 
 
 def request(

@@ -9,6 +9,7 @@ from service.bounded_cache import BoundedCache
 from service.http.request import RequestHead
 
 HEAD_END = b"\r\n\r\n"
+HEAD_END_LENGTH = 4
 # More than the heads in use at a time. A client has one for each length of body that it sends.
 MAX_CACHED_HEADS = 2048
 # longer heads are not cached
@@ -21,18 +22,18 @@ class HeadCache:
     """Parsed heads, by their bytes."""
 
     def __init__(self) -> None:
-        self._heads: BoundedCache[bytes, RequestHead] = BoundedCache(MAX_CACHED_HEADS)
+        # the bytes of a head -> the parsed head, its length, and the length of the whole request
+        self._heads: BoundedCache[bytes, tuple[RequestHead, int, int]] = BoundedCache(MAX_CACHED_HEADS)
 
-    def find(self, data: bytes) -> tuple[RequestHead, int] | None:
-        """The cached head of `data` and where its body begins; None unless data is exactly one request."""
-        start = data.find(HEAD_END) + len(HEAD_END)
-        head = self._heads.get(data[:start])
-        return None if head is None or start + (head.content_length or 0) != len(data) else (head, start)
+    def find(self, data: bytes) -> tuple[RequestHead, int, int] | None:
+        """The cached head, its length and that of `data`; None unless data is exactly one request."""
+        found = self._heads.get(data[: data.find(HEAD_END) + HEAD_END_LENGTH])
+        return found if found is not None and found[2] == len(data) else None
 
     def add(self, data: bytes, head: RequestHead) -> None:
         """Store the head of `data`, if data is exactly one request."""
         if head.content_length is None or not UNIQUE_HEADERS.isdisjoint(head.fields):
             return
-        start = data.find(HEAD_END) + len(HEAD_END)
+        start = data.find(HEAD_END) + HEAD_END_LENGTH
         if start <= MAX_HEAD_BYTES and start + head.content_length == len(data):
-            self._heads.add(data[:start], head)
+            self._heads.add(data[:start], (head, start, len(data)))

@@ -119,8 +119,13 @@ class HttpProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing or self._final_response is not None:
             return
+        newest = self.newest
+        at_start = not self._in_head and (newest is None or newest.received)
+        if at_start and (found := self.shared.heads.find(data)) is not None:
+            self._receive_whole(data, *found)
+            return
         try:
-            self._receive(data)
+            self._receive(data, at_start=at_start)
         except MalformedRequestError as error:
             self._reject(error)
         except httptools.HttpParserError as error:
@@ -209,22 +214,24 @@ class HttpProtocol(asyncio.Protocol):
 
     # ---- bytes to requests
 
-    def _receive(self, data: bytes) -> None:
-        """Parse bytes from the client, and queue the requests in them."""
+    def _receive_whole(self, data: bytes, head: RequestHead, start: int, _: int) -> None:
+        """Start or queue the request that is all of `data`, with the body at `start`, without the parser."""
+        self._used = True
+        request = self.newest = WireRequest(self, head)
+        request.complete_body = data[start:]
+        request.received = True
+        if self._current is None and not self.pipeline:
+            self._start(request)
+        else:
+            self.pipeline.append(request)
+            self._advance()
+
+    def _receive(self, data: bytes, *, at_start: bool) -> None:
+        """Parse bytes from the client, and queue the requests in them.
+
+        `at_start` is True if a request begins with them.
+        """
         newest = self.newest
-        at_start = not self._in_head and (newest is None or newest.received)
-        if at_start and (found := self.shared.heads.find(data)) is not None:
-            head, start = found
-            self._used = True
-            self._since = self.loop.time()
-            request = self.newest = WireRequest(self, head)
-            request.complete_body = data[start:]
-            request.received = True
-            if self._current is None and not self.pipeline:
-                self._start(request)
-            else:
-                self.pipeline.append(request)
-            return
         self._cacheable_data = data if at_start else b""
         # a head within data of at most this length cannot be too long
         self._head_may_be_long = self._in_head or len(data) > self.limits.max_header
@@ -354,7 +361,7 @@ class HttpProtocol(asyncio.Protocol):
         if request.complete_body is None:
             request.take_buffered_body()
         self.shared.running.add(request)
-        request.driver = driver = Driver(self.app.handle(request), request.ended)
+        driver = request.driver = Driver(self.app.handle(request), request.ended)
         driver.step()
 
     def request_ended(self, request: WireRequest, error: BaseException | None) -> None:

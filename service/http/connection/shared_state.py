@@ -61,11 +61,12 @@ class SharedState:
         state: SharedState = attributes["turnpike"]
         return state
 
-    def status_lines(self, status: int, server_state: ServerState) -> bytes:
-        """The first lines of an answer: the status and the headers that the server adds, such as Date."""
+    def first_lines(self, status: int, server_state: ServerState) -> bytes:
+        """The first lines of an answer: the status, and the headers that all answers have, such as Date."""
         # the server sets a new list each second
         if server_state.default_headers is not self._default_headers:
             self._default_headers = server_state.default_headers
-            self._default_lines = b"".join(b"%b: %b\r\n" % header for header in server_state.default_headers)
+            headers = (*server_state.default_headers, (b"x-content-type-options", b"nosniff"))
+            self._default_lines = b"".join(b"%b: %b\r\n" % header for header in headers)
             self._ok_lines = STATUS_LINES[200] + self._default_lines
         return self._ok_lines if status == 200 else STATUS_LINES[status] + self._default_lines

@@ -162,26 +162,26 @@ class WireRequest(Request):
     def _write_whole(self, response: Response, *, apart: bool = False) -> None:
         """Write the head and the body: in one piece, or `apart` so that a large body is not copied."""
         self.status = status = response.status
-        connection = self.connection
-        # most requests are complete, and neither side wants to end the connection
-        is_plain = self.received and self.head.keep_alive and not connection.shared.draining
-        self.closes = response.close or (not is_plain and self._is_last())
+        connection, shared = self.connection, self.connection.shared
+        if response.close or not self.received or not self.head.keep_alive or shared.draining:
+            self.closes = response.close or self._is_last()
         if not self.client_gone:
-            body = response.body if self.head.method != "HEAD" else b""
-            connection.transport.write(
-                b"%b%b%b%bcontent-length: %d\r\nx-request-id: %b\r\nx-content-type-options: nosniff\r\n\r\n%b"
-                % (
-                    connection.shared.status_lines(status, connection.server_state),
-                    response.lines,
-                    self.extra_lines,
-                    b"connection: close\r\n" if self.closes else b"",
-                    len(response.body),
-                    self.id.encode(),
-                    b"" if apart else body,
-                )
+            body = response.body
+            head = b"%b%b%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n" % (
+                shared.first_lines(status, connection.server_state),
+                response.lines,
+                self.extra_lines,
+                b"connection: close\r\n" if self.closes else b"",
+                len(body),
+                self.id.encode(),
             )
-            if apart and body:
+            if self.head.method == "HEAD":
+                body = b""
+            if apart:
+                connection.transport.write(head)
                 connection.transport.write(body)
+            else:
+                connection.transport.write(head + body)
         self.response_complete = True
 
     async def _send(self, message: Message) -> None:
@@ -220,9 +220,9 @@ class WireRequest(Request):
         if not self.client_gone:
             connection = self.connection
             connection.transport.write(
-                b"%b%b%bx-request-id: %b\r\nx-content-type-options: nosniff\r\n\r\n"
+                b"%b%b%bx-request-id: %b\r\n\r\n"
                 % (
-                    connection.shared.status_lines(status, connection.server_state),
+                    connection.shared.first_lines(status, connection.server_state),
                     b"".join(lines),
                     self.extra_lines,
                     self.id.encode(),

@@ -26,20 +26,16 @@ class Caller:
     def __init__(self) -> None:
         self.got: list[float] = []
         self.error: Exception | None = None
-        self._waits_for: Any = None
+        self.awaited: Any = None
         self._steps: Coroutine[Any, Any, None] | None = None
 
     def future(self) -> DriverWaiter:
         return DriverWaiter(self)  # type: ignore[arg-type]
 
-    def resume(self, waiter: DriverWaiter) -> None:
-        if self._waits_for is waiter:
-            self._step()
-
     def ask(self, batcher: Batcher, *tags: float, width: int = SMALL, **more: Any) -> None:
         """Start one request after the other."""
         self._steps = self._asking(batcher, tags, width, more)
-        self._step()
+        self.step()
 
     @property
     def done(self) -> bool:
@@ -53,10 +49,10 @@ class Caller:
             answer = await batcher.submit(feeds, 1, ("double",), future=self.future(), **more)
             self.got.append(float(answer.arrays[0].flat[0]) / 2)
 
-    def _step(self) -> None:
+    def step(self) -> None:
         assert self._steps is not None
         try:
-            self._waits_for = self._steps.send(None)
+            self.awaited = self._steps.send(None)
         except StopIteration:
             self._steps = None
         except Exception as error:
@@ -209,14 +205,14 @@ def test_a_cancelled_request_gets_cancelled_error_once(when: str) -> None:
         blocked = BlockedRuns()
         model = blocked.model
         batcher = make_batcher(model.run)
-        first_value, second = Caller(), Caller()
-        first_value.ask(batcher, 1, 3, unbatched=True)
+        first, second = Caller(), Caller()
+        first.ask(batcher, 1, 3, unbatched=True)
         second.ask(batcher, 2, unbatched=True)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert batcher.waiting == 1
-        gone, other = (second, first_value) if when == "waiting" else (first_value, second)
-        signal = gone._waits_for
+        gone, other = (second, first) if when == "waiting" else (first, second)
+        signal = gone.awaited
         steps: list[str] = []
 
         def cancelled() -> None:
@@ -225,7 +221,7 @@ def test_a_cancelled_request_gets_cancelled_error_once(when: str) -> None:
                 gone._steps.send(None)  # type: ignore[union-attr]
             gone._steps = None
 
-        gone._step = cancelled  # type: ignore[method-assign]
+        gone.step = cancelled  # type: ignore[method-assign]
         signal.cancel()
         signal.cancel()
         assert steps == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from types import SimpleNamespace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response as StarletteResponse
 
 from service.errors import OverloadedError
-from service.http import observer as module
 from service.http.asgi import AsgiRequest, fastapi_endpoint
 from service.http.auth import Authenticator
 from service.http.body import MemoryBudget
@@ -24,8 +23,10 @@ from service.http.request import ClientGoneError, Request
 from service.http.response import Response
 from service.http.router import Router
 from service.inference_types import InferenceResult
+from service.telemetry.access_log import AccessLog
 from service.telemetry.counters import RequestCounters
 from tests.support.asgi import ask
+from tests.support.recorded_access_log import RecordedAccessLog
 
 ROUTE = "/v2/models/{model}/infer"
 
@@ -47,27 +48,13 @@ async def endpoint(request: Request) -> Response:
         case "cut":
             raise asyncio.CancelledError
     result = InferenceResult((), queue_ns=1_500_000, run_ns=2_500_000, batch_rows=4)
-    request.record_inference("digits", 3, result)
+    request.record_inference("digits", 3, result, 0)
     return Response(b"{}")
 
 
 @pytest.fixture
-def levels() -> list[int]:
-    """The logging level of each line of the access log."""
-    return []
-
-
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch, levels: list[int]) -> list[Any]:
-    """The fields of each line of the access log."""
-    records: list[Any] = []
-
-    def add(fields: dict[str, Any], level: int) -> None:
-        records.append(fields)
-        levels.append(level)
-
-    monkeypatch.setattr(module, "access_log", SimpleNamespace(add=add))
-    return records
+def access_log() -> RecordedAccessLog:
+    return RecordedAccessLog()
 
 
 @pytest.fixture
@@ -78,7 +65,9 @@ def counters() -> RequestCounters:
 class Service:
     """The middleware before one endpoint of the service and FastAPI, as an ASGI application."""
 
-    def __init__(self, counters: RequestCounters, cors: tuple[str, ...], access_log: bool) -> None:
+    def __init__(
+        self, counters: RequestCounters, access_log: AccessLog | None, cors: tuple[str, ...]
+    ) -> None:
         app = FastAPI(redirect_slashes=False)
         framework = APIRouter(prefix="/v2")
 
@@ -101,7 +90,7 @@ class Service:
             router,
             Authenticator(),
             MemoryBudget(1 << 20, limit=1 << 20, seconds=5),
-            RequestObserver(counters, None, access_log=access_log),
+            RequestObserver(counters, None, access_log),
             Cors(cors) if cors else None,
         )
 
@@ -109,25 +98,31 @@ class Service:
         await self._middleware.handle(AsgiRequest(scope, receive, send))
 
 
-def service(counters: RequestCounters, *, cors: tuple[str, ...] = (), access_log: bool = True) -> Service:
-    return Service(counters, cors, access_log)
+def service(
+    counters: RequestCounters, access_log: AccessLog | None, *, cors: tuple[str, ...] = ()
+) -> Service:
+    return Service(counters, access_log, cors)
 
 
 def response_counts(counters: RequestCounters) -> Any:
     return counters.snapshot()["answered"]
 
 
-def test_a_response_is_sent_logged_and_counted(lines: list[Any], counters: RequestCounters) -> None:
+def test_a_response_is_sent_logged_and_counted(
+    access_log: RecordedAccessLog, counters: RequestCounters
+) -> None:
     """The log line has all fields, the counters the route's pattern, and the answer the id."""
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     headers = {"X-Request-Id": "mine", "Traceparent": f"00-{trace}-{parent}-01"}
-    reply = ask(service(counters), "POST", "/v2/models/digits/infer", headers=headers)
+    reply = ask(service(counters, access_log), "POST", "/v2/models/digits/infer", headers=headers)
     assert (reply.status, reply.body) == (200, b"{}")
     assert reply.headers["x-request-id"] == "mine"
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert "connection" not in reply.headers
-    (line,) = lines
+    (line,) = access_log.lines
     assert line.pop("ms") >= 0
+    assert datetime.fromisoformat(line.pop("time")).tzinfo is not None
+    assert (line.pop("level"), line.pop("logger"), line.pop("worker")) == ("info", "access", None)
     assert line.pop("span") not in (parent, "")
     assert line == {
         "id": "mine",
@@ -147,18 +142,18 @@ def test_a_response_is_sent_logged_and_counted(lines: list[Any], counters: Reque
     assert counters.in_flight == 0
 
 
-def test_fastapi_routes_are_counted(lines: list[Any], counters: RequestCounters) -> None:
+def test_fastapi_routes_are_counted(access_log: RecordedAccessLog, counters: RequestCounters) -> None:
     """The label is the whole pattern of the route, with the prefix of its router."""
-    reply = ask(service(counters), "GET", "/v2/models/digits")
+    reply = ask(service(counters, access_log), "GET", "/v2/models/digits")
     assert reply.json == {"name": "digits", "deep": 0}
-    assert lines[0]["route"] == "/v2/models/{model}"
+    assert access_log.lines[0]["route"] == "/v2/models/{model}"
     assert response_counts(counters) == {"/v2/models/{model}": {"GET": {"200": 1}}}
 
 
-def test_path_labels_have_no_converter(lines: list[Any], counters: RequestCounters) -> None:
-    reply = ask(service(counters), "GET", "/v2/files/a/b.js")
+def test_path_labels_have_no_converter(access_log: RecordedAccessLog, counters: RequestCounters) -> None:
+    reply = ask(service(counters, access_log), "GET", "/v2/files/a/b.js")
     assert reply.json == {"file": "a/b.js"}
-    assert lines[0]["route"] == "/v2/files/{file}"
+    assert access_log.lines[0]["route"] == "/v2/files/{file}"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +169,7 @@ def test_path_labels_have_no_converter(lines: list[Any], counters: RequestCounte
     ],
 )
 def test_every_error_is_json_with_one_field(
-    lines: list[Any],
+    access_log: RecordedAccessLog,
     counters: RequestCounters,
     method: str,
     path: str,
@@ -184,41 +179,41 @@ def test_every_error_is_json_with_one_field(
     route: str,
 ) -> None:
     """Errors of the service and of FastAPI are JSON with one field, counted by reason and by route."""
-    reply = ask(service(counters), method, path, query=query)
+    reply = ask(service(counters, access_log), method, path, query=query)
     assert reply.status == status
     assert reply.json.keys() == {"error"}
     assert reply.headers["content-type"] == "application/json"
     assert int(reply.headers["content-length"]) == len(reply.body)
-    assert reply.headers["x-request-id"] == lines[0]["id"]
-    assert lines[0]["error"] == reply.json["error"]
+    assert reply.headers["x-request-id"] == access_log.lines[0]["id"]
+    assert access_log.lines[0]["error"] == reply.json["error"]
     assert counters.snapshot()["refused"] == {reason: 1}
     assert response_counts(counters) == {route: {method: {str(status): 1}}}
 
 
 def test_successful_probes_are_logged_at_debug(
-    lines: list[Any], levels: list[int], counters: RequestCounters
+    access_log: RecordedAccessLog, counters: RequestCounters
 ) -> None:
     """A probe that succeeds is logged at DEBUG. One that fails is logged at INFO, as every other request."""
-    ask(service(counters), "GET", "/v2/health/ready")
-    ask(service(counters), "GET", "/v2/health/ready", query=b"full=1")
-    ask(service(counters), "GET", "/v2/models/ready")
-    assert [line["status"] for line in lines] == [200, 503, 200]
-    assert levels == [logging.DEBUG, logging.INFO, logging.INFO]
+    ask(service(counters, access_log), "GET", "/v2/health/ready")
+    ask(service(counters, access_log), "GET", "/v2/health/ready", query=b"full=1")
+    ask(service(counters, access_log), "GET", "/v2/models/ready")
+    assert [line["status"] for line in access_log.lines] == [200, 503, 200]
+    assert [line["level"] for line in access_log.lines] == ["debug", "info", "info"]
 
 
-def test_errors_may_have_headers(lines: list[Any], counters: RequestCounters) -> None:
+def test_errors_may_have_headers(access_log: RecordedAccessLog, counters: RequestCounters) -> None:
     """Retry-After says when to try again, Allow which method to use."""
-    assert ask(service(counters), "POST", "/v2/models/full/infer").headers["retry-after"] == "3"
-    assert ask(service(counters), "GET", "/v2/models/digits/infer").headers["allow"] == "POST"
+    assert ask(service(counters, access_log), "POST", "/v2/models/full/infer").headers["retry-after"] == "3"
+    assert ask(service(counters, access_log), "GET", "/v2/models/digits/infer").headers["allow"] == "POST"
 
 
 def test_a_bug_is_logged_but_not_sent(
-    lines: list[Any], counters: RequestCounters, caplog: pytest.LogCaptureFixture
+    access_log: RecordedAccessLog, counters: RequestCounters, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client gets the id of the request. The log has that id and the traceback."""
-    reply = ask(service(counters), "POST", "/v2/models/bug/infer")
+    reply = ask(service(counters, access_log), "POST", "/v2/models/bug/infer")
     assert reply.status == 500
-    request_id = lines[0]["id"]
+    request_id = access_log.lines[0]["id"]
     assert reply.json == {"error": f"internal error, request id {request_id}"}
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
@@ -228,57 +223,61 @@ def test_a_bug_is_logged_but_not_sent(
 
 
 def test_a_bug_in_a_started_response_leaves_it_incomplete(
-    lines: list[Any], counters: RequestCounters
+    access_log: RecordedAccessLog, counters: RequestCounters
 ) -> None:
     """The answer stays incomplete, so that the server closes the connection. The log has the reason."""
-    reply = ask(service(counters), "POST", "/v2/models/late bug/infer")
+    reply = ask(service(counters, access_log), "POST", "/v2/models/late bug/infer")
     assert (reply.status, reply.body) == (200, b"")
-    assert lines[0]["error"].startswith("internal error")
+    assert access_log.lines[0]["error"].startswith("internal error")
 
 
 @pytest.mark.parametrize("name", ["gone", "disconnected"])
 def test_nothing_is_sent_to_a_disconnected_client(
-    lines: list[Any], counters: RequestCounters, name: str
+    access_log: RecordedAccessLog, counters: RequestCounters, name: str
 ) -> None:
     """The request is counted and logged as 499, and is not an error of the service."""
-    reply = ask(service(counters), "POST", f"/v2/models/{name}/infer")
+    reply = ask(service(counters, access_log), "POST", f"/v2/models/{name}/infer")
     assert reply.status is None
-    assert lines[0]["status"] == 499
+    assert access_log.lines[0]["status"] == 499
     assert response_counts(counters) == {ROUTE: {"POST": {"499": 1}}}
     assert counters.snapshot()["refused"] == {}
 
 
-def test_a_cancelled_request_is_counted(lines: list[Any], counters: RequestCounters) -> None:
+def test_a_cancelled_request_is_counted(access_log: RecordedAccessLog, counters: RequestCounters) -> None:
     """A cancelled request is logged as 499, and is no longer in flight."""
     with pytest.raises(asyncio.CancelledError):
-        ask(service(counters), "POST", "/v2/models/cut/infer")
+        ask(service(counters, access_log), "POST", "/v2/models/cut/infer")
     assert counters.in_flight == 0
-    assert lines[0]["status"] == 499
+    assert access_log.lines[0]["status"] == 499
 
 
-def test_unknown_methods_share_a_label(lines: list[Any], counters: RequestCounters) -> None:
+def test_unknown_methods_share_a_label(access_log: RecordedAccessLog, counters: RequestCounters) -> None:
     """Clients must not be able to create new labels."""
     for method in ("BREW", "WHEN"):
-        assert ask(service(counters), method, "/v2/models/digits/infer").status == 405
+        assert ask(service(counters, access_log), method, "/v2/models/digits/infer").status == 405
     assert response_counts(counters) == {ROUTE: {"unknown": {"405": 2}}}
 
 
-def test_long_paths_are_truncated_in_the_log(lines: list[Any], counters: RequestCounters) -> None:
+def test_long_paths_are_truncated_in_the_log(
+    access_log: RecordedAccessLog, counters: RequestCounters
+) -> None:
     """A log line stays short whatever a client sends."""
-    reply = ask(service(counters), "GET", "/" + "x" * 10_000)
+    reply = ask(service(counters, access_log), "GET", "/" + "x" * 10_000)
     assert reply.status == 404
-    assert len(lines[0]["path"]) == 200
+    assert len(access_log.lines[0]["path"]) == 200
     assert len(reply.body) < 200
 
 
-def test_the_access_log_can_be_disabled(lines: list[Any], counters: RequestCounters) -> None:
+def test_the_access_log_can_be_disabled(access_log: RecordedAccessLog, counters: RequestCounters) -> None:
     """Requests are still counted."""
-    ask(service(counters, access_log=False), "POST", "/v2/models/digits/infer")
-    assert lines == []
+    ask(service(counters, None), "POST", "/v2/models/digits/infer")
+    assert access_log.lines == []
     assert response_counts(counters) == {ROUTE: {"POST": {"200": 1}}}
 
 
-def test_cors_allows_only_configured_origins(lines: list[Any], counters: RequestCounters) -> None:
+def test_cors_allows_only_configured_origins(
+    access_log: RecordedAccessLog, counters: RequestCounters
+) -> None:
     """CORS is off unless an origin is set. It then covers answers, errors and preflights of that origin."""
     named = {"Origin": "https://one.example"}
     other = {"Origin": "https://two.example"}
@@ -287,7 +286,10 @@ def test_cors_allows_only_configured_origins(lines: list[Any], counters: Request
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "x-api-key",
     }
-    closed, opened = service(counters), service(counters, cors=("https://one.example",))
+    closed, opened = (
+        service(counters, access_log),
+        service(counters, access_log, cors=("https://one.example",)),
+    )
     allow = "access-control-allow-origin"
     assert allow not in ask(closed, "POST", "/v2/models/digits/infer", headers=named).headers
     assert ask(opened, "POST", "/v2/models/digits/infer", headers=named).headers[allow] == named["Origin"]

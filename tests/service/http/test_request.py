@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import pytest
 
 from service.http.observer import RequestObserver
-from service.http.request import new_ids, read_trace
+from service.http.request import RequestIds, read_trace
 from service.telemetry.counters import RequestCounters
 from tests.support.fake_request import FakeRequest
 
@@ -17,13 +15,13 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 def started_request(*headers: tuple[bytes, bytes]) -> FakeRequest:
     """A request after the observer has registered its start."""
     request = FakeRequest(headers=list(headers))
-    RequestObserver(RequestCounters(), None, access_log=False).started(request)
+    RequestObserver(RequestCounters(), None, None).started(request)
     return request
 
 
 def test_request_ids_are_unique() -> None:
     """They are unique within a worker and among workers."""
-    first, second = (set(islice(new_ids(), 1000)) for _ in range(2))
+    first, second = ({ids.next() for _ in range(1000)} for ids in (RequestIds(), RequestIds()))
     assert len(first | second) == 2000
 
 

@@ -23,7 +23,7 @@ from service.config.settings import Settings
 from service.http.connection.listener import ConnectionCounts, listen
 from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
-from service.telemetry import log
+from service.telemetry import access_log as log
 from tests.support.gates_client import profile_of
 from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway

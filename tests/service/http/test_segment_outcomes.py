@@ -41,7 +41,7 @@ INFER_BODY = infer(rows(1))
 
 
 # log fields that differ in each request, or are measured
-VARYING_FIELDS = ("id", "ms", "span", "queue_ms", "run_ms")
+VARYING_FIELDS = ("time", "id", "ms", "span", "queue_ms", "run_ms")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from time import perf_counter_ns
 from types import SimpleNamespace
 from typing import Any
@@ -89,6 +90,7 @@ def test_a_request_has_spans_for_queue_and_run(traced: tuple[Tracing, Any]) -> N
         "digits",
         3,
         InferenceResult((), queue_ns=2_000, run_ns=5_000, batch_rows=4),
+        time.perf_counter_ns(),
     )
     tracing.record(http_request, ROUTE, "POST", 200, 9_000_000)
     queue, run, request = exporter.get_finished_spans()
@@ -146,7 +148,7 @@ def test_unsampled_traces_are_not_recorded(traced: tuple[Tracing, Any]) -> None:
     """The caller's flag decides, and its trace id is kept."""
     tracing, exporter = traced
     http_request = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-00".encode()))
-    http_request.record_inference("digits", 3, InferenceResult((), queue_ns=2_000, run_ns=5_000))
+    http_request.record_inference("digits", 3, InferenceResult((), queue_ns=2_000, run_ns=5_000), 0)
     tracing.record(http_request, ROUTE, "POST", 200, 1000)
     assert exporter.get_finished_spans() == ()
     assert http_request.trace is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,22 @@ def test_numbers_beyond_the_dtype_are_refused(dtype: str, value: float) -> None:
     """They would become Inf."""
     with pytest.raises(RequestError, match="data: expected numbers of at most .* got one outside of that"):
         read([0, value], (2,), dtype)
+
+
+def test_numbers_beyond_the_dtype_are_refused_outside_of_tests() -> None:
+    """In tests every warning is an error. A worker has Python's own filters and those of the service."""
+    program = """
+import numpy as np, simdjson
+from service.errors import RequestError
+from service.protocol.tensors import NumberReader
+try:
+    NumberReader(np.dtype("<f4")).read(simdjson.Parser().parse(b"[0, 3.5e38]"), "data")
+except RequestError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("data: expected numbers of at most 3.4028235e+38 in size (FP32), got one")
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("value", ["true", "null", '"1"', "{}", '["a"]'])

@@ -8,6 +8,7 @@ from typing import Any
 
 from service.inference_types import InferenceResult
 from service.telemetry.counters import (
+    MAX_PENDING,
     NS_PER_MS,
     ROW_BOUNDS,
     TIME_BOUNDS_NS,
@@ -49,6 +50,10 @@ def test_a_bucket_includes_its_upper_bound() -> None:
         histogram.add(value)
     assert histogram.counts == [2, 2, 2]
     assert histogram.total == 1062
+    together = Histogram((10, 20))
+    together.add_all((1000, 11, 0, 21, 10, 20))
+    together.add_all(())
+    assert together.snapshot() == histogram.snapshot()
 
 
 def test_bounds_are_sorted() -> None:
@@ -73,6 +78,28 @@ def test_a_snapshot_has_all_counts() -> None:
     assert model["failed"] == {"overloaded": [1, 7]}
     assert model["sizes"] == {"5": [1, NS_PER_MS, 2, 40, 60]}
     assert model["last"] > 1_600_000_000_000
+
+
+def test_requests_are_counted_together_but_none_is_missing() -> None:
+    """Figures wait in lists, whose length is bounded even if nobody asks for a snapshot."""
+    counters = RequestCounters()
+    model = counters.for_model("digits", 1)
+    for number in range(10 * MAX_PENDING + 7):
+        result = InferenceResult((), queue_ns=1, run_ns=2, batch_rows=number % 2)
+        model.count_request(result, total_ns=number, decode_ns=3, encode_ns=4, rows=5)
+        counters.count_response("/", "GET", 200 + number % 2, number)
+        assert len(model._pending) < MAX_PENDING
+        assert sum(map(len, counters._pending.values())) < 2 * MAX_PENDING
+    count = 10 * MAX_PENDING + 7
+    snapshot = counters.snapshot()
+    assert snapshot["answered"] == {"/": {"GET": {"200": count - count // 2, "201": count // 2}}}
+    total = count * (count - 1) // 2
+    assert snapshot["seconds"]["/"]["total"] == total
+    assert sum(snapshot["seconds"]["/"]["counts"]) == count
+    digits = snapshot["models"]["digits"]["1"]
+    assert (digits["seconds"]["total"], digits["queue"]["total"], digits["rows"]) == (total, count, 5 * count)
+    assert (digits["decode_ns"], digits["infer_ns"], digits["encode_ns"]) == (3 * count, 2 * count, 4 * count)
+    assert digits["sizes"] == {"1": [0, 0, count // 2, 3 * (count // 2), 4 * (count // 2)]}
 
 
 def test_a_snapshot_is_json_and_does_not_change() -> None:

@@ -17,7 +17,7 @@ def test_a_head_is_found_with_another_body_of_the_same_length() -> None:
     cache, head = HeadCache(), parsed(3)
     assert cache.find(HEAD + b"abc") is None
     cache.add(HEAD + b"abc", head)
-    assert cache.find(HEAD + b"xyz") == (head, len(HEAD))
+    assert cache.find(HEAD + b"xyz") == (head, len(HEAD), len(HEAD) + 3)
 
 
 def test_only_exactly_one_request_is_found() -> None:

@@ -1,0 +1,147 @@
+"""Access log: one line for each request, in JSON, or a short one if stderr is a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from service.bounded_cache import BoundedCache
+
+if TYPE_CHECKING:
+    from service.inference_types import InferenceResult
+
+# client, method, path, route and status of a request, then name and version of the model that it ran, if any
+Labels = tuple[str | None, str, str, str, int, str | None, int]
+
+# Suffixes of routes. Probes come every few seconds, so those answered with 200 are logged as debug.
+PROBES = ("/live", "/ready")
+# more than the combinations of labels that are in use at a time
+MAX_CACHED_LABELS = 1024
+# PIPE_BUF of Linux: a pipe takes this many bytes as one piece, so that lines of two workers never mix
+MAX_WRITE_BYTES = 4096
+# seconds for which lines are collected before they are written
+FLUSH_SECONDS = 0.05
+NS_PER_SECOND = 1_000_000_000
+
+
+class AccessLog:
+    """Collects the lines of requests and writes them in large pieces, 20 times a second.
+
+    Most of a line is the same for many requests and rendered once: a line takes 1.0 instead of 2.1 µs.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+        self._timer: asyncio.TimerHandle | None = None
+        # rendered labels; empty if such requests are not logged
+        self._texts: BoundedCache[Labels, bytes] = BoundedCache(MAX_CACHED_LABELS)
+        # the present second, as a number and as the first bytes of its lines
+        self._second = 0
+        self._time_text = b""
+        self.configure(None, human=False, min_level=logging.INFO)
+
+    def configure(self, worker: int | None, *, human: bool, min_level: int) -> None:
+        """Set the worker's number, the form of the lines, and the level below which they are dropped."""
+        self._worker, self._human, self._min_level = worker, human, min_level
+        self._texts.clear()
+
+    def add(
+        self,
+        labels: Labels,
+        request_id: str,
+        ns: int,
+        result: InferenceResult | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add the line of one request.
+
+        Args:
+            labels: What many requests have in common.
+            request_id: Identifies the request.
+            ns: Nanoseconds from the request's head to the end of its answer.
+            result: The result of the model's run, if there was one.
+            more: Further fields.
+        """
+        text = self._texts.get(labels)
+        if text is None:
+            text = self._texts.add(labels, self._render(labels))
+        if not text:
+            return
+        if self._human:
+            line = b"%b %b %.1f ms\n" % (f"{datetime.now():%H:%M:%S}".encode(), text, ns / 1e6)
+        else:
+            second, second_ns = divmod(time_ns(), NS_PER_SECOND)
+            if second != self._second:
+                self._second = second
+                self._time_text = f"{datetime.fromtimestamp(second, UTC):%FT%T}".encode()
+            line = b'{"time":"%b.%06dZ",%b,"id":%b,"ms":%.3f%b%b}\n' % (
+                self._time_text,
+                second_ns // 1000,
+                text,
+                orjson.dumps(request_id),
+                ns / 1e6,
+                b""
+                if result is None
+                else b',"queue_ms":%.3f,"run_ms":%.3f,"batch":%d'
+                % (result.queue_ns / 1e6, result.run_ns / 1e6, result.batch_rows),
+                b"" if more is None else b"," + orjson.dumps(more)[1:-1],
+            )
+        self._lines.append(line)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Write the collected lines. A process calls this last before it ends."""
+        lines, self._lines, self._timer = b"".join(self._lines), [], None
+        for chunk in chunks(lines):
+            # the service goes on if nobody reads the log any more
+            with contextlib.suppress(OSError):
+                write(chunk)
+
+    def _render(self, labels: Labels) -> bytes:
+        client, method, path, route, status, model, version = labels
+        is_routine = status == 200 and route.endswith(PROBES)
+        if (logging.DEBUG if is_routine else logging.INFO) < self._min_level:
+            return b""
+        if self._human:
+            return f"{method} {path} {status}".encode()
+        fields = {
+            "level": "debug" if is_routine else "info",
+            "logger": "access",
+            "worker": self._worker,
+            "client": client,
+            "method": method,
+            "path": path,
+            "route": route,
+            "status": status,
+        }
+        if model is not None:
+            fields["model"] = f"{model}/{version}"
+        return orjson.dumps(fields)[1:-1]
+
+
+access_log = AccessLog()
+
+
+def chunks(lines: bytes) -> Iterator[bytes]:
+    """Cut lines into chunks of at most MAX_WRITE_BYTES; a longer line is a chunk of its own."""
+    start = 0
+    while start < len(lines):
+        # behind the last line end within the limit, else behind the first one beyond it
+        stop = lines.rfind(b"\n", start, start + MAX_WRITE_BYTES) + 1 or lines.find(b"\n", start) + 1
+        yield lines[start:stop]
+        start = stop
+
+
+def write(chunk: bytes) -> None:
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[os.write(2, rest) :]
