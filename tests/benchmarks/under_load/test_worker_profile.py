@@ -10,13 +10,13 @@ LOOP = "0x7f (libc.so.6);run (asyncio/runners.py:190)"
 def test_time_counts_for_functions_libraries_and_system_calls() -> None:
     """The interpreter's own work counts for the Python function that it runs."""
     stacks = [
-        f"{LOOP};submit (service/batcher.py:9);Py_DECREF (libpython3.11.so.1.0) 5",
-        f"{LOOP};submit (service/batcher.py:31) 3",
-        f"{LOOP};run (service/stack.py:7);0x7f (onnxruntime/capi/state.cpython-311.so);0x7e (libc.so.6) 4",
+        f"{LOOP};submit (service/batching/batcher.py:9);Py_DECREF (libpython3.11.so.1.0) 5",
+        f"{LOOP};submit (service/batching/batcher.py:31) 3",
+        f"{LOOP};run (service/batching/batch_run.py:7);0x7f (onnxruntime/capi/x.so);0x7e (libc.so.6) 4",
         f"{LOOP};uv__write (stream.c:3);write (libc.so.6) 2",
     ]
     assert count_samples(stacks) == {
-        "submit (service/batcher.py)": 8,
+        "submit (service/batching/batcher.py)": 8,
         "onnxruntime (native code)": 4,
         "write (system)": 2,
     }
@@ -27,13 +27,15 @@ def test_waiting_is_no_work() -> None:
     stacks = [
         f"{LOOP};uv__io_poll (linux.c:3);epoll_pwait (libc.so.6) 50",
         "_worker (concurrent/futures/thread.py:81);get (_queuemodule.c:2);0x7e (libc.so.6) 70",
-        f"{LOOP};done (service/door.py:1) 1",
+        f"{LOOP};finished (service/http/observer.py:1) 1",
     ]
-    assert count_samples(stacks) == {"done (service/door.py)": 1}
+    assert count_samples(stacks) == {"finished (service/http/observer.py)": 1}
 
 
 def test_each_workload_has_a_table() -> None:
     line = {"kind": "profile", "net": "S", "request": "JSON", "rows": 1, "connections": 64}
-    tables = profile_tables([{"kind": "machine"}, {**line, "what": "done (service/door.py)", "share": 0.125}])
+    tables = profile_tables(
+        [{"kind": "machine"}, {**line, "what": "finished (service/http/observer.py)", "share": 0.125}]
+    )
     assert "**S, JSON, rows: 1, connections: 64**" in tables
-    assert "| `done (service/door.py)` | 12.5% |" in tables
+    assert "| `finished (service/http/observer.py)` | 12.5% |" in tables
