@@ -63,7 +63,7 @@ def measure(
         workload: requests and connections
         seconds: duration of each attempt
         paths: where requests go in turn, instead of the server's path for predictions
-        max_attempts: attempts to measure while other processes use less than MAX_OTHER_CPUS
+        max_attempts: most attempts, if other processes use MAX_OTHER_CPUS or more in each
     """
     wire_format = workload.wire_format(list(server.contestant.paths))
     assert wire_format is not None

@@ -1,8 +1,19 @@
-"""Time is attributed to functions from py-spy's stacks."""
+"""Time is attributed to functions from py-spy's stacks, and the quietest attempt counts."""
 
 from __future__ import annotations
 
-from benchmarks.under_load.worker_profile import count_samples, profile_tables
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from benchmarks.measurement.measure import Workload
+from benchmarks.under_load import worker_profile
+from benchmarks.under_load.worker_profile import count_samples, profile_tables, quietest_samples
+
+if TYPE_CHECKING:
+    from benchmarks.measurement.server_process import RunningServer
 
 LOOP = "0x7f (libc.so.6);run (asyncio/runners.py:190)"
 
@@ -30,6 +41,28 @@ def test_waiting_is_no_work() -> None:
         f"{LOOP};finished (service/http/observer.py:1) 1",
     ]
     assert count_samples(stacks) == {"finished (service/http/observer.py)": 1}
+
+
+@pytest.mark.parametrize(
+    ("other_cpus", "attempts", "counted"), [([0.1], 1, 0), ([0.9, 0.2], 2, 1), ([0.9, 0.5, 0.7], 3, 1)]
+)
+def test_the_quietest_attempt_counts(
+    other_cpus: list[float], attempts: int, counted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts end when other processes are quiet, or after three."""
+    measured: list[float] = []
+
+    def measure(*arguments: Any, **options: Any) -> Any:
+        measured.append(other_cpus[len(measured)])
+        return SimpleNamespace(other_cpus=measured[-1])
+
+    stacks = iter([f"{LOOP};attempt{number} (service/a.py:1) 1"] for number in range(3))
+    monkeypatch.setattr(worker_profile, "measure", measure)
+    monkeypatch.setattr(worker_profile, "find_worker", lambda: None)
+    monkeypatch.setattr(worker_profile, "sample_stacks", lambda *arguments: next(stacks))
+    samples = quietest_samples(Path("py-spy"), cast("RunningServer", None), Workload("JSON", 1, 1), "/", 1)
+    assert samples == {f"attempt{counted} (service/a.py)": 1}
+    assert len(measured) == attempts
 
 
 def test_each_workload_has_a_table() -> None:
