@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import export
 from export.errors import ParityError, PrecisionError, SourceError, UsageError
 from export.output.model_bytes import embed_manifest
-from export.pipeline import export_model
+from export.pipeline import ExportResult, export_model
 from export.steps import ProgressListener
 from export.verify import verify_model
 from models.layers.highway import HighwayLayer
@@ -31,6 +31,7 @@ def network() -> nn.Module:
 
 
 INPUT = ["x:float32[batch,6]"]
+LABELS = ["red", "green", "blue"]
 
 
 @pytest.fixture
@@ -44,13 +45,25 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-def export_network(to: Path, **options: Any) -> Any:
+def export_network(to: Path, **options: Any) -> ExportResult:
     return export_model(network(), to, **{"name": "net", "inputs": INPUT, **options})
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> ExportResult:
+    """The exported network, for tests that only read the file."""
+    return export_network(tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> ExportResult:
+    """The network exported with labels, for tests that only read the file."""
+    return export_network(tmp_path_factory.mktemp("labelled"), labels=LABELS)
 
 
 def test_an_export_has_gates_parity_profile_and_lesion_curve(tmp_path: Path, rows: Path) -> None:
     """A file with its manifest: gates as hidden outputs, parity, profile and lesion curve."""
-    result = export_network(tmp_path / "repo", data=rows, labels=["red", "green", "blue"])
+    result = export_network(tmp_path / "repo", data=rows, labels=LABELS)
     assert result.path == tmp_path / "repo" / "net" / "1" / "model.onnx"
     runtime = open_model(result.path)
     manifest = runtime.manifest
@@ -70,10 +83,10 @@ def test_an_export_has_gates_parity_profile_and_lesion_curve(tmp_path: Path, row
     onnx.checker.check_model(result.path, full_check=True)
 
 
-def test_the_file_computes_what_the_module_computes(tmp_path: Path) -> None:
+def test_the_file_computes_what_the_module_computes(exported: ExportResult) -> None:
     """This holds for the prediction and for the gates."""
     net = network()
-    runtime = open_model(export_network(tmp_path).path)
+    runtime = open_model(exported.path)
     x = torch.randn(5, 6)
     output, gate = runtime.run({"x": x.numpy()}, ["output", "layer00.transform_gate"])
     with torch.no_grad():
@@ -112,9 +125,9 @@ def test_private_rows_are_stored_on_request(tmp_path: Path, rows: Path) -> None:
     assert not export_network(tmp_path / "repo", data=rows, samples=3).written
 
 
-def test_without_rows_there_are_neither_ranges_nor_samples(tmp_path: Path) -> None:
-    manifest = export_network(tmp_path).manifest
-    assert manifest.ranges == manifest.samples == ()
+def test_without_rows_there_are_neither_ranges_nor_samples(exported: ExportResult) -> None:
+    assert exported.manifest.ranges == ()
+    assert exported.manifest.samples == ()
 
 
 def test_a_requested_version_is_replaced(tmp_path: Path) -> None:
@@ -140,9 +153,9 @@ def test_exports_from_different_folders_have_the_same_bytes(
     assert len(digests) == 1
 
 
-def test_names_in_the_file_are_readable(tmp_path: Path) -> None:
+def test_names_in_the_file_are_readable(exported: ExportResult) -> None:
     """Weights are named as in the module; gates and layers are numbered."""
-    graph = onnx.load(export_network(tmp_path).path).graph
+    graph = onnx.load(exported.path).graph
     assert {"1.gate.weight", "2.gate.bias", "0.weight"} <= {tensor.name for tensor in graph.initializer}
     values = {name for node in graph.node for name in node.output}
     assert {"layer00.transform_gate", "layer00.output", "layer01.transform_gate"} <= values
@@ -265,12 +278,11 @@ def test_the_package_exports_the_pipeline() -> None:
         export.nothing  # noqa: B018
 
 
-def test_verify_repeats_the_proof(tmp_path: Path) -> None:
+def test_verify_repeats_the_proof(exported: ExportResult, tmp_path: Path) -> None:
     """Other random rows are used. A file of lower precision is checked by its agreement with fp32."""
-    fp32 = export_network(tmp_path)
-    verified = verify_model(fp32.path, network(), seed=5)
+    verified = verify_model(exported.path, network(), seed=5)
     assert verified.proof.parity.seed == 5
-    assert verified.proof.parity.batches[0].digest != fp32.manifest.parity.batches[0].digest
+    assert verified.proof.parity.batches[0].digest != exported.manifest.parity.batches[0].digest
     fp16 = export_network(tmp_path, precision="fp16")
     verified = verify_model(fp16.path, network(), min_agreement=0.9)
     assert verified.comparison is not None
@@ -286,18 +298,18 @@ def test_verify_repeats_the_proof(tmp_path: Path) -> None:
         ({"gates": 1}, "expected the 2 gates of its source, got 1"),
     ],
 )
-def test_verify_finds_a_false_manifest(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    names = ["red", "green", "blue"]
-    result = export_network(tmp_path, labels=names)
-    gates = result.manifest.gates
+def test_verify_finds_a_false_manifest(
+    labelled: ExportResult, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    gates = labelled.manifest.gates
     if "levers" in change:
         change = {"gates": (gates[0].model_copy(update={"levers": gates[1].levers}), gates[1])}
     elif "gates" in change:
         change = {"gates": gates[:1]}
-    false_claims = embed_manifest(result.path.read_bytes(), result.manifest.model_copy(update=change))
-    result.path.write_bytes(false_claims)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(embed_manifest(labelled.path.read_bytes(), labelled.manifest.model_copy(update=change)))
     with pytest.raises(ParityError, match=re.escape(message)):
-        verify_model(result.path, network(), labels=names)
+        verify_model(path, network(), labels=LABELS)
 
 
 def test_rows_that_the_network_rejects_are_one_error(
@@ -317,18 +329,17 @@ def test_rows_that_the_network_rejects_are_one_error(
     assert "onnxruntime:" not in capfd.readouterr().err
 
 
-def test_verify_finds_changes(tmp_path: Path) -> None:
+def test_verify_finds_changes(exported: ExportResult, tmp_path: Path) -> None:
     """Changed weights, another network, and a file without its manifest are found."""
-    result = export_network(tmp_path)
     other = network()
     with torch.no_grad():
-        other[1].gate.bias[3] += 1e-3  # type: ignore[index,union-attr]
+        other[1].gate.bias[3] += 1e-3  # type: ignore[index]
     with pytest.raises(ParityError, match=re.escape("1.gate.bias")):
-        verify_model(result.path, other)
+        verify_model(exported.path, other)
     with pytest.raises(ParityError, match="expected the 0 gates of its source, got 2"):
-        verify_model(result.path, nn.Linear(6, 3), inputs=INPUT)
+        verify_model(exported.path, nn.Linear(6, 3), inputs=INPUT)
     plain = tmp_path / "plain.onnx"
-    model = onnx.load(result.path)
+    model = onnx.load(exported.path)
     del model.metadata_props[:]
     onnx.save(model, plain)
     with pytest.raises(SourceError, match="expected a file exported by turnpike"):
