@@ -14,6 +14,12 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 READY := .venv/ready
+# Worksteal gives a process neighbouring tests, which share fixtures such as servers.
+PYTEST := $(BIN)/python -m pytest
+PARALLEL := --dist worksteal --numprocesses
+
+# Tests start many processes, which start faster from compiled files.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test slow endurance containers browser bench check format clean
@@ -35,23 +41,23 @@ run: setup
 	$(BIN)/turnpike demo
 
 test: setup
-	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
+	$(PYTEST) $(PARALLEL) auto $(ARGS)
 
 slow: setup
-	$(BIN)/python -m pytest -m slow --numprocesses auto $(ARGS)
-	$(BIN)/python -m pytest -m load $(ARGS)
+	$(PYTEST) $(PARALLEL) auto -m slow $(ARGS)
+	$(PYTEST) -m load $(ARGS)
 
 endurance: setup
-	$(BIN)/python -m pytest -m endurance $(ARGS)
+	$(PYTEST) -m endurance $(ARGS)
 
 containers: setup
-	$(BIN)/python -m pytest -m containers $(ARGS)
+	$(PYTEST) -m containers $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
 browser: setup
-	$(BIN)/python -m pytest -m browser --numprocesses 2 $(ARGS)
+	$(PYTEST) $(PARALLEL) 2 -m browser $(ARGS)
 
 check: setup
 	$(BIN)/ruff check .
