@@ -22,7 +22,7 @@ MODEL = ROOT / "service/default/digits-10/1/model.onnx"
 
 
 def run(folder: Path, *command: str | Path) -> str:
-    """What an example prints, run in a folder with the environment's programs on the path."""
+    """Run an example in a folder, with the environment's programs on the path; returns its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE")}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     environment["PYTHONPATH"] = str(ROOT)

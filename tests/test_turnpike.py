@@ -354,7 +354,7 @@ def test_type_checkers_see_the_same_names() -> None:
 
 
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
-    """As with any module, so that `hasattr` and `from turnpike import` work as usual."""
+    """So `hasattr` and `from turnpike import` work as with any module."""
     with pytest.raises(AttributeError, match="module 'turnpike' has no attribute 'Highway'"):
         turnpike.Highway  # noqa: B018
     assert not hasattr(turnpike, "Highway")

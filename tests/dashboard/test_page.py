@@ -358,7 +358,7 @@ def test_a_missing_key_opens_a_dialog(dashboard: OpenDashboard, locked_server: S
 
 
 def test_a_stored_key_is_used_without_a_dialog(dashboard: OpenDashboard, locked_server: Server) -> None:
-    """Not a single request is refused."""
+    """No request is refused."""
     from playwright.sync_api import expect
 
     with dashboard(locked_server.url, key=API_KEY) as page:

@@ -77,7 +77,7 @@ def test_a_key_with_invalid_characters_is_refused(dashboard: OpenDashboard, lock
 def test_a_key_is_remembered_only_if_asked(
     dashboard: OpenDashboard, locked_server: Server, kept: bool
 ) -> None:
-    """With the checkbox it survives a reload of the tab."""
+    """If the checkbox is set, the key survives a reload of the tab."""
     from playwright.sync_api import expect
 
     with dashboard(locked_server.url, allowed="401") as page:

@@ -90,7 +90,7 @@ def test_layer_switches_work_by_keyboard(dashboard: OpenDashboard, bundled_serve
 
 @pytest.mark.thorough
 def test_an_outdated_lesion_response_is_ignored(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """Of two requests, the later one counts, even if the earlier one is answered last."""
+    """The later of two requests counts, even if the earlier one is answered last."""
     from playwright.sync_api import Error, expect
 
     with dashboard(bundled_server.url) as page:

@@ -282,7 +282,7 @@ def test_text_is_sent_while_typing(dashboard: OpenDashboard, all_models_server: 
 def test_axe_finds_nothing_serious(
     dashboard: OpenDashboard, all_models_server: Server, model: str, width: int, dark: bool, tmp_path: Path
 ) -> None:
-    """With a prediction, an error and a lesion on the page."""
+    """The page has a prediction, an error and a lesion."""
     with dashboard(all_models_server.url, path=f"/#model={model}/1", width=width, dark=dark) as page:
         wait_until_idle(page)
         for button in ("Random row", "Random text"):

@@ -110,7 +110,7 @@ def test_exporting_again_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_private_rows_are_stored_on_request(tmp_path: Path, rows: Path) -> None:
-    """By default the file holds only the ranges of private data."""
+    """By default the file has only the ranges of private data."""
     first = export_network(tmp_path / "repo", data=rows)
     x = np.load(rows)["x"]
     (bounds,) = first.manifest.ranges

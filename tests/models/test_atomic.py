@@ -17,7 +17,7 @@ def files(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("old", [None, "old"])
 def test_the_draft_replaces_the_file(tmp_path: Path, old: str | None) -> None:
-    """After the block the file is new, whether or not there was one before, and no other file is left."""
+    """This happens at the end of the block, with or without an old file. No other file is left."""
     path = tmp_path / "model.safetensors"
     if old is not None:
         path.write_text(old)
@@ -30,7 +30,7 @@ def test_the_draft_replaces_the_file(tmp_path: Path, old: str | None) -> None:
 
 
 def test_the_draft_is_in_the_folder_of_its_file(tmp_path: Path) -> None:
-    """In the same folder, so that it can be renamed; hidden, with the same suffix and a unique name."""
+    """It can be renamed there. It is hidden, and has the same suffix and a unique name."""
     path = tmp_path / "plot.png"
     with replacing(path) as first, replacing(path) as second:
         assert first.parent == second.parent == tmp_path

@@ -46,7 +46,7 @@ def images() -> None:
 
 @pytest.fixture(scope="module")
 def stack(images: None) -> Iterator[Project]:
-    """What `docker compose up` starts from an empty volume."""
+    """The project that `docker compose up` starts from an empty volume."""
     with temporary_project("plain") as project:
         project.compose("up", "--wait")
         yield project

@@ -52,7 +52,7 @@ def environment() -> dict[str, str]:
 
 
 def python(programs: Path, folder: Path, code: str) -> str:
-    """What some Python code prints, run by the new environment in an empty folder."""
+    """Run Python code in the new environment, in an empty folder; returns its output."""
     result = subprocess.run(
         [programs / "python", "-c", code],
         cwd=folder,
@@ -111,7 +111,7 @@ def test_the_tests_import_the_installed_packages(programs: Path, tmp_path: Path)
 
 
 def test_the_bundled_model_and_the_dashboard_are_served(programs: Path, tmp_path: Path) -> None:
-    """From an empty folder: a prediction, the page, and every module and style sheet that it loads."""
+    """The folder is empty. The answers are a prediction, the page, and every file that it loads."""
     (tmp_path / "empty").mkdir()
     with serving(programs, tmp_path / "empty") as url:
         answer = requests.post(

@@ -37,7 +37,7 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
     "text", [TORCHSCRIPT, HAND_WRITTEN, FUSED_LINEAR], ids=["TorchScript", "written by hand", "fused Linear"]
 )
 def test_every_way_to_write_a_highway_is_recognized(text: str) -> None:
-    """One coupled gate with the identity carry, and T as computed from the weights."""
+    """There is one coupled gate with the identity carry, and T is as computed from the weights."""
     proto = model_from_text(text)
     model, instrumentation, runtime = instrument_proto(proto)
     w = weights_of(proto)

@@ -147,7 +147,7 @@ def test_large_maps_get_fewer_rows() -> None:
 
 
 def test_a_gate_with_nan_is_named() -> None:
-    """With its rows, instead of making every average NaN."""
+    """The error also names its rows. Otherwise every average would be NaN."""
     x = np.zeros((4, 1), np.float32)
     x[2] = np.nan
     with pytest.raises(SourceError, match="rows 0 to 3: .* got NaN or infinity in t"):

@@ -40,7 +40,7 @@ def graph(*nodes: str, **weights: np.ndarray) -> ir.Model:
     ],
 )
 def test_the_smallest_embedding_table_limits_the_ids(nodes: list[str], size: int | None) -> None:
-    """Even if ids are reshaped or cast on the way, but not if their values change."""
+    """Ids may be reshaped or cast on the way, but their values must not change."""
     model = graph(
         *nodes,
         table=np.zeros((11, 3), np.float32),

@@ -104,7 +104,7 @@ def test_a_tensor_without_finite_numbers_fails() -> None:
 
 
 def test_tensors_after_a_chaotic_one_are_not_judged() -> None:
-    """Once rounding decides in a stress batch, tensors after it are not judged there; those before are."""
+    """If rounding decides a tensor in a stress batch, only the tensors before it are judged there."""
     large = replace(GOOD, batch="large", ordinary=False)
     before = replace(large, tensor="a")
     lost = replace(large, tensor="b", sensitivity=2e-4)

@@ -56,7 +56,7 @@ def digits() -> dict[str, Any]:
 def test_a_checkpoint_has_network_inputs_labels_name_and_test_rows(
     tmp_path: Path, digits: dict[str, Any]
 ) -> None:
-    """From the file or from the folder of the run."""
+    """The source may be the file or the folder of the run."""
     path = save_checkpoint(tmp_path / "model.safetensors", data=digits)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -117,7 +117,7 @@ def test_rows_that_changed_since_training_cause_a_warning(tmp_path: Path, digits
 
 
 def test_rows_of_named_data_sets_are_public(tmp_path: Path, digits: dict[str, Any]) -> None:
-    """Those of a checkpoint are public too, those of the user's own file never are."""
+    """Rows of a checkpoint are public too. Rows of the user's own file never are."""
     path = save_checkpoint(tmp_path / "model.safetensors", data=digits)
     x = np.zeros((3, 1, 8, 8), np.uint8)
     np.savez(tmp_path / "own.npz", x=x, y=np.arange(3))
@@ -180,7 +180,7 @@ def test_a_record_with_invalid_fields_is_rejected(tmp_path: Path, data: object, 
 
 
 def test_labels_that_the_user_gives_come_first(tmp_path: Path, digits: dict[str, Any]) -> None:
-    """Those of the data are used if there are no others."""
+    """Without them, the labels of the data are used."""
     path = save_checkpoint(tmp_path / "net.safetensors", data={**digits, "name": "none"})
     assert load_source(path, labels=list("abcdefghij")).labels == tuple("abcdefghij")
     (tmp_path / "labels.txt").write_text("\n".join("klmnopqrst"))

@@ -179,7 +179,7 @@ def test_random_numbers_and_training_mode_are_rejected(
 
 
 def test_dropout_in_eval_mode_is_accepted(read: Callable[..., Source]) -> None:
-    """With training mode off, or omitted."""
+    """Training mode is off, or omitted."""
     off = numpy_helper.from_array(np.bool_(False), "off")
     nodes = dense(
         helper.make_node("Dropout", ["h"], ["d"]), helper.make_node("Dropout", ["d", "", "off"], ["y"])

@@ -18,7 +18,7 @@ from tests.support.onnx_sources import ROWS, WEIGHT, dense, model_of, outputs_of
 
 
 def test_a_valid_file_is_read(read: Callable[..., Source]) -> None:
-    """With its inputs, and a graph that computes the same as the file."""
+    """The source has the file's inputs, and its graph computes the same as the file."""
     model = model_of(dense())
     source = read(model)
     assert (source.name, source.kind) == ("net", "onnx")
@@ -29,7 +29,7 @@ def test_a_valid_file_is_read(read: Callable[..., Source]) -> None:
 
 
 def test_inputs_get_the_names_of_the_user(read: Callable[..., Source]) -> None:
-    """Also in branches, and if an inner value has such a name."""
+    """They are renamed in branches too. An inner value may have such a name already."""
     branch = helper.make_graph([helper.make_node("Neg", ["h"], ["b"])], "then", [], [value("b", None, 3)])
     other = helper.make_graph(
         [helper.make_node("Mul", ["x1", "x1"], ["o"])], "else", [], [value("o", None, None)]
@@ -225,7 +225,7 @@ def test_an_old_opset_is_converted_and_compared(read: Callable[..., Source]) -> 
 
 
 def test_a_recent_opset_is_kept(read: Callable[..., Source]) -> None:
-    """From 17 on."""
+    """Opsets from 17 on are recent."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         source = read(model_of(dense(), version=17))
@@ -236,7 +236,7 @@ def test_a_recent_opset_is_kept(read: Callable[..., Source]) -> None:
 def test_a_conversion_that_changes_the_results_is_rejected(
     read: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if the converter reports success."""
+    """The converter may report success all the same."""
     changed = model_of([helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Neg", ["h"], ["y"])])
     monkeypatch.setattr(onnx_graph.version_converter, "convert_version", lambda model, version: changed)
     with pytest.raises(SourceError, match="opset 11 converted to 20: 'y' computes something else"):

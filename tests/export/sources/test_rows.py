@@ -33,7 +33,7 @@ def save_npz(folder: Path, **arrays: Any) -> Path:
 
 
 def test_rows_and_classes_are_read(tmp_path: Path) -> None:
-    """One array under the name of the input, and the classes."""
+    """The file has one array under the name of the input, and the classes."""
     for key in ("y", "classes"):
         rows, labels = read_rows(save_npz(tmp_path, x=X, **{key: Y}), ONE)
         assert np.array_equal(rows.inputs["x"], X)

@@ -83,7 +83,7 @@ def pickled(trap: PickleTrap) -> bytes:
 
 
 def test_a_valid_file_gives_the_program(tmp_path: Path, program: ExportedProgram, files: Files) -> None:
-    """With its outputs, inputs and dimensions, whatever names its tensors have."""
+    """The program has outputs, inputs and dimensions, whatever names its tensors have."""
     source = read_program(zipped(tmp_path / "net.pt2", files))
     assert [str(spec) for spec in source.inputs] == ["device:float32[batch,4]", "target:float32[batch,4]"]
     assert (source.name, source.kind) == ("net", "program")

@@ -125,7 +125,7 @@ def test_errors_of_user_code_are_one_line_with_the_place(net_file: Path, factory
     ],
 )
 def test_a_file_that_does_not_load_is_one_line(tmp_path: Path, text: str, message: str) -> None:
-    """Also if the error is in a file that the first one imports."""
+    """The error may be in another file that the first one imports."""
     path = write_modules(tmp_path, {"net": text, "inner": "\nraise ValueError('boom\\ntwice')\n"}) / "net.py"
     with pytest.raises(SourceError, match=message):
         read_factory(f"{path}:make", INPUTS)
@@ -201,7 +201,7 @@ SHADOWING_MODULES = {
 
 
 def test_user_modules_may_have_the_names_of_our_packages(tmp_path: Path) -> None:
-    """Also those that forward imports later, in a copy, and under torch.export. Ours stay as before."""
+    """This includes later imports in forward, in a copy, and under torch.export. Ours stay as before."""
     path = write_modules(tmp_path, SHADOWING_MODULES) / "net.py"
     our_modules = {
         name: sys.modules[name]
@@ -316,7 +316,7 @@ def test_a_user_module_that_is_loaded_first_does_not_become_ours(tmp_path: Path)
 
 
 def test_imports_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with `python -m nets.net`, although `nets` is no package."""
+    """`python -m nets.net` works the same way, although `nets` is no package."""
     net = "from common.parts import Net\ndef make(): return Net()\n"
     write_modules(tmp_path, {"nets/net": net, "common/parts": NET})
     monkeypatch.chdir(tmp_path)

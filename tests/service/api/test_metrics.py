@@ -94,7 +94,7 @@ def test_every_metric_is_described() -> None:
 
 
 def test_each_version_has_a_state_and_a_reason() -> None:
-    """One state of a version is 1. A file that failed has its reason, even if an older one is served."""
+    """One state is 1. A file that failed has its reason, even if an older version is served."""
     registry = FakeRegistry(
         index=(
             {"name": "digits", "version": "1", "state": "READY", "reason": ""},

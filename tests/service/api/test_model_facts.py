@@ -215,7 +215,7 @@ def test_samples_can_be_posted_unchanged(tmp_path: Path) -> None:
 
 
 def test_files_without_samples_have_an_empty_list(tmp_path: Path) -> None:
-    """With a manifest and without one."""
+    """They may have a manifest or none."""
     bare = load_model(put_model(tmp_path, "bare", data=highway().model), allow_unverified=True)
     for model in (load_model(put_model(tmp_path)), bare):
         assert json.loads(samples_json(model))["samples"] == []
@@ -266,7 +266,7 @@ def test_a_higher_bias_opens_the_gate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("levers", [True, False])
 def test_gates_without_levers_have_no_bias(tmp_path: Path, levers: bool) -> None:
-    """Null instead of an empty list: there may be a bias, but it is not known."""
+    """It is null, not an empty list: there may be a bias, but it is not known."""
     gated = highway(layers=1, levers=levers)
     (bias,) = json.loads(gate_profile_json(load_model(put_model(tmp_path, data=with_manifest(gated)))))[
         "biases"

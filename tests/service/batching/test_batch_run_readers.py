@@ -63,7 +63,7 @@ def test_outputs_of_all_requests_are_read_together(loop: asyncio.AbstractEventLo
 
 
 def test_only_requests_with_a_reader_are_read(loop: asyncio.AbstractEventLoop) -> None:
-    """Those of equal length are read together."""
+    """Requests of equal length are read together."""
     reader = Summer()
     requests = [
         make_request(loop, None, 1),

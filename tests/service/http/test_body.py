@@ -239,7 +239,7 @@ def test_identity_encoding_is_accepted() -> None:
 @pytest.mark.parametrize("encoding", PACK)
 @pytest.mark.parametrize("size", [101, 50_000_000])
 def test_a_decompression_bomb_stops_at_the_limit(encoding: str, size: int) -> None:
-    """One byte too many is 413, and so are fifty million, which are never all decompressed."""
+    """One byte over the limit gives 413. So do fifty million, which are never all decompressed."""
     packed = PACK[encoding](b"\0" * size)
     tracemalloc.start()
     try:

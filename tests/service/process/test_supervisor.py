@@ -301,7 +301,7 @@ def test_load_and_unload_reach_all_workers(two_workers: RunningService) -> None:
 
 
 def test_connections_are_distributed_evenly(two_workers: RunningService) -> None:
-    """Even if all connections come at once, no worker has many more than another."""
+    """All connections come at once."""
     parts = urlsplit(two_workers.url)
 
     async def answering_pid(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:

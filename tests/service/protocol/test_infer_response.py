@@ -90,7 +90,7 @@ def test_arrays_of_any_memory_order_are_written_row_major() -> None:
 
 
 def test_outputs_without_rows_keep_their_shape() -> None:
-    """As JSON and as binary data."""
+    """This holds for JSON and for binary data."""
     array = np.empty((0, 3), np.float32)
     assert outputs((RequestedOutput("y"), array))[0] == {
         "name": "y",
