@@ -206,7 +206,7 @@ def test_the_web_page_starts_and_stops_the_load(processes: tuple[object, ...], t
     with fake_servers.fake_server(fake_servers.triton()) as server:
         web = ("--web-host", "127.0.0.1", "--web-port", port, "--class-picker", "--warmup", 0)
         with locust("--host", server.url, *web, *processes, "--report", tmp_path) as process:
-            shown = wait_until(lambda: requests.get(page, timeout=10).text)
+            shown = wait_until(lambda: requests.get(page, timeout=10).text, 40, requests.ConnectionError)
             for option in ("wire", "rows", "slo", "rate"):
                 assert f'"{option}": {{' in shown
             # a visitor of the page must not choose files on this machine

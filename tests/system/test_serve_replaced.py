@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import psutil
+import requests
 
 from tests.support.live_server import Server, serving
 from tests.support.tiny_highway import highway
@@ -37,7 +38,7 @@ def test_a_replacement_worker_serves_a_new_file(tmp_path: Path) -> None:
         put_model(tmp_path, data=with_manifest(highway(seed=7)))
         assert server.get(READY).status_code == 200
         kill_oldest_worker(server)
-        wait_until(lambda: server.get(READY).status_code == 200)
+        wait_until(lambda: server.get(READY).status_code == 200, allowed=requests.ConnectionError)
         assert index(server) == [("1", "READY", "")]
 
 
@@ -47,14 +48,14 @@ def test_a_replacement_worker_without_a_good_file_gives_the_reason(tmp_path: Pat
     with serving("--models", tmp_path, "--poll", 0.1) as server:
         file.path.write_bytes(b"")
         kill_oldest_worker(server)
-        wait_until(lambda: server.get(READY).status_code == 503)
+        wait_until(lambda: server.get(READY).status_code == 503, allowed=requests.ConnectionError)
         assert server.get("/v2/health/ready").status_code == 503
         assert server.get("/v2/health/live").status_code == 200
         ((version, state, reason),) = index(server)
         assert (version, state) == ("1", "UNAVAILABLE")
         assert "its file is" in reason
         put_model(tmp_path)
-        wait_until(lambda: server.get(READY).status_code == 200)
+        wait_until(lambda: server.get(READY).status_code == 200, allowed=requests.ConnectionError)
 
 
 def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
@@ -65,10 +66,10 @@ def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
     file = put_model(tmp_path)
     with serving("--models", tmp_path, "--workers", 2, "--poll", 0.1) as server:
         file.path.write_bytes(file.path.read_bytes()[:1000])
-        wait_until(lambda: index(server)[0][2])
+        wait_until(lambda: index(server)[0][2], allowed=requests.ConnectionError)
         kill_oldest_worker(server)
         # only connections that the dead worker had accepted are lost
-        wait_until(lambda: server.get(READY).status_code == 200)
+        wait_until(lambda: server.get(READY).status_code == 200, allowed=requests.ConnectionError)
         end = time.monotonic() + 2
         while time.monotonic() < end:
             assert server.get(READY).status_code == 200
@@ -76,9 +77,9 @@ def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
         assert state == "READY"
         assert reason.startswith("an older file is served, the new one is not: its file is damaged")
         put_model(tmp_path)
-        wait_until(lambda: index(server) == [("1", "READY", "")])
+        wait_until(lambda: index(server) == [("1", "READY", "")], allowed=requests.ConnectionError)
         kill_oldest_worker(server)
-        wait_until(lambda: server.get(READY).status_code == 200)
+        wait_until(lambda: server.get(READY).status_code == 200, allowed=requests.ConnectionError)
 
 
 def test_keys_may_be_read_from_a_pipe(tmp_path: Path) -> None:
