@@ -16,7 +16,7 @@ BIN := .venv/bin
 READY := .venv/ready
 # Worksteal gives a process neighbouring tests, which share fixtures such as servers.
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := --dist worksteal --numprocesses
+PARALLEL := --dist worksteal --numprocesses auto
 
 # Tests start many processes, which start faster from compiled files.
 unexport PYTHONDONTWRITEBYTECODE
@@ -41,10 +41,10 @@ run: setup
 	$(BIN)/turnpike demo
 
 test: setup
-	$(PYTEST) $(PARALLEL) auto $(ARGS)
+	$(PYTEST) $(PARALLEL) $(ARGS)
 
 slow: setup
-	$(PYTEST) $(PARALLEL) auto -m slow $(ARGS)
+	$(PYTEST) $(PARALLEL) -m slow $(ARGS)
 	$(PYTEST) -m load $(ARGS)
 
 endurance: setup
@@ -57,7 +57,7 @@ bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
 browser: setup
-	$(PYTEST) $(PARALLEL) 2 -m browser $(ARGS)
+	$(PYTEST) $(PARALLEL) -m browser $(ARGS)
 
 check: setup
 	$(BIN)/ruff check .
