@@ -52,7 +52,7 @@ def encode_infer(
 
 
 def _encode_one(name: str, version: int, output: str, array: Array) -> bytes:
-    """The response of most requests: one tensor in JSON. Takes 1.0 instead of 2.0 µs for ten numbers."""
+    """The response of most requests: one tensor in JSON. Takes 1.4 instead of 2.5 µs for ten numbers."""
     numbers = orjson.dumps(array.ravel(), option=orjson.OPT_SERIALIZE_NUMPY)
     # orjson writes NaN and Inf as null
     if b"null" in numbers:

@@ -35,7 +35,7 @@ NS_PER_SECOND = 1_000_000_000
 class AccessLog:
     """Collects the lines of requests and writes them in large pieces, 20 times a second.
 
-    Most of a line is the same for many requests and rendered once: a line takes 1.0 instead of 2.1 µs.
+    Most of a line is the same for many requests and rendered once: a line takes 1.6 instead of 2.0 µs.
     """
 
     def __init__(self) -> None:

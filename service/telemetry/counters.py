@@ -45,8 +45,7 @@ TIME_BOUNDS_NS = tuple(
 # upper bounds of the histogram of batch sizes, in rows
 ROW_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
 
-# Requests whose figures are kept in a list before they are counted together, which takes a third of the time
-# of counting each by itself.
+# Requests whose figures wait in a list to be counted together, which takes 0.6 instead of 1.0 µs for each.
 MAX_PENDING = 256
 
 # gauges: they describe the present and end with their worker, while counts stay
