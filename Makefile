@@ -14,8 +14,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 READY := .venv/ready
-# Worksteal gives a process neighbouring tests, which share fixtures such as servers.
 PYTEST := $(BIN)/python -m pytest
+# Worksteal gives a process neighbouring tests, which share fixtures such as servers.
 PARALLEL := --dist worksteal --numprocesses auto
 
 # Tests start many processes, which start faster from compiled files.
