@@ -11,8 +11,8 @@ from time import monotonic, perf_counter_ns
 from service.errors import DeadlineError, InternalError
 from service.inference_types import Array, InferenceResult, OutputReader, RowShapes, Waiter
 
-# requests that `take_batch` passes over in search of rows that match the first request's: bounds the work
-# for each run when every request has another shape
+# Default of the requests that `take_batch` passes over in search of rows that match the first request's. It
+# bounds the work for each run when every request has another shape.
 MAX_BATCH_SCAN = 256
 # seconds by which a timer of the event loop may be early (uvloop's clock counts milliseconds)
 CLOCK_TOLERANCE = 0.001
@@ -100,7 +100,7 @@ class RequestQueue(deque[QueuedRequest]):
         self.clear()
         self.extend(remaining)
 
-    def take_batch(self, max_rows: int) -> list[QueuedRequest]:
+    def take_batch(self, max_rows: int, max_scan: int = MAX_BATCH_SCAN) -> list[QueuedRequest]:
         """Remove and return the next batch: the first request and those that can run with it.
 
         The batch has up to `max_rows` rows; only a first request that is larger by itself exceeds that.
@@ -110,7 +110,7 @@ class RequestQueue(deque[QueuedRequest]):
         batch: list[QueuedRequest] = []
         skipped: list[QueuedRequest] = []
         rows, row_shapes = 0, None
-        while self and rows < max_rows and len(skipped) < MAX_BATCH_SCAN:
+        while self and rows < max_rows and len(skipped) < max_scan:
             request = self.popleft()
             if request.future.done():
                 continue

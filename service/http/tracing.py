@@ -87,11 +87,11 @@ class Tracing:
             span_context.trace_flags,
         )
 
-    def close(self) -> None:
-        """Send the last spans, unless the collector takes too long."""
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Send the last spans, unless the collector takes longer than this."""
         shutdown = threading.Thread(target=self._provider.shutdown, daemon=True)
         shutdown.start()
-        shutdown.join(CLOSE_SECONDS)
+        shutdown.join(seconds)
 
     def _parent_context(self, trace: Trace | None) -> Context | None:
         """A context with the caller's span, which is the parent of ours."""

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.batching import queue as queue_module
 from service.batching.queue import QueuedRequest, RequestQueue
 from service.errors import DeadlineError
 
@@ -77,14 +76,11 @@ def test_requests_without_shared_shapes_are_taken_alone(make_request: MakeReques
     assert queue.take_batch(8) == [requests[3]]
 
 
-def test_the_scan_for_equal_shapes_is_limited(
-    make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_scan_for_equal_shapes_is_limited(make_request: MakeRequest) -> None:
     """A queue of different shapes is not scanned completely for every run. The order stays."""
-    monkeypatch.setattr(queue_module, "MAX_BATCH_SCAN", 3)
     requests = [make_request(), *(make_request(shapes=LARGE) for _ in range(5)), make_request()]
     queue = RequestQueue(requests)
-    assert queue.take_batch(8) == requests[:1]
+    assert queue.take_batch(8, max_scan=3) == requests[:1]
     assert list(queue) == requests[1:]
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from service.api import gates as gates_endpoint
-from service.http.connection import protocol
 from service.http.request import Request, Trace
 from tests.support.in_process_worker import (
     GATES,
@@ -33,11 +32,8 @@ __all__ = ["access_log_lines"]
 INFER_BODY = infer(rows(1))
 
 
-def test_a_full_queue_gives_503(
-    access_log_lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_queue_gives_503(access_log_lines: list[dict[str, Any]]) -> None:
     """The answer has Retry-After. The connection of a client that retries at once is paused."""
-    monkeypatch.setattr(protocol, "OVERLOAD_PAUSE_SECONDS", 0.2)
 
     async def scene(worker: InProcessWorker) -> None:
         with worker.blocked_runs() as release:
