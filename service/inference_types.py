@@ -42,12 +42,16 @@ class FeedLayout:
 
     @classmethod
     def of(cls, feeds: Mapping[str, Array]) -> FeedLayout:
-        lengths = {array.shape[0] if array.ndim else None for array in feeds.values()}
-        return cls(
-            lengths.pop() if len(lengths) == 1 else None,
-            sum(array.size for array in feeds.values()),
-            tuple((name, array.shape[1:], array.dtype) for name, array in sorted(feeds.items())),
-        )
+        lengths: set[int | None] = set()
+        size = 0
+        row_shapes = []
+        for name in sorted(feeds):
+            array = feeds[name]
+            shape = array.shape
+            lengths.add(shape[0] if shape else None)
+            size += array.size
+            row_shapes.append((name, shape[1:], array.dtype))
+        return cls(lengths.pop() if len(lengths) == 1 else None, size, tuple(row_shapes))
 
 
 # requests and results are never changed, but not frozen: that would cost 0.5 µs for each of them
