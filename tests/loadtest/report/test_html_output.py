@@ -211,7 +211,7 @@ def test_the_page_explains_coordinated_omission() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mixed_record", "search", "empty_record"])
+@pytest.mark.parametrize("name", ["mixed", "search", "nothing"])
 def test_a_browser_draws_the_charts(name: str, tmp_path: Path) -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
