@@ -2,9 +2,9 @@
 
 The way of a request:
 
-1. `submit` appends it to the queue.
-2. A request on its own runs at once, still within `submit`. If requests tend to come together, the run is put
-   off instead, by a few turns of the event loop or by up to `max_delay` seconds, to collect more of them.
+1. `enqueue` appends it to the queue.
+2. A request on its own runs at once, still within `enqueue`. If requests tend to come together, the run is
+   put off instead, by a few turns of the event loop or by up to `max_delay` seconds, to collect more of them.
 3. `_start_run` takes a batch of requests with equal shapes from the queue. A short run takes place in the
    event loop, a long one in a thread, so that the loop can go on receiving requests.
 4. `_finish_run` wakes each request with its result or its error, and schedules the next run.
@@ -282,16 +282,21 @@ class Batcher:
             self._start_run(loop)
 
     def _start_run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take a batch from the queue and run it, in the event loop if it is short, else in the thread."""
+        """Take a batch from the queue and run it."""
         self._scheduled = False
         self._delay_timer = None
         self._yields = self._last_length = 0
         batch = self._queue.take_batch(self._max_rows)
-        if not batch:
+        if batch:
+            self._recent_batch_size += NEWEST_WEIGHT * (len(batch) - self._recent_batch_size)
+            self._run_batch(batch, loop)
+        else:
             self._schedule_next(loop)
-            return
-        self._recent_batch_size += NEWEST_WEIGHT * (len(batch) - self._recent_batch_size)
+        if self._queue.overdue:
+            self._queue.expire_overdue()
 
+    def _run_batch(self, batch: list[QueuedRequest], loop: asyncio.AbstractEventLoop) -> None:
+        """Run a batch, in the event loop if it is short, else in the thread."""
         if not self._run_times.is_short(sum([request.size for request in batch])):
             try:
                 self._thread.submit(self._run_in_thread, batch, loop)
@@ -360,5 +365,6 @@ class Batcher:
             self._deadline_timer = loop.call_at(when, self._on_deadline, loop)
 
     def _on_deadline(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._queue.expire_overdue()
+        self._queue.take_overdue()
         self._set_deadline_timer(self._queue.earliest_deadline(), loop)
+        self._queue.expire_overdue()

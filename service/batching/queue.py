@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic, perf_counter_ns
 
@@ -69,7 +69,14 @@ class QueuedRequest:
 
 
 class RequestQueue(deque[QueuedRequest]):
-    """A deque of requests that knows which of them can run together, and how long that may wait."""
+    """A deque of requests that knows which of them can run together, and how long that may wait.
+
+    `overdue` has requests that were removed because their deadline had passed, until `expire_overdue`.
+    """
+
+    def __init__(self, requests: Iterable[QueuedRequest] = ()) -> None:
+        super().__init__(requests)
+        self.overdue: list[QueuedRequest] = []
 
     def earliest_deadline(self) -> float:
         return min([request.deadline for request in self], default=math.inf)
@@ -88,23 +95,28 @@ class RequestQueue(deque[QueuedRequest]):
         left = max_delay - (perf_counter_ns() - self[0].queued_ns) / 1e9
         return left if monotonic() + left + CLOCK_TOLERANCE < self.earliest_deadline() else 0
 
-    def expire_overdue(self) -> None:
-        """Remove the requests whose deadline has passed; each fails with a DeadlineError."""
+    def take_overdue(self) -> None:
+        """Remove the requests whose deadline has passed."""
         now = monotonic() + CLOCK_TOLERANCE
-        remaining = []
-        for request in self:
-            if request.deadline <= now:
-                request.expire()
-            else:
-                remaining.append(request)
+        self.overdue += [request for request in self if request.deadline <= now]
+        remaining = [request for request in self if request.deadline > now]
         self.clear()
         self.extend(remaining)
+
+    def expire_overdue(self) -> None:
+        """Fail the removed requests, each with a DeadlineError.
+
+        A caller may submit its next request at once. So queue and schedule must be up to date before.
+        """
+        overdue, self.overdue = self.overdue, []
+        for request in overdue:
+            request.expire()
 
     def take_batch(self, max_rows: int, max_scan: int = MAX_BATCH_SCAN) -> list[QueuedRequest]:
         """Remove and return the next batch: the first request and those that can run with it.
 
         The batch has up to `max_rows` rows; only a first request that is larger by itself exceeds that.
-        Requests that were cancelled are dropped on the way, overdue ones expire.
+        Requests that were cancelled are dropped on the way, overdue ones are moved to `overdue`.
         """
         now = monotonic()
         batch: list[QueuedRequest] = []
@@ -115,7 +127,7 @@ class RequestQueue(deque[QueuedRequest]):
             if request.future.done():
                 continue
             if request.deadline <= now:
-                request.expire()
+                self.overdue.append(request)
             elif not batch:
                 batch.append(request)
                 rows, row_shapes = request.rows, request.row_shapes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine
 from time import monotonic
 from typing import Any
@@ -48,6 +49,22 @@ class Caller:
             feeds = rows(tag, width=width)
             answer = await batcher.submit(feeds, 1, ("double",), future=self.future(), **more)
             self.got.append(float(answer.arrays[0].flat[0]) / 2)
+
+    def ask_again_when_late(
+        self, batcher: Batcher, *tags: float, deadline: float, width: int = LARGE
+    ) -> None:
+        """Start a long request with this deadline; when it has passed, start the others without one."""
+        first, *others = tags
+
+        async def asking() -> None:
+            try:
+                await self._asking(batcher, (first,), LARGE, {"deadline": deadline})
+            except DeadlineError as error:
+                self.error = error
+                await self._asking(batcher, tuple(others), width, {})
+
+        self._steps = asking()
+        self.step()
 
     def step(self) -> None:
         assert self._steps is not None
@@ -155,6 +172,76 @@ def test_a_late_request_is_not_run_inline() -> None:
         assert model.rows == [[2]]
 
     uvloop.run(main())
+
+
+class CountedRuns:
+    """A model that counts how many of its runs are active at the same time; each waits for `release`."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.active = self.max_active = 0
+        self.model = Doubler(self._wait)
+
+    def _wait(self, feeds: Any) -> None:
+        self.active += 1
+        self.max_active = max(self.max_active, self.active)
+        assert self.release.wait(5)
+        time.sleep(0.01)
+        self.active -= 1
+
+    def batcher(self) -> Batcher:
+        """A batcher that expects large runs to be long, so that they take place in its thread."""
+        batcher = make_batcher(self.model.run, batched=False)
+        batcher._run_times.observe(SMALL, 1, 1000)
+        batcher._run_times.observe(LARGE, 1, 10**8)
+        return batcher
+
+
+def test_a_late_caller_may_submit_again_when_its_deadline_fires() -> None:
+    """Its next request is queued while the overdue ones expire, and none of them is forgotten."""
+
+    async def main() -> None:
+        runs = CountedRuns()
+        batcher = runs.batcher()
+        first, *late = [Caller() for _ in range(4)]
+        first.ask(batcher, 1, width=LARGE)
+        for tag, caller in enumerate(late):
+            caller.ask_again_when_late(batcher, -1, 10 + tag, deadline=monotonic() + 0.02)
+        async with asyncio.timeout(5):
+            while not all(caller.error for caller in late):
+                await asyncio.sleep(0.001)
+        assert batcher.waiting == 3
+        runs.release.set()
+        await wait_for_callers(first, *late)
+        assert [caller.got for caller in late] == [[10], [11], [12]]
+        assert runs.max_active == 1
+
+    uvloop.run(main())
+
+
+def test_a_late_caller_may_submit_again_while_a_run_starts() -> None:
+    """Its deadline passes while the event loop is busy, so that the start of the next run notices it."""
+
+    async def main() -> None:
+        runs = CountedRuns()
+        batcher = runs.batcher()
+        # as after concurrent traffic, so that the next request is scheduled rather than run at once
+        batcher._recent_batch_size = 3.0
+        first, late, last = Caller(), Caller(), Caller()
+        first.ask(batcher, 1, width=LARGE)
+        late.ask_again_when_late(batcher, -1, 10, 11, deadline=monotonic() + 0.05, width=SMALL)
+        last.ask(batcher, 2, 3, width=LARGE)
+        async with asyncio.timeout(5):
+            while not runs.active:
+                await asyncio.sleep(0)
+        runs.release.set()
+        time.sleep(0.1)
+        await wait_for_callers(first, late, last)
+        assert isinstance(late.error, DeadlineError)
+        assert (late.got, last.got) == ([10, 11], [2, 3])
+        assert runs.max_active == 1
+
+    asyncio.run(main())
 
 
 def test_an_inline_failure_fails_only_its_caller() -> None:

@@ -100,8 +100,12 @@ def test_overdue_requests_get_a_deadline_error(make_request: MakeRequest) -> Non
         make_request(),
     )
     gone.future.cancel()
-    assert RequestQueue([late, gone, good]).take_batch(8) == [good]
+    queue = RequestQueue([late, gone, good])
+    assert queue.take_batch(8) == [good]
+    assert not late.future.done()
+    queue.expire_overdue()
     assert late.future.done()
+    assert queue.overdue == []
     with pytest.raises(DeadlineError, match="timeout: expected a run before the deadline"):
         late.result()
 
@@ -117,6 +121,7 @@ def test_only_overdue_requests_expire(make_request: MakeRequest) -> None:
     gone = make_request(deadline=monotonic())
     gone.future.cancel()
     queue = RequestQueue([gone, *requests])
+    queue.take_overdue()
     queue.expire_overdue()
     assert list(queue) == [requests[0], requests[2], requests[3]]
     assert isinstance(requests[1].outcome, DeadlineError)
