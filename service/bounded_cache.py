@@ -22,7 +22,7 @@ class BoundedCache(dict[K, V]):
 
     def add(self, key: K, value: V) -> V:
         """Store and return the value."""
-        if len(self) >= self._max_entries:
+        if len(self) >= self._max_entries and key not in self:
             self.clear()
         self[key] = value
         return value

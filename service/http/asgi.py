@@ -1,7 +1,7 @@
 """Adapters between `Request` and ASGI, one for each direction.
 
-`AsgiEndpoint` answers a request with an ASGI application: FastAPI serves the documentation, the dashboard,
-the admin routes and the health routes in this way. `AsgiRequest` is a request that came through an ASGI
+`AsgiEndpoint` answers a request with an ASGI application: FastAPI serves all routes in this way that the
+router does not know. `AsgiRequest` is a request that came through an ASGI
 server, so that the whole service also runs under uvicorn and the like.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
@@ -65,7 +66,7 @@ class AsgiRequest(Request):
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = list(scope["headers"])
-        raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+        raw_path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
         self.head = RequestHead(
             scope["method"],
             raw_path.decode("latin-1"),

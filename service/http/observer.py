@@ -80,7 +80,7 @@ class RequestObserver:
                 request.id,
                 ns,
                 request.result,
-                _more_fields(request) if request.trace or request.error_message else None,
+                _extra_fields(request) if request.trace or request.error_message else None,
             )
 
     def rejected(self, status: int) -> str:
@@ -90,7 +90,7 @@ class RequestObserver:
         return self._ids.next()
 
 
-def _more_fields(request: Request) -> dict[str, Any]:
+def _extra_fields(request: Request) -> dict[str, Any]:
     """Fields of the access log that few requests have."""
     fields: dict[str, Any] = {}
     if request.trace is not None:

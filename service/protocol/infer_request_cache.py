@@ -5,7 +5,7 @@ keeps what `decode_infer` made of it. Decoding takes 2.9 instead of 10.4 µs for
 of 20 µs for 784 numbers, and 1.6 instead of 12.7 µs for binary tensors. For comparison: a whole request takes
 about 50 µs of CPU.
 
-`decode_infer` remains the only decoder that reports errors: it gets every body that is new or wrong.
+Only `decode_infer` reports errors: it gets every body that is new or wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DATA_KEY = b'"data":'
 # more than the kinds of requests that are in use at any one time
 MAX_TEMPLATES = 512
-# bytes of JSON in one template; with MAX_TEMPLATES, this bounds the cache to a megabyte for each endpoint
+# bytes of JSON in one template; with MAX_TEMPLATES, this bounds the keys of a cache to a megabyte
 MAX_TEMPLATE_BYTES = 2048
 # An array's text of fewer bytes is copied and parsed by a shared parser, which is 1.3 µs faster. A longer one
 # is parsed in place by a parser of its own: the copy would be mapped and unmapped by the system each time,
@@ -86,8 +86,8 @@ class CachingDecoder:
     """Decodes infer requests of all models, with the same result as `decode_infer`.
 
     `extra` are keys of the body that are kept among the parameters; see `decode_infer`. `check` raises a
-    RequestError for a decoded request that is refused. It must go by shapes and names, not by numbers, since
-    it is not called again for requests that differ only in these.
+    RequestError for a decoded request that is refused. It may depend only on names and shapes, since it is
+    not called again for requests that differ only in their numbers.
     """
 
     def __init__(

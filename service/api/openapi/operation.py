@@ -112,7 +112,7 @@ def operation(
         unready_response: Whether status 503 has a body of the same schema as 200, instead of an error.
         examples: Example request bodies by name.
         parameters: More parameters in the query or the headers.
-        media_type: Of the response, and of the request if it is not binary.
+        media_type: Of the request and the response. `binary` adds raw bytes.
     """
 
     def content(schema: str, examples: dict[str, Any] | None = None) -> dict[str, Any]:
