@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -193,7 +195,7 @@ ROWS = [
     *(
         Example(
             f"scaled by {times}",
-            lambda times=times: Scaled(6, times),
+            partial(Scaled, 6, times),
             (6,),
             modules_named("gate", "h"),
             gates_of_sum,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -173,7 +174,9 @@ ROWS = [
         modules_named("gate"),
         gates_of_logits,
     ),
-    Example("qanet", lambda: Lists(3, 6), (6,), lambda net: net.gates, gates_of_logits),
+    Example(
+        "qanet", lambda: Lists(3, 6), (6,), lambda net: cast("nn.ModuleList", net.gates), gates_of_logits
+    ),
     Example(
         "gate twice",
         lambda: GateTwice(6),
