@@ -20,7 +20,7 @@ from starlette.responses import Response
 from service.gates.drift import DriftReport
 from service.registry.registry import ModelRegistry
 from service.repository.deployment import NOT_CHOSEN, UNLOADED
-from service.telemetry.counters import ROW_BOUNDS, TIME_BOUNDS_NS, Snapshot, merge
+from service.telemetry.counters import ROW_BOUNDS, TIME_BOUNDS_NS, Snapshot, merge_snapshots
 from service.version import VERSION
 
 NANOSECONDS = 1e9
@@ -34,7 +34,7 @@ def collect_metrics(snapshots: Iterable[Mapping[str, Any]], registry: ModelRegis
     """The metrics from the snapshots of all workers and the models of this one."""
     snapshots = list(snapshots)
     return MetricsCollector(
-        merge(snapshot["counters"] for snapshot in snapshots),
+        merge_snapshots(snapshot["counters"] for snapshot in snapshots),
         list(registry.index()),
         drift_reports(snapshots, registry),
     )

@@ -25,7 +25,7 @@ from service.http.response import ResponseBody
 from service.http.router import Router
 from service.protocol.infer_response import encode_infer
 from service.registry.model import Model
-from service.telemetry.counters import Snapshot, merge
+from service.telemetry.counters import Snapshot, merge_snapshots
 from service.version import VERSION
 
 
@@ -33,7 +33,7 @@ def model_stats(
     snapshots: Iterable[Mapping[str, Any]], name: str | None = None, version: int | None = None
 ) -> list[dict[str, Any]]:
     """One entry per version: of all models, of the model `name`, or only of its `version`."""
-    merged = merge(snapshot["counters"] for snapshot in snapshots)
+    merged = merge_snapshots(snapshot["counters"] for snapshot in snapshots)
     return [
         _stats_entry(model, number, counts)
         for model, versions in sorted(merged["models"].items())

@@ -193,7 +193,7 @@ class Batcher:
             feeds: The model's inputs by name, and any other tensors to override (levers).
             rows: The length of the inputs' batch axis.
             output_names: The outputs to return, in this order.
-            deadline: By the event loop's clock; None to wait as long as it takes.
+            deadline: By time.monotonic(); None to wait as long as it takes.
             unbatched: Do not share a run with other requests.
             future: What to await for the outcome, if not a future of the event loop.
             reader: Summarizes more outputs within the run; see `InferenceResult.reader_result`.

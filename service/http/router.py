@@ -72,7 +72,7 @@ class Router:
             name: Identifies the operation in the OpenAPI document.
             operation: The rest of the operation, see `service.api.openapi.operation`.
         """
-        self.routes.append(_route(path, method, level, endpoint, name, operation))
+        self.routes.append(_route(method, path, level, endpoint, name, operation))
 
     def match(self, head: RequestHead) -> Match:
         """The route of a request. Its endpoint raises a 405 if the path has routes only for other methods."""
@@ -102,7 +102,7 @@ class Router:
 
 
 def _route(
-    path: str, method: str, level: Level, endpoint: Endpoint, name: str, operation: Mapping[str, Any]
+    method: str, path: str, level: Level, endpoint: Endpoint, name: str, operation: Mapping[str, Any]
 ) -> Route:
     # re.split puts the names in braces at the odd indices
     segments = re.split(r"\{(\w+)\}", path)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from service.errors import ServiceError
 from service.http.connection.listener import ConnectionCounts
 from service.process.ipc import ChannelClosedError, Handler, IpcChannel
-from service.telemetry.counters import ended, merge
+from service.telemetry.counters import merge_snapshots, without_gauges
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
@@ -323,7 +323,7 @@ class WorkerPool:
         """Add the counters of a worker that ended to those of the past."""
         if worker.counters is not None:
             past = [self._past] if self._past else []
-            self._past = merge([*past, ended(worker.counters["counters"])])
+            self._past = merge_snapshots([*past, without_gauges(worker.counters["counters"])])
 
     async def _snapshots(self, _: Any) -> list[Any]:
         """The counters of every worker and of those that have ended, so that no count ever decreases."""

@@ -146,12 +146,15 @@ class CachingDecoder:
             if values.size == slot.size:
                 return template.with_feeds({slot.name: values.reshape(slot.shape)})
 
-        # remember the template if the body has one data key, whose value is one flat array of numbers
+        # Remember the template if the body has one data key, whose value is one flat array of numbers.
+        # Requests with an id are not remembered, since each has another.
         request = self._decode_uncached(body, None, signature)
         if (
-            before.endswith((DATA_KEY, DATA_KEY + b" "))
+            request.id is None
+            and before.endswith((DATA_KEY, DATA_KEY + b" "))
             and before.count(DATA_KEY[:-1]) + after.count(DATA_KEY[:-1]) == 1
             and b"\\" not in before + after
+            # one input, and it is numeric
             and [array.dtype.kind in "fiu" for array in request.feeds.values()] == [True]
             and body.find(b"[", start + 1, stop) < 0
         ):
@@ -179,7 +182,8 @@ class CachingDecoder:
         request = self._decode_uncached(body, json_size, signature)
         arrays = request.feeds.values()
         if (
-            all(array.dtype in NUMBER_READERS for array in arrays)
+            request.id is None
+            and all(array.dtype in NUMBER_READERS for array in arrays)
             and sum(array.nbytes for array in arrays) == len(body) - json_size
         ):
             self._templates.add(key, RequestTemplate.of(request))

@@ -251,18 +251,18 @@ class RequestCounters:
             times.clear()
 
 
-def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
+def merge_snapshots(snapshots: Iterable[Snapshot]) -> Snapshot:
     """Add up the snapshots of several workers; the sum is a snapshot, too."""
     merged: Snapshot = {}
     for snapshot in snapshots:
         _add(merged, snapshot)
-    return merged or ended(RequestCounters().snapshot())
+    return merged or without_gauges(RequestCounters().snapshot())
 
 
-def ended(snapshot: Snapshot) -> Snapshot:
+def without_gauges(snapshot: Snapshot) -> Snapshot:
     """The snapshot of a worker that has ended: its counts, with all gauges at 0."""
     return {
-        key: ended(value) if isinstance(value, dict) else 0 if key in GAUGES else value
+        key: without_gauges(value) if isinstance(value, dict) else 0 if key in GAUGES else value
         for key, value in snapshot.items()
     }
 

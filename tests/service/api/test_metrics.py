@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.metrics import collect_metrics, metrics_response
-from service.telemetry.counters import ended
+from service.telemetry.counters import without_gauges
 from tests.support.worker_snapshots import FakeDrift, FakeRegistry, worker_snapshot
 
 
@@ -67,7 +67,7 @@ def test_buckets_are_cumulative() -> None:
 
 def test_counters_of_ended_workers_still_count() -> None:
     """The requests of a worker stay in the counters after its end. Its gauges are 0."""
-    dead = {"counters": ended(worker_snapshot(5, waiting=9)["counters"]), "drift": {}}
+    dead = {"counters": without_gauges(worker_snapshot(5, waiting=9)["counters"]), "drift": {}}
     _, values = scrape([worker_snapshot(1), dead])
     assert values["turnpike_workers",] == 1
     assert values["turnpike_model_requests_total", *MODEL] == 6

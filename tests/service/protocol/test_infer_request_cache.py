@@ -334,16 +334,26 @@ def test_the_template_cache_is_bounded() -> None:
     """Long templates and invalid requests are not cached."""
     decoder = CachingDecoder(RequestLimits())
     for number in range(2 * module.MAX_TEMPLATES + 1):
-        decoder.decode(text(more=f',"id":"{number}"'), None, *model(ROWS))
-        assert len(decoder._templates) <= module.MAX_TEMPLATES
+        decoder.decode(text(more=f',"parameters":{{"mine":{number}}}'), None, *model(ROWS))
+        assert 0 < len(decoder._templates) <= module.MAX_TEMPLATES
     decoder = CachingDecoder(RequestLimits())
-    decoder.decode(text(more=',"id":"' + "x" * module.MAX_TEMPLATE_BYTES + '"'), None, *model(ROWS))
-    body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, id="x" * module.MAX_TEMPLATE_BYTES)
+    long_parameters = {"mine": "x" * module.MAX_TEMPLATE_BYTES}
+    decoder.decode(text(more=f',"parameters":{json.dumps(long_parameters)}'), None, *model(ROWS))
+    body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, parameters=long_parameters)
     decoder.decode(body, header, *model(ROWS))
     with pytest.raises(RequestError):
         decoder.decode(text("[1]"), None, *model(ROWS))
     with pytest.raises(RequestError):
         decoder.decode(body[:-1], header, *model(ROWS))
+    assert not decoder._templates
+
+
+def test_requests_with_an_id_leave_the_cache_alone() -> None:
+    """Each has another id, so that they would displace the templates of all other clients."""
+    decoder = CachingDecoder(RequestLimits())
+    body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, id="b")
+    assert decoder.decode(text(more=',"id":"a"'), None, *model(ROWS)).id == "a"
+    assert decoder.decode(body, header, *model(ROWS)).id == "b"
     assert not decoder._templates
 
 

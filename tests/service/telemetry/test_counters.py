@@ -14,8 +14,8 @@ from service.telemetry.counters import (
     TIME_BOUNDS_NS,
     Histogram,
     RequestCounters,
-    ended,
-    merge,
+    merge_snapshots,
+    without_gauges,
 )
 
 
@@ -130,7 +130,7 @@ def test_merge_adds_the_counts_of_workers() -> None:
     first["models"]["digits"]["2"]["last"], second["models"]["digits"]["2"]["last"] = 10, 20
     first["started"], second["started"] = 1.5, 2.5
     before = json.dumps([first, second])
-    merged = merge([first, second])
+    merged = merge_snapshots([first, second])
     assert json.dumps([first, second]) == before
     assert merged["workers"] == 2
     assert merged["started"] == 1.5
@@ -149,11 +149,15 @@ def test_merge_adds_the_counts_of_workers() -> None:
 
 def test_merged_snapshots_can_be_merged() -> None:
     one, two, three = (worker().snapshot() for _ in range(3))
-    assert merge([merge([one, two]), three]) == merge([one, two, three]) == merge([three, merge([two, one])])
+    assert (
+        merge_snapshots([merge_snapshots([one, two]), three])
+        == merge_snapshots([one, two, three])
+        == merge_snapshots([three, merge_snapshots([two, one])])
+    )
 
 
 def test_merging_no_snapshots_gives_zeros() -> None:
-    merged = merge([])
+    merged = merge_snapshots([])
     assert merged["workers"] == 0
     assert merged["models"] == {}
 
@@ -164,7 +168,7 @@ def test_an_ended_worker_keeps_counts_but_no_gauges() -> None:
     # the name of this model is also a key of snapshots
     counters.for_model("waiting", 1).count_failure("broken", 1)
     snapshot = counters.snapshot({("digits", 2): 4})
-    left = ended(snapshot)
+    left = without_gauges(snapshot)
     assert (left["workers"], left["in_flight"]) == (0, 0)
     assert left["models"]["digits"]["2"]["waiting"] == 0
     assert left["models"]["waiting"]["1"]["failed"] == {"broken": [1, 1]}
