@@ -100,9 +100,6 @@ class AccessLog:
 
     def flush(self) -> None:
         """Write the collected lines. An application calls this last before it ends."""
-        if self._timer is not None:
-            # of an event loop that may have ended in the meantime
-            self._timer.cancel()
         lines, self._lines, self._timer = b"".join(self._lines), [], None
         for chunk in chunks(lines):
             # the service goes on if the reader of the log has closed its end

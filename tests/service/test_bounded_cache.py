@@ -18,3 +18,11 @@ def test_a_cache_never_exceeds_its_limit() -> None:
         cache.add(number, number)
         assert len(cache) <= 3
         assert cache[number] == number
+
+
+def test_replacing_an_entry_drops_none() -> None:
+    cache: BoundedCache[str, int] = BoundedCache(2)
+    cache.add("a", 1)
+    cache.add("b", 2)
+    cache.add("b", 3)
+    assert cache == {"a": 1, "b": 3}
