@@ -80,7 +80,9 @@ class Settings(BaseModel):
     )
     max_rows: int = Field(4096, ge=1, description="Maximum rows in a request.")
     max_depth: int = Field(32, ge=4, le=512, description="Maximum nesting depth of JSON in a request.")
-    max_header: int = Field(32 * 1024, ge=1024, description="Maximum bytes of a request's line and headers.")
+    max_header: int = Field(
+        32 * 1024, ge=1024, description="Maximum bytes of a request's line and headers, and of its trailers."
+    )
     max_gates: int = Field(64 * MIB, ge=1, description="Maximum bytes of gate data in one response.")
     header_seconds: float = Field(
         10, gt=0, description="Seconds that a request's headers may take to arrive."

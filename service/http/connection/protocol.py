@@ -77,6 +77,9 @@ class HttpProtocol(asyncio.Protocol):
         self._head_bytes = 0
         self._head_began = False
         self._head_may_be_long = False
+        # bytes of trailers, and of all data that arrived since the last part of the present body
+        self._trailer_bytes = 0
+        self._bytes_since_body = 0
         # the bytes being parsed, if they begin where a request may begin, so that their head can be cached
         self._cacheable_data = b""
 
@@ -246,6 +249,10 @@ class HttpProtocol(asyncio.Protocol):
                 # where in `data` the head began is not known, so of `data` only complete headers count
                 self._head_bytes = head_size(self._url, self._headers)
             self._check_head_size(self._head_bytes - UNMEASURED_HEAD_BYTES)
+        elif self.newest is not None and not self.newest.received:
+            # what arrives without a part of the body is a chunk's header or trailers, which may have no end
+            self._bytes_since_body += len(data)
+            self._check_trailer_size(self._bytes_since_body - len(data))
 
     def _parse(self, data: memoryview) -> None:
         """Feed the parser. A request with an Upgrade header is parsed again without it.
@@ -279,13 +286,18 @@ class HttpProtocol(asyncio.Protocol):
         self._headers = []
         self._expects_continue = self._upgrading = False
         self._in_head = self._used = self._head_began = True
-        self._head_bytes = 0
+        self._head_bytes = self._trailer_bytes = self._bytes_since_body = 0
         self._since = self.loop.time()
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            # a trailer, which follows a body in chunks; it is ignored, since it must not count as a header
+            self._trailer_bytes += len(name) + len(value)
+            self._check_trailer_size(self._trailer_bytes)
+            return
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
@@ -318,6 +330,7 @@ class HttpProtocol(asyncio.Protocol):
         self.pipeline.append(self.newest)
 
     def on_body(self, body: bytes) -> None:
+        self._bytes_since_body = 0
         if not self._upgrading and self.newest is not None:
             self.newest.feed(body)
 
@@ -333,6 +346,12 @@ class HttpProtocol(asyncio.Protocol):
         if size > self.limits.max_header:
             raise MalformedRequestError(
                 431, f"the headers: expected at most {self.limits.max_header} bytes, got more"
+            )
+
+    def _check_trailer_size(self, size: int) -> None:
+        if size > self.limits.max_header:
+            raise MalformedRequestError(
+                431, f"the trailers: expected at most {self.limits.max_header} bytes, got more"
             )
 
     # ---- requests to answers, in order
