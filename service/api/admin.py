@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from service.api.context import ServiceContext
 from service.api.openapi.operation import ModelName, operation
 from service.errors import NotFoundError, NotReadyError, RequestError
+from service.protocol.json_document import expect_shallow, expect_short
 
 
 def fastapi_routes(context: ServiceContext) -> APIRouter:
@@ -62,12 +63,14 @@ def _response(outcome: dict[str, Any]) -> Response:
 async def _read_body(request: Request, context: ServiceContext) -> dict[str, Any]:
     """The request's JSON object, empty if there is no body."""
     body = await context.budget.read(request.scope["turnpike.request"])
+    expect_short(body, context.limits.max_json_bytes)
     if not body.strip():
         return {}
     try:
         record = orjson.loads(body)
     except ValueError as error:
         raise RequestError("the body: expected JSON or nothing, got something else") from error
+    expect_shallow(body, context.limits.max_depth)
     if not isinstance(record, dict):
         raise RequestError(f"the body: expected a JSON object or nothing, got {type(record).__name__}")
     return record
