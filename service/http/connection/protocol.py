@@ -107,8 +107,8 @@ class HttpProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the requests that wait for their run.
 
-        A client that has only stopped sending cannot be distinguished from one that has closed until
-        something is sent to it. It counts as gone, too, so that no model runs for nobody.
+        Until something is sent, a client that has only stopped sending looks like one that has closed. Both
+        count as gone, so that no model runs for a client that has left.
         """
         self.server_state.connections.discard(self)
         self._closing = True

@@ -81,7 +81,7 @@ def test_a_snapshot_has_all_counts() -> None:
 
 
 def test_requests_are_counted_together_but_none_is_missing() -> None:
-    """Figures wait in lists, whose length is bounded even if nobody asks for a snapshot."""
+    """Figures are collected in lists of bounded length, even without a request for a snapshot."""
     counters = RequestCounters()
     model = counters.for_model("digits", 1)
     for number in range(10 * MAX_PENDING + 7):
