@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
 from models.errors import ConfigError, ShapeError
+
+if TYPE_CHECKING:  # settings are checked without PyTorch, too
+    from torch import Tensor, nn
 
 
 def expect(condition: bool, message: str) -> None:

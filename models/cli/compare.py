@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
 from rich.markdown import Markdown
@@ -13,15 +13,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from models.checks import expect_choice
-from models.cli.progress import console, download_bar, shell_command
+from models.choices import LayerKind
+from models.cli.output_folder import expect_writable
+from models.cli.progress import console, download_bar, quiet_console, shell_command
 from models.errors import ConfigError
+from models.imports import collector_paused
 from models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
-from models.networks.feedforward import LayerKind
-from models.study.run import FIGURE_FILE, TABLE_FILE, RunProgress, run_study
-from models.study.study import Study
-from models.training.presets import FIGURE_1_RECIPE
-from models.training.recipe import Precision, Schedule
-from models.training.train import available_cpus
+from models.training.recipe import FIGURE_1_RECIPE, Precision, Schedule
+
+if TYPE_CHECKING:
+    from models.study.run import RunProgress
 
 app = typer.Typer(add_completion=False)
 
@@ -34,13 +35,13 @@ FAMILIES = ",".join(get_args(LayerKind))
 def command(
     families: Annotated[str, typer.Option(help="Kinds of layers, separated by commas.")] = FAMILIES,
     depths: Annotated[str, typer.Option(help="Numbers of layers, separated by commas.")] = "10,20,50,100",
-    data: Annotated[str, typer.Option(help="Data set, as for `turnpike train`.")] = "mnist",
+    data: Annotated[str, typer.Option(help="Data set, as for `turnpike train`.")] = "digits",
     data_dir: Annotated[
         Path | None,
         typer.Option(envvar="TURNPIKE_DATA", help="Folder with the original files; nothing is downloaded."),
     ] = None,
     epochs: Annotated[
-        int, typer.Option(help="Number of passes over the training rows.")
+        int, typer.Option("--epochs", "-n", help="Number of passes over the training rows.")
     ] = FIGURE_1_RECIPE.epochs,
     batch: Annotated[int, typer.Option(help="Rows per step.")] = FIGURE_1_RECIPE.batch,
     lr: Annotated[
@@ -60,12 +61,18 @@ def command(
     jobs: Annotated[
         int | None, typer.Option(help="Runs at the same time.", show_default="one per core")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("runs/compare"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the study.")] = Path("runs/compare"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
     """Train plain, residual and highway networks of several depths, and compare them in a table and a figure.
 
     Ctrl-C saves all runs. The same command continues them, and trains nothing twice.
     """
+    expect_writable(out)
+    with collector_paused():
+        from models.study.run import FIGURE_FILE, TABLE_FILE, run_study
+        from models.study.study import Study
+        from models.training.train import available_cpus
     recipe = replace(
         FIGURE_1_RECIPE,
         epochs=epochs,
@@ -86,25 +93,26 @@ def command(
         width=width,
         data_dir=data_dir,
     )
-    with interruptible() as should_stop, download_bar() as on_download, _RunBars() as bars:
-        results = run_study(
-            study,
-            out,
-            jobs=available_cpus() if jobs is None else jobs,
-            on_progress=bars.update,
-            should_stop=should_stop,
-            on_download=on_download,
-        )
-    if any(result.state == "unfinished" for result in results):
-        continue_command = escape(shell_command(["turnpike", *sys.argv[1:]]))
-        folder = escape(str(out))
-        console.print(
-            f"Stopped and saved in {folder}. To continue: [bold]{continue_command}[/]", soft_wrap=True
-        )
-        raise typer.Exit(INTERRUPTED_EXIT_STATUS)
-    console.print(Markdown((out / TABLE_FILE).read_text(encoding="utf-8")))
-    files = f"The table is in {out / TABLE_FILE}, the figure in {out / FIGURE_FILE}."
-    console.print(files, soft_wrap=True, markup=False)
+    with quiet_console(quiet=quiet):
+        with interruptible() as should_stop, download_bar() as on_download, _RunBars() as bars:
+            results = run_study(
+                study,
+                out,
+                jobs=available_cpus() if jobs is None else jobs,
+                on_progress=bars.update,
+                should_stop=should_stop,
+                on_download=on_download,
+            )
+        if any(result.state == "unfinished" for result in results):
+            continue_command = escape(shell_command(["turnpike", *sys.argv[1:]]))
+            console.print(
+                f"Stopped and saved in {escape(str(out))}. To continue: [bold]{continue_command}[/]",
+                soft_wrap=True,
+            )
+            raise typer.Exit(INTERRUPTED_EXIT_STATUS)
+        console.print(Markdown((out / TABLE_FILE).read_text(encoding="utf-8")))
+        files = f"The table is in {out / TABLE_FILE}, the figure in {out / FIGURE_FILE}."
+        console.print(files, soft_wrap=True, markup=False)
 
 
 class _RunBars:

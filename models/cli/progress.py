@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,10 +22,22 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from models.data.download import DownloadProgress
-from models.training.train import StepReport
+if TYPE_CHECKING:
+    from models.data.download import DownloadProgress
+    from models.training.train import StepReport
 
-console = Console()
+# numbers are not highlighted: they are parts of names and paths too
+console = Console(highlight=False)
+
+
+@contextmanager
+def quiet_console(*, quiet: bool) -> Iterator[None]:
+    """Print nothing in the block if it is quiet; errors are printed elsewhere."""
+    before, console.quiet = console.quiet, quiet
+    try:
+        yield
+    finally:
+        console.quiet = before
 
 
 @contextmanager
@@ -105,6 +120,14 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     for name, value in facts:
         table.add_row(name, escape(value))
     console.print(table)
+
+
+def show_next_step(*arguments: str | Path) -> None:
+    """Print the `turnpike` command that a user would run next."""
+    # in a virtual environment that is not activated, the command needs its path
+    own = Path(sys.argv[0])
+    program = own if own.name == "turnpike" and not shutil.which("turnpike") else "turnpike"
+    console.print(f"next: [bold]{escape(shell_command([program, *arguments]))}[/]", soft_wrap=True)
 
 
 def shell_command(words: Iterable[str | Path]) -> str:

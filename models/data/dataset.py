@@ -15,6 +15,10 @@ from models.errors import DataError
 RowKind = Literal["image", "text", "numbers"]
 
 DEFAULT_TEST_FRACTION = 0.2  # share of test rows for data sets without a split of their own
+DEFAULT_VALID_FRACTION = 1 / 12  # share of the training rows that is held out for validation
+# tables with fewer rows are small: a twelfth of 142 rows is too few to choose the best epoch
+SMALL_TABLE_ROWS = 1000
+SMALL_TABLE_VALID_FRACTION = 0.2
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class RawDataset:
         labels: Name of each class.
         kind: What a row is: "image", "text" or "numbers".
         alphabet: For text, the character of each id; id 0 is padding.
+        features: For a table, the names of its columns without the target.
+        target: For a table, the name of the column with the classes.
     """
 
     name: str
@@ -55,6 +61,8 @@ class RawDataset:
     labels: tuple[str, ...]
     kind: RowKind
     alphabet: str = ""
+    features: tuple[str, ...] = ()
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,8 @@ class Dataset:
         labels: Name of each class.
         kind: What a row is: "image", "text" or "numbers".
         alphabet: For text, the character of each id; id 0 is padding.
+        features: For a table, the names of its columns without the target.
+        target: For a table, the name of the column with the classes.
     """
 
     name: str
@@ -78,6 +88,8 @@ class Dataset:
     labels: tuple[str, ...]
     kind: RowKind
     alphabet: str = ""
+    features: tuple[str, ...] = ()
+    target: str = ""
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -87,6 +99,16 @@ class Dataset:
     @property
     def classes(self) -> int:
         return len(self.labels)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether each column of the rows has a meaning and a unit of its own."""
+        return self.kind == "numbers" and len(self.inputs) == 1
+
+    @property
+    def is_small_table(self) -> bool:
+        """Whether this is a table with few rows to train on and validate by."""
+        return self.is_table and len(self.train) + len(self.valid) < SMALL_TABLE_ROWS
 
     @cached_property
     def digest(self) -> str:
@@ -110,7 +132,7 @@ def seeded_generator(*key: object) -> torch.Generator:
 
 
 def split_dataset(
-    raw: RawDataset, *, test_fraction: float | None, valid_fraction: float, seed: int
+    raw: RawDataset, *, test_fraction: float | None, valid_fraction: float | None, seed: int
 ) -> Dataset:
     """Split a data set into training, validation and test rows.
 
@@ -118,7 +140,8 @@ def split_dataset(
         raw: The data set as it was read.
         test_fraction: None keeps the official test rows; if there are none, a fixed share of the rows,
             the same for every seed, is used. A number splits all rows at random with this share of test rows.
-        valid_fraction: Share of the training rows to hold out for validation.
+        valid_fraction: Share of the training rows to hold out for validation; None for a twelfth, or a fifth
+            of a small table.
         seed: Decides the random splits.
     """
     rows, test = raw.rows, raw.test
@@ -128,8 +151,11 @@ def split_dataset(
         rows, test = _hold_out(raw.name, rows, test_fraction, seeded_generator("test", seed))
     elif test is None:
         rows, test = _hold_out(raw.name, rows, DEFAULT_TEST_FRACTION, seeded_generator("test"))
+    if valid_fraction is None:
+        small = raw.kind == "numbers" and rows.x.dim() == 2 and len(rows) < SMALL_TABLE_ROWS
+        valid_fraction = SMALL_TABLE_VALID_FRACTION if small else DEFAULT_VALID_FRACTION
     train, valid = _hold_out(raw.name, rows, valid_fraction, seeded_generator("valid", seed))
-    return Dataset(raw.name, train, valid, test, raw.labels, raw.kind, raw.alphabet)
+    return Dataset(raw.name, train, valid, test, raw.labels, raw.kind, raw.alphabet, raw.features, raw.target)
 
 
 def _hold_out(name: str, rows: Split, fraction: float, generator: torch.Generator) -> tuple[Split, Split]:

@@ -1,18 +1,26 @@
-"""Data sets that need no files: digits, names of Unicode characters, and the parity of random bits."""
+"""Data sets that need no download: digits, names of Unicode characters, and the parity of random bits."""
 
 from __future__ import annotations
 
+import csv
+import gzip
 import re
 import sys
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from models.data.dataset import Dataset, RawDataset, Split, seeded_generator
 from models.errors import DataError
+
+# the drawings of the data set "drawn-digits"
+DRAWN_DIGITS = Path(__file__).with_name("drawn_digits.npz")
 
 # the data set "names"
 MAX_WORDS = 8  # per name; 98 % of the names have no more
@@ -36,13 +44,24 @@ TEST_ROWS = 10_000
 
 def read_digits() -> RawDataset:
     """Return 1,797 handwritten digits of 8x8 pixels, 0 to 16, which scikit-learn includes."""
-    from sklearn.datasets import load_digits
+    # the file alone: scikit-learn takes a second to import
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
+    path = Path(package.origin).with_name("datasets") / "data" / "digits.csv.gz"
+    with gzip.open(path, "rt", encoding="ascii") as file:
+        rows = torch.tensor([list(map(int, row)) for row in csv.reader(file)])
+    x = rows[:, :-1].to(torch.uint8).view(-1, 1, 8, 8)
+    return RawDataset("digits", Split(x, rows[:, -1]), None, tuple("0123456789"), "image")
 
-    digits = load_digits()
-    x = torch.from_numpy(digits.images).to(torch.uint8).unsqueeze(1)
-    return RawDataset(
-        "digits", Split(x, torch.from_numpy(digits.target).long()), None, tuple("0123456789"), "image"
-    )
+
+def read_drawn_digits() -> Split:
+    """Return 1,200 digits drawn on the page, in the form of `read_digits`.
+
+    `benchmarks/reading/training_drawings.py` draws them.
+    """
+    with np.load(DRAWN_DIGITS, allow_pickle=False) as arrays:
+        return Split(torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"].astype(np.int64)))
 
 
 def read_names() -> RawDataset:
@@ -100,6 +119,10 @@ class ParityDataset(Dataset):
     """
 
     rows_per_epoch: int = 20_000
+
+    @property
+    def is_table(self) -> bool:
+        return False  # all columns are bits
 
     def training_rows(self, seed: int, epoch: int) -> Split:
         return draw_rows(self.inputs[0], self.rows_per_epoch, "train", seed, epoch)

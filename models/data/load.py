@@ -2,46 +2,70 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import torch
+
+from models.choices import DATASETS
 from models.data.cifar import find_cifar_files, read_cifar
-from models.data.dataset import Dataset, RawDataset, split_dataset
+from models.data.dataset import Dataset, RawDataset, Split, split_dataset
 from models.data.download import DownloadProgress
-from models.data.embedded import parse_parity_name, read_digits, read_names, read_parity
+from models.data.embedded import (
+    parse_parity_name,
+    read_digits,
+    read_drawn_digits,
+    read_names,
+    read_parity,
+)
+from models.data.features import expect_feature_names, read_feature_names
 from models.data.image_folder import read_image_folder
 from models.data.mnist import IDX_DATASETS, find_idx_files, read_mnist
 from models.data.npz import read_npz
+from models.data.table import is_table, read_table
 from models.errors import ConfigError, DataError
 
-
-def known_datasets() -> tuple[str, ...]:
-    """Names of the data sets: those that need no download first; parity-K stands for any K."""
-    return ("digits", "names", "parity-K", *IDX_DATASETS, "cifar10")
+# handwritten digits, with digits drawn by mouse among the training rows
+DRAWN_DIGITS = "drawn-digits"
 
 
 def load_dataset(
     source: str,
     *,
+    target: str | None = None,
+    features: Path | None = None,
     data_dir: Path | None = None,
     test_fraction: float | None = None,
-    valid_fraction: float = 1 / 12,
+    valid_fraction: float | None = None,
     seed: int = 0,
     progress: DownloadProgress | None = None,
 ) -> Dataset:
     """Read a data set and split it into training, validation and test rows.
 
     Args:
-        source: A name from `known_datasets`, or the path of an .npz file or a folder of images.
+        source: A name from `models.choices.DATASETS`, or the path of a table, an .npz file or a folder of
+            images.
+        target: For a table, the column with the classes; None for the last one.
+        features: File with the names of the columns of an .npz file, one per line.
         data_dir: Folder with the files of a public data set; then nothing is downloaded.
         test_fraction: None keeps the official test rows; a number splits all rows at random with this
             share of test rows.
-        valid_fraction: Share of the training rows to hold out for validation.
+        valid_fraction: Share of the training rows to hold out for validation; None for a twelfth, or a fifth
+            of a small table.
         seed: Decides the random splits.
         progress: Called during downloads.
     """
-    _expect_fraction("valid_fraction", valid_fraction)
+    if valid_fraction is not None:
+        _expect_fraction("valid_fraction", valid_fraction)
     if test_fraction is not None:
         _expect_fraction("test_fraction", test_fraction)
+    path = Path(source)
+    if target is not None and not (path.is_file() and is_table(path)):
+        raise ConfigError(
+            f"--target: names a column of a .csv, .tsv or .parquet file, and the data is {source}"
+        )
+    if features is not None and not (path.is_file() and path.suffix == ".npz"):
+        raise ConfigError(f"--features: names the columns of an .npz file, and the data is {source}")
     bits = parse_parity_name(source)
     if bits is not None:
         if test_fraction is not None:
@@ -52,15 +76,27 @@ def load_dataset(
     if source in ("cifar10", *IDX_DATASETS) and data_dir is not None and not data_dir.exists():
         raise DataError(f"{data_dir}: expected a folder with the files of {source}, there is none")
     try:
-        raw = _read(source, data_dir, progress)
+        raw = _read(source, target, data_dir, progress)
+        if features is not None:
+            raw = _with_features(raw, features)
     except OSError as error:
         raise DataError(f"{source}: cannot be read ({error})") from error
-    return split_dataset(raw, test_fraction=test_fraction, valid_fraction=valid_fraction, seed=seed)
+    dataset = split_dataset(raw, test_fraction=test_fraction, valid_fraction=valid_fraction, seed=seed)
+    return _with_drawings(dataset) if source == DRAWN_DIGITS else dataset
 
 
-def _read(source: str, data_dir: Path | None, progress: DownloadProgress | None) -> RawDataset:
-    if source == "digits":
-        return read_digits()
+def _with_drawings(dataset: Dataset) -> Dataset:
+    """Add drawings to the training rows; validation and test rows are all from people's handwriting."""
+    drawn = read_drawn_digits()
+    train = Split(torch.cat([dataset.train.x, drawn.x]), torch.cat([dataset.train.y, drawn.y]))
+    return replace(dataset, train=train)
+
+
+def _read(
+    source: str, target: str | None, data_dir: Path | None, progress: DownloadProgress | None
+) -> RawDataset:
+    if source in ("digits", DRAWN_DIGITS):
+        return replace(read_digits(), name=source)
     if source == "names":
         return read_names()
     if source == "cifar10":
@@ -72,9 +108,22 @@ def _read(source: str, data_dir: Path | None, progress: DownloadProgress | None)
         _expect_image_folder(path)
         return read_image_folder(path)
     if path.is_file():
-        return read_npz(path)
-    names = ", ".join(known_datasets())
-    raise DataError(f"data: expected one of {names}, an .npz file or a folder of images, got {source!r}")
+        return read_table(path, target) if is_table(path) else read_npz(path)
+    names = ", ".join(DATASETS)
+    expected = f"one of {names}, a .csv, .parquet or .npz file, or a folder of images"
+    if not path.exists() and (path.suffix or path.name != source):
+        raise DataError(f"data: {source!r} does not exist; expected {expected}")
+    raise DataError(f"data: expected {expected}, got {source!r}")
+
+
+def _with_features(raw: RawDataset, file: Path) -> RawDataset:
+    """The rows with names for their columns."""
+    shape = tuple(raw.rows.x.shape[1:])
+    if len(shape) != 1:
+        raise DataError(f"--features: expected rows of one axis, the columns, and {raw.name} has {shape}")
+    names = read_feature_names(file)
+    expect_feature_names(names, shape[0])
+    return replace(raw, features=names)
 
 
 def _expect_image_folder(folder: Path) -> None:

@@ -140,9 +140,12 @@ def _to_strings(where: str, array: Array) -> Array:
     if array.dtype.kind not in "SU":
         raise DataError(f"{where}: expected strings, got {array.dtype}")
     try:
-        return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(np.str_)
-    except UnicodeDecodeError as error:
+        strings = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(np.str_)
+        # a damaged file may have numbers in place of characters, which are only noticed when they are used
+        strings.tolist()
+    except (UnicodeDecodeError, ValueError, SystemError) as error:
         raise DataError(f"{where}: expected strings in UTF-8, got other bytes") from error
+    return strings
 
 
 def _describe_rows(x: Tensor) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from models.checks import expect, expect_choice
 from models.errors import ShapeError
 
-Scaling = Literal["none", "unit", "standard"]
+Scaling = Literal["none", "unit", "standard", "columns"]
 
 # values converted to float64 at a time; bytes take eight times as much memory in float64
 SCALE_CHUNK_VALUES = 1 << 22
@@ -26,8 +26,9 @@ class NetConfig:
         inputs: Shape of one row, without the batch axis.
         classes: Number of classes to tell apart, 2 or more.
         scaling: What the network itself does to the values, so that callers send raw rows: "none",
-            "unit" (divide by the largest magnitude in the training rows), or "standard" (subtract their
-            mean and divide by their standard deviation).
+            "unit" (divide by the largest magnitude in the training rows), "standard" (subtract their
+            mean and divide by their standard deviation), or "columns" (the same for each column of a
+            table by itself).
     """
 
     family: ClassVar[str]
@@ -43,6 +44,10 @@ class NetConfig:
         )
         expect(self.classes > 1, f"classes: expected 2 or more, got {self.classes}")
         expect_choice("scaling", self.scaling, get_args(Scaling))
+        expect(
+            self.scaling != "columns" or len(self.inputs) == 1,
+            f"scaling: columns needs rows of one axis, got rows of {self.inputs}",
+        )
 
     def for_data(
         self, inputs: tuple[int, ...], classes: int, alphabet_size: int = 0, **settings: Any
@@ -82,12 +87,21 @@ class Net(nn.Module):
     def __init__(self, config: NetConfig) -> None:
         super().__init__()
         self.config = config
-        self.register_buffer("shift", torch.zeros(()))
-        self.register_buffer("scale", torch.ones(()))
+        shape = config.inputs if config.scaling == "columns" else ()
+        self.register_buffer("shift", torch.zeros(shape))
+        self.register_buffer("scale", torch.ones(shape))
 
     def fit_scale(self, rows: Tensor) -> None:
         """Compute the scaling from training rows. It is saved with the weights."""
         if self.reads_ids or self.config.scaling == "none":
+            return
+        if self.config.scaling == "columns":
+            columns = rows.double()
+            spreads = columns.std(0, correction=0)
+            # a constant column says nothing about the class: no value of it may change an answer
+            constant = (columns.amin(0) == columns.amax(0)) | (spreads < torch.finfo(torch.float32).tiny)
+            self.shift.copy_(columns.mean(0))
+            self.scale.copy_(torch.where(constant, 0.0, 1 / spreads))
             return
         chunks = torch.split(rows.flatten(), SCALE_CHUNK_VALUES)
         if self.config.scaling == "unit":

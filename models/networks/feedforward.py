@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, get_args
 from torch import Tensor, nn
 
 from models.checks import expect, expect_choice
+from models.choices import LayerKind
 from models.layers.activation import initialize_weights, maxout_pieces
 from models.layers.gate import Carry
 from models.layers.highway import HighwayLayer, convolution_maps
@@ -22,7 +23,6 @@ from models.layers.resize import SubSample, ZeroPad
 from models.layers.transform import DENSE, Init, MapKind, PlainLayer, ResidualLayer
 from models.networks.base import Net, NetConfig
 
-LayerKind = Literal["plain", "residual", "highway"]
 EntryKind = Literal["plain", "pad", "subsample", "none"]
 
 

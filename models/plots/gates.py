@@ -12,6 +12,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from models.data.dataset import Dataset
@@ -25,6 +26,7 @@ from models.training.evaluate import to_network_input
 MAX_ROWS = 1000  # test rows to average over
 BATCH_ROWS = 50  # small, because a recording keeps the gates and outputs of all layers in memory
 MAX_DPI = 400  # limits the size of figures of very wide networks
+MAX_BAR_TICKS = 4  # intervals of a color bar; labels such as -2.075 collide if there are more
 OUTLIER_PERCENT = 0.5  # share of the values that may lie beyond either end of a color scale
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -81,7 +83,7 @@ def gate_figure(net: Net, record: TrainingRecord, data: Dataset) -> Figure | Non
         (panels[3], "that row's block outputs", grids.outputs, 0.0),
     ):
         _draw_panel(figure, axes, name, grid, middle=middle)
-    panels[0].set_ylabel("layer (input at 1)", fontsize=9.5)
+    panels[0].set_ylabel("layer (input at 0)", fontsize=9.5)
     return figure
 
 
@@ -178,7 +180,7 @@ def _draw_panel(figure: Figure, axes: Axes, title: str, grid: Array, *, middle: 
         norm=norm,
         aspect="auto",
         interpolation="nearest",
-        extent=(0.5, units + 0.5, layers + 0.5, 0.5),
+        extent=(-0.5, units - 0.5, layers - 0.5, -0.5),
     )
     axes.set_title(title, fontsize=10.5, color=INK, parse_math=False)
     axes.set_xlabel("unit", fontsize=9.5)
@@ -187,6 +189,7 @@ def _draw_panel(figure: Figure, axes: Axes, title: str, grid: Array, *, middle: 
     axes.tick_params(labelsize=8.5, color=GREY)
     axes.spines[:].set_color(GREY)
     bar = figure.colorbar(image, ax=axes, location="bottom", aspect=28, pad=0.02, extend=extend)
+    bar.ax.xaxis.set_major_locator(MaxNLocator(MAX_BAR_TICKS))
     bar.ax.tick_params(labelsize=8.5, color=GREY)
     bar.outline.set_edgecolor(GREY)
 
@@ -211,13 +214,13 @@ def _colormap(name: str) -> Colormap:
 
 
 def _ticks(count: int, max_ticks: int) -> list[int]:
-    """Return 1, a few round numbers, and `count`."""
+    """Return 0, a few round numbers, and the last of `count` positions."""
     if count <= max_ticks:
-        return list(range(1, count + 1))
+        return list(range(count))
     step = next(
         step
         for power in range(6)
         for step in (5 * 10**power, 10 ** (power + 1), 2 * 10 ** (power + 1))
         if count <= step * max_ticks
     )
-    return [1, *(tick for tick in range(step, count, step) if 1 < tick <= count - 0.6 * step), count]
+    return [*(tick for tick in range(0, count, step) if tick <= count - 1 - 0.6 * step), count - 1]

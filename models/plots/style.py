@@ -18,9 +18,9 @@ from matplotlib.ticker import MaxNLocator
 
 from models.atomic import replacing
 
-# the palette of Okabe and Ito, which color-blind people can distinguish
-BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-INK, GREY, FAINT = "#222222", "#767676", "#D9D9D9"
+# the dashboard's colors of a light page; tests/test_report_style.py compares them
+BLUE, ORANGE, GREEN, RED = "#2b6cb0", "#b4560f", "#17786a", "#b3261e"
+INK, GREY, FAINT = "#16202a", "#52606b", "#dbe1e5"
 
 DPI = 150  # pixels per inch of a saved figure
 

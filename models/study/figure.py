@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from models.networks.feedforward import LayerKind
+from models.choices import LayerKind
 from models.plots import style
 from models.plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from models.study.baseline import MajorityBaseline

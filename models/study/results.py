@@ -56,6 +56,14 @@ class RunResult:
     seconds: float | None = None
     history: tuple[dict[str, float], ...] = ()
 
+    @property
+    def last_fall(self) -> float:
+        """The share of its training loss that the last epoch took away; 0 before the second epoch."""
+        if len(self.history) < 2:
+            return 0.0
+        before, last = (entry["loss"] for entry in self.history[-2:])
+        return (before - last) / before
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; NaN and infinity become None, because JSON lacks them."""
         values = asdict(self)

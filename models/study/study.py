@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import get_args
 
 from models.checks import expect, expect_choice
+from models.choices import LayerKind
 from models.data.dataset import Dataset
 from models.data.download import DownloadProgress
 from models.data.load import load_dataset
-from models.networks.feedforward import LayerKind, MlpConfig
+from models.networks.feedforward import MlpConfig
 from models.training.presets import figure_1_config
 from models.training.recipe import Recipe
 from models.training.run_plan import RunPlan

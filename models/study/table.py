@@ -9,6 +9,11 @@ from models.study.baseline import MajorityBaseline
 from models.study.results import RunResult, RunState
 from models.study.study import Study
 
+# a network whose loss is below this share of that of chance has fitted the training rows
+FITTED_SHARE = 0.1
+# a network that has not, and whose loss fell by more than this share in the last epoch, is still learning
+LEARNING_FALL = 0.03
+
 
 def study_table(study: Study, results: Sequence[RunResult], baseline: MajorityBaseline) -> str:
     """Return Markdown: the best run of each family and depth, then all runs if there are more."""
@@ -26,6 +31,15 @@ def study_table(study: Study, results: Sequence[RunResult], baseline: MajorityBa
         "",
         *_table_lines(best_results(results), baseline),
     ]
+    learning = sum(_is_still_learning(result, baseline) for result in best_results(results))
+    if learning:
+        lines += [
+            "",
+            f"Too short to judge: {learning} of {len(best_results(results))} networks were still learning. "
+            f"They have not fitted the training rows (a loss below {FITTED_SHARE:.0%} of that of chance), "
+            f"and the last epoch lowered their loss by more than {LEARNING_FALL:.0%}. Try more epochs, or "
+            "another learning rate.",
+        ]
     if len(study.lrs) > 1:
         lines += [
             "",
@@ -83,7 +97,16 @@ def _remark(result: RunResult, baseline: MajorityBaseline) -> str:
         return f"diverged in epoch {result.epoch}"
     if result.state == "unfinished":
         return f"unfinished: {result.step / result.steps:.0%}"
+    if _is_still_learning(result, baseline):
+        return f"still learning: {result.last_fall:.0%} less loss in the last epoch"
     return "no better than chance" if baseline.accounts_for(result.test_accuracy) else ""
+
+
+def _is_still_learning(result: RunResult, baseline: MajorityBaseline) -> bool:
+    """Whether more epochs would change the verdict on a finished run."""
+    if result.state != "finished" or result.loss is None:
+        return False
+    return result.loss > FITTED_SHARE * baseline.loss and result.last_fall > LEARNING_FALL
 
 
 def best_results(results: Sequence[RunResult]) -> list[RunResult]:

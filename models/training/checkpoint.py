@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from models.atomic import replacing
@@ -58,7 +58,8 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], record: TrainingReco
     """Write a checkpoint atomically: on any error the old file stays."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as draft:
-        save_file(tensors, draft, metadata={METADATA_KEY: json.dumps(asdict(record))})
+        # save_file would write to a temporary file of its own, which a killed process leaves for ever
+        draft.write_bytes(save(tensors, metadata={METADATA_KEY: json.dumps(asdict(record))}))
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], TrainingRecord]:
@@ -109,6 +110,11 @@ def expect_matching_weights(net: Net, tensors: dict[str, Tensor], path: Path) ->
 def load_network(path: Path) -> tuple[Net, TrainingRecord]:
     """Return the network of a checkpoint, in eval mode, and the record."""
     tensors, record = read_checkpoint(path)
+    if record.progress:
+        raise CheckpointError(
+            f"{path}: expected a network, got the state from which --resume continues a run: the run's "
+            "best network is in model.safetensors, in the same folder"
+        )
     try:
         config = config_from_dict(record.config)
     except ConfigError as error:

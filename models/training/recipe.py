@@ -27,6 +27,10 @@ class Recipe:
         weight_decay: Decoupled weight decay of matrices; vectors such as biases have none.
         clip: Upper bound of the gradient's norm; 0 for none.
         shift: Move each training image by up to this many pixels in both directions.
+        distort: Rotate, shear, widen and heighten each training image at random, by up to this share of its
+            size.
+        thickness: Make the lines of each training image thicker or thinner at random: its values, divided
+            by the highest, are raised to a power between e^-thickness and e^thickness.
         precision: "fp32", or "bf16" for mixed precision.
         threads: Threads that compute; 0 for one per core. Part of the recipe because the number of threads
             changes the rounding of sums, and because small networks are many times slower when threads
@@ -42,6 +46,8 @@ class Recipe:
     weight_decay: float = 0.0
     clip: float = 0.0
     shift: int = 0
+    distort: float = 0.0
+    thickness: float = 0.0
     precision: Precision = "fp32"
     threads: int = 1
     test_fraction: float | None = None
@@ -53,6 +59,8 @@ class Recipe:
         expect(self.weight_decay >= 0, f"weight decay: expected 0 or more, got {self.weight_decay}")
         expect(self.clip >= 0, f"clip: expected 0 or more, got {self.clip}")
         expect(self.shift >= 0, f"shift: expected 0 or more pixels, got {self.shift}")
+        expect(0 <= self.distort < 1, f"distort: expected 0 or more, below 1, got {self.distort}")
+        expect(0 <= self.thickness < math.inf, f"thickness: expected 0 or more, got {self.thickness}")
         expect(self.threads >= 0, f"threads: expected 1 or more, or 0 for one per core, got {self.threads}")
         expect_choice("schedule", self.schedule, get_args(Schedule))
         expect_choice("precision", self.precision, get_args(Precision))
@@ -60,6 +68,11 @@ class Recipe:
             self.test_fraction is None or 0 < self.test_fraction < 1,
             f"test fraction: expected a number between 0 and 1, got {self.test_fraction}",
         )
+
+    @property
+    def changes_images(self) -> bool:
+        """Whether training images are moved, distorted or thickened at random."""
+        return bool(self.shift or self.distort or self.thickness)
 
     def lr_at(self, step: int, steps: int) -> float:
         """Return the learning rate of one of `steps` steps.
@@ -78,3 +91,11 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, as they are saved in a checkpoint."""
         return asdict(self)
+
+
+# for tables with few rows, on which a preset's own settings take few steps and learn the rows by heart
+SMALL_TABLE_BATCH = 16
+SMALL_TABLE_WEIGHT_DECAY = 1.0
+
+# of the networks in Figure 1 of "Training Very Deep Networks"
+FIGURE_1_RECIPE = Recipe(epochs=10, batch=100, lr=1e-3, clip=1.0)

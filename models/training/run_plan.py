@@ -12,6 +12,7 @@ import torch
 
 from models.checks import expect, expect_choice
 from models.data.dataset import Dataset
+from models.data.features import describe_features
 from models.errors import CheckpointError, ConfigError
 from models.networks.base import NetConfig
 from models.networks.families import FAMILIES
@@ -59,11 +60,12 @@ class RunPlan:
             "device: got cuda, and PyTorch finds no CUDA device; use cpu",
         )
         expect(0 <= self.seed < 2**63, f"seed: expected 0 to 2^63 - 1, got {self.seed}")
-        expect(
-            not self.recipe.shift or len(self.data.inputs) == 3,
-            f"shift: moves images (channels, height, width), and {self.data.name} "
-            f"has rows of {self.data.inputs}",
-        )
+        for name, verb in (("shift", "moves"), ("distort", "distorts"), ("thickness", "thickens")):
+            expect(
+                not getattr(self.recipe, name) or len(self.data.inputs) == 3,
+                f"{name}: {verb} images (channels, height, width), and {self.data.name} "
+                f"has rows of {self.data.inputs}",
+            )
         expect(
             self.recipe.batch > 1 or not getattr(self.config, "batch_norm", False),
             "batch: expected 2 or more, which batch norm needs, got 1",
@@ -100,6 +102,7 @@ class RunPlan:
                 "kind": self.data.kind,
                 "labels": list(self.data.labels),
                 "alphabet": self.data.alphabet,
+                **self._table_record(),
             },
             recipe=self.recipe.to_dict(),
             seed=self.seed,
@@ -108,6 +111,15 @@ class RunPlan:
             torch=torch.__version__,
             progress=progress or {},
         )
+
+    def _table_record(self) -> dict[str, Any]:
+        """What a table's columns are; other data has no such entries."""
+        if not self.data.features:
+            return {}
+        return {
+            "features": describe_features(self.data.features, self.data.train.x),
+            "target": self.data.target,
+        }
 
     def expect_same_run(self, record: TrainingRecord, path: Path) -> None:
         """Raise a CheckpointError unless the record belongs to a run with this plan, so it can be resumed."""

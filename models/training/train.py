@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from models.errors import TrainingError
 from models.networks.base import Net
 from models.networks.families import build_network
+from models.training.augment import augment
 from models.training.checkpoint import (
     TrainingRecord,
     expect_matching_weights,
@@ -118,21 +119,6 @@ def available_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def random_shift(images: Tensor, pixels: int) -> Tensor:
-    """Move each image by up to `pixels` in both directions and fill with zeros at the edges.
-
-    Draws from PyTorch's CPU generator. Shapes: (batch, channels, height, width) -> the same.
-    """
-    batch, _, height, width = images.shape
-    padded = F.pad(images, (pixels, pixels, pixels, pixels))
-    top, left = torch.randint(0, 2 * pixels + 1, (2, batch)).to(images.device)
-    rows = top[:, None] + torch.arange(height, device=images.device)
-    columns = left[:, None] + torch.arange(width, device=images.device)
-    image = torch.arange(batch, device=images.device)
-    shifted = padded[image[:, None, None], :, rows[:, :, None], columns[:, None, :]]
-    return shifted.permute(0, 3, 1, 2).contiguous()
-
-
 class _TrainingRun:
     """One run: network, optimizer and state."""
 
@@ -173,8 +159,8 @@ class _TrainingRun:
         torch.manual_seed(_derive_seed(self.plan.seed, state.step))
         x = to_network_input(self.net, self.rows.x[batch].to(self.device))
         y = self.rows.y[batch].to(self.device)
-        if recipe.shift:
-            x = random_shift(x, recipe.shift)
+        if recipe.changes_images:
+            x = augment(x, recipe)
 
         # forward pass
         for group in self.optimizer.param_groups:

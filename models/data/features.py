@@ -1,0 +1,57 @@
+"""Names and units of a table's columns, and what their values are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from models.errors import DataError
+
+# what stands in brackets at the end of a name, as in "mass [kg]" and "width (mm)"
+UNIT = re.compile(r"[\[(]([^\[\]()]+)[\])]$")
+
+
+def read_feature_names(path: Path) -> tuple[str, ...]:
+    """The names in a file with one per line."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"--features: {path}: expected a text file with a name per line ({error})") from error
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def expect_feature_names(names: Sequence[str], columns: int) -> None:
+    """Raise a DataError unless there is a name of its own for each column."""
+    if len(names) != columns:
+        raise DataError(f"--features: expected {columns} names, one per column, got {len(names)}")
+    if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
+        raise DataError(f"--features: expected distinct names, got {repeated[0]!r} twice")
+
+
+def describe_features(names: Sequence[str], rows: Tensor) -> list[dict[str, Any]]:
+    """Name, unit, range, mean and standard deviation of each column, as the manifest of a model has them."""
+    values = rows.double()
+    low, high, mean = values.amin(0), values.amax(0), values.mean(0)
+    sd = values.std(0, correction=0)
+    return [
+        {
+            "name": name,
+            "unit": unit_of(name),
+            "low": low[column].item(),
+            "high": high[column].item(),
+            # rounding may move the mean of equal values out of their range
+            "mean": mean[column].clamp(low[column], high[column]).item(),
+            "sd": sd[column].item(),
+        }
+        for column, name in enumerate(names)
+    ]
+
+
+def unit_of(name: str) -> str:
+    """The unit at the end of a name, or nothing."""
+    found = UNIT.search(name)
+    return found[1].strip() if found else ""
