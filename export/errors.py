@@ -3,8 +3,10 @@
 ExportError
 ├── UsageError         an option or argument that makes no sense
 ├── SourceError        a source, its weights, labels or rows cannot be read or do not fit
+│   └── SourceOptionError  the same for the value of an option, such as --weights or --data
 ├── RefusedError       an untrusted file asks for something that is never done
 ├── UntraceableError   a module that no graph can represent faithfully
+├── GateCountError     a graph with another number of gates than the user expects
 ├── ParityError        the graph does not compute what the network computes
 └── PrecisionError     a lower-precision variant gives too many different answers
 
@@ -13,7 +15,14 @@ Each message is one sentence for a person: what was expected, what came, and whe
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MAX_ERROR_CHARACTERS = 300  # of another library's message inside of ours
+# codes that color text in a terminal; PyTorch writes them into some messages
+TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class ExportError(Exception):
@@ -33,12 +42,22 @@ class SourceError(ExportError):
     """The source, or something that came with it, cannot be read or does not fit."""
 
 
+class SourceOptionError(SourceError):
+    """The value of an option cannot be read or does not fit. The message begins with the option."""
+
+    exit_status = 2
+
+
 class RefusedError(ExportError):
     """An untrusted file wants code run, other files read, or far more memory than a row of data needs."""
 
 
 class UntraceableError(ExportError):
     """No graph represents the module for every input. The message names the place and a remedy."""
+
+
+class GateCountError(ExportError):
+    """The graph has another number of gates than `--expect-gates` says, so nothing was written."""
 
 
 class ParityError(ExportError):
@@ -60,6 +79,38 @@ class SourceWarning(UserWarning):
     """Something a user should know about a source that does not stop its export."""
 
 
+class SourceNote(SourceWarning):
+    """Something that the export did with a source, and that is usually what the user wants."""
+
+
+def one_line(error: BaseException, limit: int = MAX_ERROR_CHARACTERS) -> str:
+    """The message of an exception in one line without colors; the exception's type if it has no message."""
+    words = TERMINAL_CODES.sub("", str(error)).split()
+    return " ".join(words)[:limit].rstrip(" :") or type(error).__name__
+
+
+def error_with_type(error: BaseException) -> str:
+    """The type of an exception, and its message in one line if it has one."""
+    kind, text = type(error).__name__, one_line(error)
+    return kind if text == kind else f"{kind}: {text}"
+
+
+@contextmanager
+def errors_of_option(option: str) -> Iterator[None]:
+    """Begin the errors of the block with an option, such as --data, whose value they are about."""
+    try:
+        yield
+    except SourceError as error:
+        raise SourceOptionError(f"{option}: {error}") from error
+    except RefusedError as error:
+        raise RefusedError(f"{option}: {error}") from error
+
+
 def warn_user(text: str) -> None:
-    """Raise a SourceWarning; `export_model` collects and returns them."""
+    """Issue a SourceWarning; `export_model` collects and returns them."""
     warnings.warn(text, SourceWarning, stacklevel=3)
+
+
+def note_for_user(text: str) -> None:
+    """Issue a SourceNote; `export_model` collects and returns them apart from the warnings."""
+    warnings.warn(text, SourceNote, stacklevel=3)

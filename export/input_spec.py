@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from export.errors import SourceError, UsageError, warn_user
 
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
+# for a module with parameters of bfloat16, a dtype that NumPy does not have
+BFLOAT16_REMEDY = (
+    "call float() on the module, which keeps the values of its parameters, and use float32 inputs"
+)
 
 # a word, so that the name works in a URL, as a JSON key and as a Python keyword argument
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 INPUT_PATTERN = re.compile(r"(?P<name>[^:\[\]]+):(?P<dtype>\w+)\[(?P<dims>[^\[\]]*)\]\Z")
+RANGE_PATTERN = re.compile(r"(?:(?P<name>[^=:]+)=)?(?P<low>[^=:]+):(?P<high>[^=:]+)\Z")
 # works as the name of a folder and in a URL
 MODEL_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 
@@ -42,7 +48,8 @@ def parse_input(text: str) -> InputSpec:
     if not NAME_PATTERN.match(name):
         raise UsageError(f"--input: expected a name of letters, digits and _, got {name!r}")
     if dtype not in DTYPES:
-        raise UsageError(f"--input {name}: expected a dtype of {', '.join(DTYPES)}, got {dtype!r}")
+        remedy = f": {BFLOAT16_REMEDY}" if dtype == "bfloat16" else ""
+        raise UsageError(f"--input {name}: expected a dtype of {', '.join(DTYPES)}, got {dtype!r}{remedy}")
     dims = match["dims"].split(",") if match["dims"] else []
     return InputSpec(name, dtype, tuple(_parse_dim(name, dim) for dim in dims))
 
@@ -54,6 +61,42 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputSpec, ...]:
     if duplicates := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"--input: expected distinct names, got {duplicates[0]!r} more than once")
     return inputs
+
+
+def parse_ranges(texts: Sequence[str], inputs: tuple[InputSpec, ...]) -> dict[str, tuple[float, float]]:
+    """Parse ranges of values such as `-5:5`, for all inputs of floating-point numbers, or `x=-5:5`, for one.
+
+    Returns:
+        The lowest and the highest value of each input that has a range.
+    """
+    ranges: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        name, low, high = _parse_range(text)
+        dtypes = {spec.name: spec.dtype for spec in inputs if spec.dtype != "bool"}
+        names = [name for name, dtype in dtypes.items() if dtype.startswith("float")]
+        if name is not None:
+            names = [name] if name in dtypes else []
+        if not names:
+            valid = ", ".join(dtypes) or "none: no input takes numbers"
+            raise UsageError(f"--input-range {text}: expected NAME=LOW:HIGH with one of the inputs {valid}")
+        ranges |= dict.fromkeys(names, (low, high))
+    return ranges
+
+
+def _parse_range(text: str) -> tuple[str | None, float, float]:
+    """The name, if there is one, and the two numbers of a range."""
+    match = RANGE_PATTERN.match(text)
+    try:
+        low, high = map(float, match.group("low", "high") if match else ())
+    except ValueError:
+        match = None
+    if match is None:
+        raise UsageError(
+            f"--input-range: expected LOW:HIGH or NAME=LOW:HIGH, as in -5:5 or x=-5:5, got {text!r}"
+        )
+    if not (low < high and isfinite(low) and isfinite(high)):
+        raise UsageError(f"--input-range: expected two finite numbers, LOW below HIGH, got {text!r}")
+    return match["name"], low, high
 
 
 def _parse_dim(name: str, text: str) -> int | str:
@@ -101,6 +144,12 @@ def with_user_names(
     return user_inputs
 
 
+def batch_dimension(inputs: tuple[InputSpec, ...]) -> str | None:
+    """The dimension called `batch`, or else the first dynamic one of the first input; None without one."""
+    named = any("batch" in spec.dims for spec in inputs)
+    return "batch" if named else next((dim for dim in inputs[0].dims if isinstance(dim, str)), None)
+
+
 def expect_batch_dimension(inputs: tuple[InputSpec, ...], where: str) -> None:
     """Raise a SourceError unless the first dimension is the batch; warn if its size is fixed."""
     if not inputs or not inputs[0].dims:
@@ -111,6 +160,6 @@ def expect_batch_dimension(inputs: tuple[InputSpec, ...], where: str) -> None:
     if any(isinstance(dim, str) for spec in inputs for dim in spec.dims):
         raise SourceError(
             f"{where}: {first}: the first dimension is the batch, and it is fixed while others vary: "
-            "export it again with a dynamic batch"
+            "export it again with a dynamic batch as the first dimension"
         )
     warn_user(f"{where}: {first}: takes batches of exactly {first.dims[0]} rows")

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import SourceError, SourceWarning, UsageError
-from export.input_spec import InputSpec, parse_inputs
+from export.defaults import MAX_ERROR, MIN_AGREEMENT
+from export.errors import ExportError, SourceNote, SourceOptionError, SourceWarning, UsageError
+from export.input_spec import InputSpec, parse_inputs, parse_ranges
 from export.measure.gate_profile import profile_gates
 from export.measure.lesion_curve import lesion_curve
 from export.measure.sample_rows import choose_samples, input_ranges, sample_count
-from export.output.model_bytes import tool_versions, weights_digest
-from export.output.repository import expect_repository, expect_version, newest_version, write_model
-from export.parity.prove import Proof, prove
-from export.precision.compare import MIN_AGREEMENT, Comparison, compare, require_agreement
-from export.precision.lower import LowPrecision, lower
-from export.prepared_graph import PreparedGraph, open_on_all_devices, prepare
-from export.report.data import ReportData, gate_panel
-from export.report.write import write_report
+from export.output.model_bytes import tool_versions
+from export.output.repository import (
+    IfTaken,
+    expect_free_version,
+    expect_version,
+    expect_writable,
+    newest_version,
+    write_model,
+)
+from export.precision.compare import Comparison, PrecisionLimits
+from export.prepared_graph import PreparedGraph, expect_gate_count, prepare
+from export.proved_graph import ProvedGraph, lower_precision, new_warnings, plain_twin, prove_graph
+from export.report.data import PlainFile, ReportData, gate_panel
 from export.source import Rows, Source
 from export.sources.labels import expect_labels
 from export.sources.load import load_source
 from export.steps import ProgressListener, Steps
 from service.artifact.manifest import LesionCurve, Manifest, Precision, Profile
-from service.artifact.runtime import Runtime, Tensor, open_model
+from service.artifact.runtime import Runtime, Tensor
 
 
 @dataclass(frozen=True)
@@ -40,10 +47,14 @@ class ExportResult:
         path: The model file.
         manifest: The manifest inside the file.
         warnings: What a user should know about the source, the gates, the proof and the precision.
+        notes: What the export did with the source or its name, which is usually what the user wants.
         seconds: Duration of each step.
         written: False if the identical file existed already.
         comparison: How a lower precision compares with fp32; None for an fp32 export.
         report: The HTML report, if one was requested.
+        other_gates: A sentence about each sigmoid that multiplies something and forms no highway: the line of
+            the user's code or its name, and why.
+        plain: The twin without gates and levers, if one was requested.
     """
 
     path: Path
@@ -53,6 +64,17 @@ class ExportResult:
     written: bool
     comparison: Comparison | None = None
     report: Path | None = None
+    other_gates: tuple[str, ...] = ()
+    plain: Path | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What loading a source said to the user."""
+
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def export_model(
@@ -61,17 +83,24 @@ def export_model(
     *,
     name: str | None = None,
     version: int | None = None,
+    replace: bool = False,
     inputs: Sequence[str | InputSpec] = (),
     weights: Path | None = None,
     data: str | Path | None = None,
     data_dir: Path | None = None,
     labels: Path | Sequence[str] | None = None,
+    features: Path | Sequence[str] | None = None,
+    input_range: Sequence[str] = (),
     precision: Precision = "fp32",
     min_agreement: float = MIN_AGREEMENT,
+    max_error: float = MAX_ERROR,
     opset: int | None = None,
     samples: int | None = None,
     report: Path | None = None,
     seed: int = 0,
+    expect_gates: int | None = None,
+    open_recurrent: bool = False,
+    plain: bool = False,
     listener: ProgressListener | None = None,
 ) -> ExportResult:
     """Export a network to `<to>/<name>/<version>/model.onnx`, complete and verified, or not at all.
@@ -80,9 +109,11 @@ def export_model(
         source: A module, an exported program, or a path: the folder or .safetensors of a training run,
             `path/to/file.py:factory`, a .pt2 or an .onnx file.
         to: Folder of the model repository; it is created if needed.
-        name: Name of the model. Default: the source's name.
+        name: Name of the model. Default: that of the source, which is the preset of a training run, the name
+            of the factory or the module's class, and otherwise the file's name without its ending.
         version: Version of the model. Default: the next free one, unless the newest version is this very
-            file already.
+            file already. A version that is another file is an error.
+        replace: Replace the file of `version` instead.
         inputs: Arguments of `forward` in order, as in `x:float32[batch,784]`. Needed for modules; for
             other sources they may only rename inputs and dimensions.
         weights: Weights for the factory's module (.safetensors or a .pt of tensors).
@@ -90,12 +121,20 @@ def export_model(
             (classes as `y`), or the name of a data set.
         data_dir: Folder with the original files of the data set; nothing is downloaded then.
         labels: Names of the classes: a sequence, or a file with one per line or a JSON list.
+        features: Names of the columns of a table, in the same form; their ranges come from the rows. A
+            training run on a table has recorded its own.
+        input_range: Ranges such as `-5:5` or `x=-5:5`. Parity is proved for these values of the inputs only,
+            and the file says so.
         precision: "fp32", "fp16" or "int8".
         min_agreement: Share of answers in which a lower precision must agree with fp32.
+        max_error: Relative root mean square error that the outputs of a lower precision may have.
         opset: ONNX opset of the file. An .onnx source keeps its own.
         samples: Number of data rows to store in the file. Default: 10 of a public data set, none of others.
         report: Folder for an HTML report and the same figures as JSON.
         seed: Seed of the random rows that parity is proved on.
+        expect_gates: Number of gates that the network has; another number is an error.
+        open_recurrent: Whether to replace each GRU and LSTM by a loop that shows its gates.
+        plain: Whether to write a twin without gates and levers, `plain.onnx`, for other runtimes.
         listener: Called when a step starts, advances or finishes.
 
     Returns:
@@ -106,39 +145,49 @@ def export_model(
         SourceError: The source, its weights, labels or rows cannot be read or do not fit.
         RefusedError: An untrusted file asks for something that is never done.
         UntraceableError: No graph represents the module for every input.
+        GateCountError: The graph has another number of gates than `expect_gates`.
         ParityError: The graph does not compute what the network computes.
-        PrecisionError: The lower precision agrees with fp32 too rarely.
-        ExportError: The file cannot be written as valid ONNX (more than 2 GiB, say).
+        PrecisionError: The lower precision agrees with fp32 too rarely, or differs too much.
+        ExportError: The file cannot be written as valid ONNX (more than 2 GiB, say), or the report cannot be
+            written, while the model is complete.
+        OSError: The file cannot be written (the disk is full, say).
     """
     steps = Steps(listener)
-    repository = expect_repository(Path(to))
-    expect_valid_options(precision, min_agreement, version, samples)
+    repository = expect_writable(Path(to), "--to")
+    if report is not None:
+        expect_writable(report, "--report")
+    limits = PrecisionLimits(precision, min_agreement, max_error)
+    expect_valid_options(version, replace, samples)
+
     with steps.step("load"):
-        loaded, source_warnings = load_with_warnings(
-            source, inputs, weights=weights, data=data, data_dir=data_dir, labels=labels, name=name
+        loaded, messages = load_with_messages(
+            source,
+            inputs,
+            weights=weights,
+            data=data,
+            data_dir=data_dir,
+            labels=labels,
+            features=features,
+            name=name,
         )
+        loaded = dataclasses.replace(loaded, ranges=parse_ranges(input_range, loaded.inputs))
         chosen_samples = choose_samples(loaded.rows, sample_count(samples, loaded), loaded.labels)
+
     with steps.step("trace"):
-        graph = prepare(loaded, opset)
+        graph = prepare(loaded, opset, open_recurrent=open_recurrent, plain=plain)
+        expect_gate_count(graph, expect_gates)
+        if version is not None and not replace and precision == "fp32":
+            expect_free_version(repository, loaded.name, version, graph.data)
+
     with steps.step("verify"):
-        runtimes = open_on_all_devices(graph.data)
-        proof = prove(
-            loaded,
-            graph.traced,
-            graph.model,
-            graph.gates.origins,
-            runtimes=runtimes,
-            seed=seed,
-            progress=steps.listener.advanced,
-        )
+        proved = prove_graph(graph, loaded, seed, steps)
+
     with steps.step("measure"):
-        profile, curve = measure_gates(loaded, graph, runtimes[0])
-    model_data, comparison = graph.data, None
+        profile, curve = measure_gates(loaded, graph, proved.runtime)
+
     if precision != "fp32":
         with steps.step(f"lower to {precision}"):
-            model_data, comparison = lower_precision(
-                graph, runtimes[0], loaded.rows, proof, precision, min_agreement
-            )
+            proved = lower_precision(proved, loaded.rows, limits)
     manifest = Manifest(
         name=loaded.name,
         version=version or max(1, newest_version(repository, loaded.name)),
@@ -147,69 +196,95 @@ def export_model(
         outputs=graph.public_outputs,
         labels=loaded.labels,
         alphabet=loaded.alphabet,
+        features=loaded.features,
         gates=graph.gates.gates,
-        batch_coupled=proof.batch_coupled,
-        parity=proof.parity,
+        batch_axes=loaded.batch_axes(graph.public_outputs),
         profile=profile,
         lesion=curve,
-        variant=None if comparison is None else comparison.variant,
         ranges=input_ranges(loaded.rows),
         samples=chosen_samples,
-        weights=weights_digest(graph.model),
         tools=tool_versions(),
+        **proved.manifest_fields,
     )
+
+    twin, twin_warnings = None, tuple[str, ...]()
+    if graph.plain is not None:
+        with steps.step("plain"):
+            proved_twin = lower_precision(prove_graph(graph.plain, loaded, seed, steps), loaded.rows, limits)
+            twin = plain_twin(proved_twin, manifest)
+            twin_warnings = new_warnings(proved_twin, proved)
+
     with steps.step("write"):
-        written = write_model(repository, manifest, model_data, next_free=version is None)
-    all_warnings = (
-        *source_warnings,
-        *graph.gates.warnings,
-        *proof.warnings,
-        *(comparison.warnings if comparison else ()),
+        if_taken: IfTaken = "next" if version is None else "replace" if replace else "refuse"
+        written = write_model(repository, manifest, proved.data, if_taken=if_taken, plain=twin)
+
+    notes = messages.notes
+    if name is None and written.written and written.manifest.version > 1:
+        notes += (
+            f"this is version {written.manifest.version} of {loaded.name!r}, the name of the source: give "
+            "--name if it is another model",
+        )
+    result = ExportResult(
+        path=written.path,
+        manifest=written.manifest,
+        warnings=(*messages.warnings, *proved.warnings, *twin_warnings),
+        seconds=steps.seconds,
+        written=written.written,
+        comparison=proved.comparison,
+        other_gates=graph.other_gates,
+        plain=written.plain,
+        notes=notes,
     )
-    report_page = None
-    if report is not None:
-        with steps.step("report"):
-            runtime = runtimes[0]
-            report_data = ReportData(
-                manifest=written.manifest,
-                inputs=tuple(map(str, runtime.inputs)),
-                outputs=tuple(
-                    str(tensor) for tensor in runtime.outputs if tensor.name in graph.public_outputs
-                ),
-                size=written.path.stat().st_size,
-                warnings=all_warnings,
-                seconds=steps.seconds,
-                histograms=proof.histograms,
-                panel=gate_panel(runtime, manifest.gates, graph.biases, profile, loaded.rows, loaded.labels),
-                comparison=comparison,
-            )
-            report_page = write_report(report, report_data)
-    return ExportResult(
-        written.path,
-        written.manifest,
-        all_warnings,
-        steps.seconds,
-        written.written,
-        comparison,
-        report_page,
+    if report is None:
+        return result
+    with saying_model_is_complete(written.path), steps.step("report"):
+        from export.report.write import write_report  # matplotlib, only for a report
+
+        page = write_report(report, report_data(result, proved, loaded))
+    return dataclasses.replace(result, report=page)
+
+
+def report_data(result: ExportResult, proved: ProvedGraph, source: Source) -> ReportData:
+    """What the report shows."""
+    manifest, runtime, graph = result.manifest, proved.runtime, proved.graph
+    return ReportData(
+        manifest=manifest,
+        inputs=tuple(map(str, runtime.inputs)),
+        outputs=tuple(str(tensor) for tensor in runtime.outputs if tensor.name in graph.public_outputs),
+        size=result.path.stat().st_size,
+        warnings=result.warnings,
+        notes=result.notes,
+        seconds=result.seconds,
+        histograms=proved.proof.histograms,
+        panel=gate_panel(runtime, manifest.gates, graph.biases, manifest.profile, source.rows, source.labels),
+        comparison=result.comparison,
+        other_gates=result.other_gates,
+        plain=None if result.plain is None else PlainFile.read(result.plain),
     )
 
 
-def expect_valid_options(
-    precision: str, min_agreement: float, version: int | None, samples: int | None
-) -> None:
+@contextmanager
+def saying_model_is_complete(path: Path) -> Iterator[None]:
+    """Add the model's path to the error if the report cannot be written, or if Ctrl-C stops it."""
+    try:
+        yield
+    except OSError as error:
+        raise ExportError(f"{error}; the model itself is complete: {path}") from error
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"the report was not written; the model is complete: {path}") from error
+
+
+def expect_valid_options(version: int | None, replace: bool, samples: int | None) -> None:
     """Raise a UsageError for an option that makes no sense, before any work is done."""
     if version is not None:
         expect_version(version)
-    if precision not in get_args(Precision):
-        raise UsageError(f"--precision: expected {', '.join(get_args(Precision))}, got {precision!r}")
-    if not 0 <= min_agreement <= 1:
-        raise UsageError(f"--min-agreement: expected a share from 0 to 1, got {min_agreement}")
+    elif replace:
+        raise UsageError("--replace: expected with --version, which names the file to replace")
     if samples is not None and samples < 0:
         raise UsageError(f"--samples: expected a number of rows, 0 or more, got {samples}")
 
 
-def load_with_warnings(
+def load_with_messages(
     source: str | Path | nn.Module | ExportedProgram,
     inputs: Sequence[str | InputSpec],
     *,
@@ -217,9 +292,10 @@ def load_with_warnings(
     data: str | Path | None = None,
     data_dir: Path | None = None,
     labels: Path | Sequence[str] | None = None,
+    features: Path | Sequence[str] | None = None,
     name: str | None = None,
-) -> tuple[Source, tuple[str, ...]]:
-    """Load the source, and collect the SourceWarnings; the arguments are those of `export_model`."""
+) -> tuple[Source, Messages]:
+    """Load the source, and collect its warnings and notes; the arguments are those of `export_model`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SourceWarning)
         loaded = load_source(
@@ -229,9 +305,13 @@ def load_with_warnings(
             data=data,
             data_dir=data_dir,
             labels=labels,
+            features=features,
             name=name,
         )
-    return loaded, tuple(str(warning.message) for warning in caught if warning.category is SourceWarning)
+    texts: dict[type[Warning], list[str]] = {SourceWarning: [], SourceNote: []}
+    for message in caught:
+        texts.get(message.category, []).append(str(message.message))
+    return loaded, Messages(tuple(texts[SourceWarning]), tuple(texts[SourceNote]))
 
 
 def measure_gates(
@@ -249,47 +329,12 @@ def measure_gates(
 
 
 def expect_classes(rows: Rows | None, output: Tensor) -> None:
-    """Raise a SourceError if a row has a class for which the output has no column."""
+    """Raise a SourceOptionError if a row has a class for which the output has no column."""
     columns = output.dims[-1] if len(output.dims) == 2 else None
     if rows is None or rows.classes is None or not isinstance(columns, int) or columns == 1:
         return
     if (highest := int(rows.classes.max())) >= columns:
-        raise SourceError(
-            f"data: classes: expected 0 to {columns - 1}, the columns of {output.name}, got {highest} "
+        raise SourceOptionError(
+            f"--data: classes: expected 0 to {columns - 1}, the columns of {output.name}, got {highest} "
             f"in row {int(rows.classes.argmax())}"
         )
-
-
-def lower_precision(
-    graph: PreparedGraph,
-    fp32: Runtime,
-    rows: Rows | None,
-    proof: Proof,
-    precision: LowPrecision,
-    min_agreement: float,
-) -> tuple[bytes, Comparison]:
-    """Convert the graph, and require that it agrees with fp32.
-
-    Args:
-        graph: The proved fp32 graph.
-        fp32: The same graph, open.
-        rows: Real rows to compare on. Without any, the random rows of the proof are used.
-        proof: The proof of the fp32 graph.
-        precision: The precision to convert to.
-        min_agreement: Share of answers that must agree.
-
-    Returns:
-        The bytes of the converted graph, and the comparison with fp32.
-    """
-    data = lower(graph.data, precision)
-    comparison = compare(
-        fp32,
-        open_model(data),
-        rows or proof.random_rows,
-        precision=precision,
-        gates=graph.gates.gates,
-        sizes=(len(graph.data), len(data)),
-        drawn=rows is None,
-    )
-    require_agreement(comparison, min_agreement)
-    return data, comparison

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from export.input_spec import InputSpec
+from service.artifact.manifest import Feature
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -41,14 +42,18 @@ class Source:
     Attributes:
         name: Name of the model in the repository.
         kind: Sort of source, recorded in the manifest; it contains no path.
-        inputs: Inputs in the order of `forward`'s arguments. The first dynamic dimension of the first
-            input is the batch.
+        inputs: Inputs in the order of `forward`'s arguments; `input_spec.batch_dimension` is their batch.
         module: A PyTorch module in eval mode.
         program: A program from `torch.export`.
         graph: The graph of an .onnx file.
         labels: Names of the classes.
         alphabet: The characters that the network's ids stand for, if it reads text.
+        features: The columns of the input if its rows are those of a table.
         rows: Real data, to prove parity and to measure gates on.
+        ranges: The lowest and highest value of each input that has a range; parity is proved inside it only.
+        input_axes: The axis on which the user's module had the batch of each input, if it was moved.
+        output_axes: The same of each output.
+        random_weights: Whether the module's weights were drawn at random, and none were loaded.
         public: Whether `rows` come from a public data set, so that samples may go into the file.
     """
 
@@ -60,5 +65,16 @@ class Source:
     graph: onnx.ModelProto | None = None
     labels: tuple[str, ...] = ()
     alphabet: str = ""
+    features: tuple[Feature, ...] = ()
     rows: Rows | None = None
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    input_axes: tuple[int, ...] = ()
+    output_axes: tuple[int, ...] = ()
+    random_weights: bool = False
     public: bool = False
+
+    def batch_axes(self, outputs: Sequence[str]) -> dict[str, int]:
+        """The axis on which the user's module had the batch, by input or output, where it was moved."""
+        names = (*(spec.name for spec in self.inputs), *outputs)
+        inputs = self.input_axes or (0,) * len(self.inputs)
+        return {name: axis for name, axis in zip(names, (*inputs, *self.output_axes), strict=False) if axis}

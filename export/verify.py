@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -11,13 +11,14 @@ import onnx_ir as ir
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import ParityError, SourceError, UsageError
+from export.defaults import MAX_ERROR, MIN_AGREEMENT
+from export.errors import ParityError, SourceError
 from export.input_spec import InputSpec
 from export.output.model_bytes import weights_digest
 from export.parity.prove import Proof, prove
-from export.pipeline import load_with_warnings
-from export.precision.compare import MIN_AGREEMENT, Comparison, compare, require_agreement
-from export.prepared_graph import PreparedGraph, prepare
+from export.pipeline import load_with_messages
+from export.precision.compare import Comparison, compare, require_agreement
+from export.prepared_graph import PreparedGraph, prepare_like
 from export.source import Source
 from export.steps import ProgressListener, Steps
 from service.artifact.manifest import Manifest
@@ -33,12 +34,14 @@ class VerificationResult:
         proof: Every tensor and batch that was compared, with the errors.
         comparison: How a file of lower precision compares with fp32; None for an fp32 file.
         warnings: What a user should know about the source, the proof and the precision.
+        notes: What was done with the source, which is usually what the user wants.
     """
 
     manifest: Manifest
     proof: Proof
     comparison: Comparison | None
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def verify_model(
@@ -53,6 +56,7 @@ def verify_model(
     device: Device = "cpu",
     seed: int = 0,
     min_agreement: float = MIN_AGREEMENT,
+    max_error: float = MAX_ERROR,
     listener: ProgressListener | None = None,
 ) -> VerificationResult:
     """Prove that a file computes what a source computes.
@@ -70,6 +74,7 @@ def verify_model(
         device: Where the file runs: "cpu" or "cuda".
         seed: Seed of the random rows that parity is proved on.
         min_agreement: Share of answers in which a lower precision must agree with fp32.
+        max_error: Relative root mean square error that the outputs of a lower precision may have.
         listener: Called when a step starts, advances or finishes.
 
     Returns:
@@ -77,7 +82,7 @@ def verify_model(
 
     Raises:
         ParityError: The file or its manifest differs from the source.
-        PrecisionError: A file of lower precision agrees with fp32 too rarely.
+        PrecisionError: A file of lower precision agrees with fp32 too rarely, or differs too much.
         SourceError: The source cannot be read, or the file has no manifest.
         ExportError: Anything else that `export_model` reports.
     """
@@ -88,7 +93,7 @@ def verify_model(
         manifest = runtime.manifest
         if manifest is None:
             raise SourceError(f"{path}: expected a file exported by turnpike, got one without a manifest")
-        loaded, source_warnings = load_with_warnings(
+        loaded, messages = load_with_messages(
             against,
             inputs or file_inputs(runtime, against),
             weights=weights,
@@ -96,24 +101,37 @@ def verify_model(
             data_dir=data_dir,
             labels=labels,
         )
+        names = dict(zip((tensor.name for tensor in runtime.inputs), loaded.inputs, strict=False))
+        bounds = {
+            names[bound.input].name: (bound.low, bound.high)
+            for bound in manifest.parity.input_ranges
+            if bound.input in names
+        }
+        loaded = replace(loaded, ranges=bounds)
     with steps.step("trace"):
-        fresh = prepare(loaded, opset_of(path) if loaded.graph is None else None)
+        model_in_file = ir.from_proto(onnx.load(path))
+        fresh = prepare_like(loaded, model_in_file, plain=manifest.plain)
+        fresh = fresh.plain or fresh
         if (expected := len(fresh.gates.gates)) != (got := len(manifest.gates)):
             raise ParityError(
-                f"{path}: expected the {expected} gates of its source, got {got}: it was exported from "
-                "another network"
+                f"{another_network(path, manifest)}: gates: expected {expected}, as the source has, got {got}"
             )
     with steps.step("verify"):
         is_fp32 = manifest.precision == "fp32"
-        proof = prove(
-            loaded,
-            fresh.traced,
-            ir.from_proto(onnx.load(path)) if is_fp32 else fresh.model,
-            fresh.gates.origins,
-            runtimes=[runtime if is_fp32 else open_model(fresh.data, device=device)],
-            seed=seed,
-            progress=steps.listener.advanced,
-        )
+        try:
+            proof = prove(
+                loaded,
+                fresh.traced,
+                model_in_file if is_fp32 else fresh.model,
+                fresh.gates.origins,
+                runtimes=[runtime if is_fp32 else open_model(fresh.data, device=device)],
+                seed=seed,
+                progress=steps.listener.advanced,
+            )
+        except ParityError as error:
+            if manifest.weights == weights_digest(fresh.model):
+                raise
+            raise ParityError(f"{another_network(path, manifest)}: {error}", error.table) from error
     # the tensors agree: now the claims of the manifest, from the most specific to the digest of all weights
     expect_same_manifest(manifest, fresh, loaded, path)
     if manifest.batch_coupled != proof.batch_coupled:
@@ -134,9 +152,17 @@ def verify_model(
                 sizes=(len(fresh.data), path.stat().st_size),
                 drawn=loaded.rows is None,
             )
-            require_agreement(comparison, min_agreement)
-    all_warnings = (*source_warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
-    return VerificationResult(manifest, proof, comparison, all_warnings)
+            require_agreement(comparison, min_agreement, max_error)
+    all_warnings = (*messages.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
+    return VerificationResult(manifest, proof, comparison, all_warnings, messages.notes)
+
+
+def another_network(path: Path, manifest: Manifest) -> str:
+    """Says that a file was exported from another network than the source, and what the file holds."""
+    return (
+        f"{path}: this file was exported from another network, or with other --weights (it holds "
+        f"{manifest.name!r}, version {manifest.version}, from a source of the kind {manifest.source})"
+    )
 
 
 def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, source: Source, path: Path) -> None:
@@ -152,6 +178,8 @@ def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, source: Sourc
             f"{path}: manifest: outputs: expected {', '.join(fresh.public_outputs)}, "
             f"got {', '.join(manifest.outputs)}"
         )
+    if manifest.batch_axes != (axes := source.batch_axes(fresh.public_outputs)):
+        raise ParityError(f"{path}: manifest: batch_axes: expected {axes}, got {manifest.batch_axes}")
     if source.labels and manifest.labels != source.labels:
         raise ParityError(
             f"{path}: manifest: labels: expected {', '.join(source.labels)}, got {', '.join(manifest.labels)}"
@@ -162,12 +190,11 @@ def file_inputs(runtime: Runtime, against: object) -> tuple[InputSpec, ...]:
     """The inputs of the exported file, for a source that does not say which inputs it takes."""
     if isinstance(against, ExportedProgram) or str(against).endswith((".pt2", ".onnx")):
         return ()
-    return tuple(InputSpec(tensor.name, tensor.dtype, tensor.dims) for tensor in runtime.inputs)
-
-
-def opset_of(path: Path) -> int:
-    """The ONNX opset of a file."""
-    for entry in onnx.load(path, load_external_data=False).opset_import:
-        if entry.domain == "":
-            return int(entry.version)
-    raise UsageError(f"{path}: names no ONNX opset")
+    axes = {} if runtime.manifest is None else runtime.manifest.batch_axes
+    inputs = []
+    for tensor in runtime.inputs:
+        dims = list(tensor.dims)
+        if axis := axes.get(tensor.name):
+            dims.insert(axis, dims.pop(0))
+        inputs.append(InputSpec(tensor.name, tensor.dtype, tuple(dims)))
+    return tuple(inputs)

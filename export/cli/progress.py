@@ -5,11 +5,13 @@ On a terminal each step is a live line; otherwise it is a plain line when it is 
 
 from __future__ import annotations
 
+import json
 import signal
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 from rich.console import Console
@@ -17,19 +19,29 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from export.errors import ParityError
-from export.pipeline import ExportResult
 from export.steps import ProgressListener
 from models.interrupt import INTERRUPTED_EXIT_STATUS
-from service.artifact.manifest import Manifest
 
-console = Console()
+if TYPE_CHECKING:
+    from export.pipeline import ExportResult
+    from service.artifact.manifest import Manifest
+
+# other gates that are printed
+MAX_OTHER_GATES = 10
+
+# numbers are not highlighted: they are parts of names and paths too
+console = Console(highlight=False)
 
 
 class StepProgress(ProgressListener):
-    """Shows the steps inside a `with` block. `check` is called before each step, and may raise to stop."""
+    """Shows the steps inside a `with` block, unless it is hidden.
 
-    def __init__(self, check: Callable[[], None]) -> None:
+    `check` is called before each step, and may raise to stop.
+    """
+
+    def __init__(self, check: Callable[[], None], *, hidden: bool = False) -> None:
         self._check = check
+        self._hidden = hidden
         self._live = Progress(
             SpinnerColumn(finished_text="[green]✓[/]"),
             TextColumn("{task.description}"),
@@ -40,18 +52,19 @@ class StepProgress(ProgressListener):
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
-        if console.is_terminal:
+        if console.is_terminal and not self._hidden:
             self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        if not self._hidden:
+            self._live.stop()
 
     def started(self, step: str) -> None:
         self._check()
-        if console.is_terminal:
+        if console.is_terminal and not self._hidden:
             self._task = self._live.add_task(step, total=None)
 
     def advanced(self, done: int, total: int) -> None:
@@ -61,49 +74,85 @@ class StepProgress(ProgressListener):
     def finished(self, step: str, seconds: float) -> None:
         if self._task is not None:
             self._live.update(self._task, completed=1, total=1)
-        elif not console.is_terminal:
+        elif not (console.is_terminal or self._hidden):
             console.print(f"{step}: {seconds:.1f} s", highlight=False)
 
 
-def warn(text: str) -> None:
-    """Print a warning."""
-    console.print(f"[yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+def show_messages(warnings: Sequence[str], notes: Sequence[str]) -> None:
+    """Print warnings, and notes after them."""
+    for style, kind, texts in (("yellow", "warning", warnings), ("cyan", "note", notes)):
+        for text in texts:
+            console.print(f"[{style}]{kind}:[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def show_export(result: ExportResult) -> None:
     """Print the result of an export in a few lines."""
-    for text in result.warnings:
-        warn(text)
+    show_messages(result.warnings, result.notes)
     for line in summary_lines(result.manifest):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for line in other_gate_lines(result.other_gates):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if result.comparison is not None:
-        speed = ", ".join(f"{speed.ratio:.2f}x at {speed.rows}" for speed in result.comparison.speed)
-        console.print(
-            f"{result.comparison.precision}: agrees with fp32 on {result.comparison.agreement:.2%} of "
-            f"{result.comparison.rows} rows; speed relative to fp32 by rows in a batch: {speed}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        summary = f"{result.comparison.summary}; {result.comparison.speed_text}"
+        console.print(summary, highlight=False, soft_wrap=True)
     if result.report is not None:
         console.print(f"report: {escape(str(result.report))}", highlight=False, soft_wrap=True)
+    if result.plain is not None:
+        console.print(f"without gates: {escape(str(result.plain))}", highlight=False, soft_wrap=True)
     verb = "wrote" if result.written else "unchanged:"
     console.print(f"[bold]{verb}[/] {escape(str(result.path))}", highlight=False, soft_wrap=True)
+
+
+def write_export_json(result: ExportResult) -> None:
+    """Write the result of an export as one JSON object."""
+    write_json(
+        {
+            "path": str(result.path),
+            "written": result.written,
+            "report": None if result.report is None else str(result.report),
+            "plain": None if result.plain is None else str(result.plain),
+            "warnings": result.warnings,
+            "notes": result.notes,
+            "other_gates": result.other_gates,
+            "comparison": None if result.comparison is None else result.comparison.summary,
+            "seconds": result.seconds,
+            "manifest": result.manifest.model_dump(mode="json"),
+        }
+    )
+
+
+def write_json(values: dict[str, Any]) -> None:
+    """Write one JSON object to the standard output."""
+    sys.stdout.write(json.dumps(values, indent=2) + "\n")
 
 
 def summary_lines(manifest: Manifest) -> Iterator[str]:
     """The proof, the samples and the gates, a line each."""
     parity = manifest.parity
+    tensors = len(parity.tensors)
     yield (
-        f"parity: {len(parity.tensors)} tensors, {len(parity.batches)} batches on "
+        f"parity: {tensors} tensor{'s' if tensors > 1 else ''}, {len(parity.batches)} batches on "
         f"{', '.join(parity.providers)}; {parity.identical} weights identical bit for bit"
     )
+    yield from parity.limits
     yield f"samples: {len(manifest.samples)} rows" if manifest.samples else "samples: none"
     if not manifest.gates:
-        yield "gates: none found"
+        yield "gates: none in the file"
         return
     layers = len({gate.layer for gate in manifest.gates})
     kinds = ", ".join(sorted({f"{gate.kind}, {gate.carry} carry" for gate in manifest.gates}))
-    yield f"gates: {len(manifest.gates)} in {layers} layers ({kinds})"
+    yield f"gates: {len(manifest.gates)} in {layers} layer{'s' if layers > 1 else ''} ({kinds})"
+
+
+def other_gate_lines(sentences: Sequence[str]) -> Iterator[str]:
+    """What is known about the gates that form no highway, a line for each of the first."""
+    if not sentences:
+        return
+    yield "other gates (sigmoids that multiply something and form no highway, T * H + C * x):"
+    for sentence in sentences[:MAX_OTHER_GATES]:
+        yield f"  {sentence}"
+    if len(sentences) > MAX_OTHER_GATES:
+        yield f"  and {len(sentences) - MAX_OTHER_GATES} more: --report lists all"
 
 
 @contextmanager
@@ -127,8 +176,9 @@ def stoppable() -> Iterator[Callable[[], None]]:
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield check
-    except KeyboardInterrupt:
-        console.print("interrupted: nothing was written")
+    except KeyboardInterrupt as interrupt:
+        lost = str(interrupt) or "nothing was written"
+        console.print(f"interrupted: {escape(lost)}", highlight=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED_EXIT_STATUS) from None
     finally:
         for number, handler in previous.items():
@@ -136,11 +186,11 @@ def stoppable() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def table_on_failure() -> Iterator[None]:
-    """Print the table of a ParityError before the error reaches the command line."""
+def table_on_failure(*, hidden: bool = False) -> Iterator[None]:
+    """Print the table of a ParityError, unless it is hidden, before the error reaches the command line."""
     try:
         yield
     except ParityError as error:
-        if error.table:
+        if error.table and not hidden:
             console.print(error.table, highlight=False, markup=False)
         raise

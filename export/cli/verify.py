@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
-import torch
 import typer
 from rich.markup import escape
 
-from export.cli.export import Data, DataDir, Inputs, Threads, Weights
-from export.cli.progress import StepProgress, console, stoppable, table_on_failure, warn
+from export.cli.export import (
+    AsJson,
+    Data,
+    DataDir,
+    Inputs,
+    MaxError,
+    MinAgreement,
+    Quiet,
+    Threads,
+    Weights,
+    at_least,
+)
+from export.cli.progress import (
+    StepProgress,
+    console,
+    show_messages,
+    stoppable,
+    table_on_failure,
+    write_json,
+)
+from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from export.errors import UsageError
-from export.precision.compare import MIN_AGREEMENT
-from export.verify import verify_model
+from models.imports import collector_paused
 from service.artifact.runtime import Device
+
+if TYPE_CHECKING:
+    from export.verify import VerificationResult
 
 app = typer.Typer(add_completion=False)
 
@@ -29,18 +49,29 @@ def command(
     data_dir: DataDir = None,
     device: Annotated[str, typer.Option(help="Where the file runs: cpu or cuda.")] = "cpu",
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the random rows; another seed tries other rows.")
+        int,
+        typer.Option(callback=at_least(0), help="Seed of the random rows; another seed tries other rows."),
     ] = 0,
-    min_agreement: Annotated[
-        float, typer.Option(help="Share of answers in which a lower precision must agree with fp32.")
-    ] = MIN_AGREEMENT,
+    min_agreement: MinAgreement = MIN_AGREEMENT,
+    max_error: MaxError = MAX_ERROR,
     threads: Threads = 1,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Prove again, tensor by tensor, that MODEL.onnx computes what SOURCE computes."""
     if device not in get_args(Device):
         raise UsageError(f"--device: expected {' or '.join(get_args(Device))}, got {device!r}")
+    with collector_paused():
+        import torch
+
+        from export.verify import verify_model
     torch.set_num_threads(threads)
-    with stoppable() as check, table_on_failure(), StepProgress(check) as progress:
+    hidden = as_json or quiet
+    with (
+        stoppable() as check,
+        table_on_failure(hidden=hidden),
+        StepProgress(check, hidden=hidden) as progress,
+    ):
         result = verify_model(
             model,
             against,
@@ -51,16 +82,38 @@ def command(
             device="cuda" if device == "cuda" else "cpu",
             seed=seed,
             min_agreement=min_agreement,
+            max_error=max_error,
             listener=progress,
         )
-    for text in result.warnings:
-        warn(text)
+    if as_json:
+        write_verification_json(result)
+    elif quiet:
+        show_messages(result.warnings, ())
+    else:
+        show_verification(result)
+
+
+def write_verification_json(result: VerificationResult) -> None:
+    """Write the result as one JSON object. A file that fails is an error, without one."""
+    write_json(
+        {
+            "name": result.manifest.name,
+            "version": result.manifest.version,
+            "warnings": result.warnings,
+            "notes": result.notes,
+            "comparison": None if result.comparison is None else result.comparison.summary,
+            "parity": result.proof.parity.model_dump(mode="json"),
+        }
+    )
+
+
+def show_verification(result: VerificationResult) -> None:
+    """Print the table of the proof and the verdict."""
+    show_messages(result.warnings, result.notes)
     console.print(result.proof.table(), highlight=False, markup=False)
+    for line in result.proof.parity.limits:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if result.comparison is not None:
-        console.print(
-            f"{result.comparison.precision}: agrees with fp32 on {result.comparison.agreement:.2%} of "
-            f"{result.comparison.rows} rows",
-            highlight=False,
-        )
+        console.print(result.comparison.summary, highlight=False, soft_wrap=True)
     name = escape(f"{result.manifest.name} version {result.manifest.version}")
     console.print(f"[bold green]verified[/] {name} on {', '.join(result.proof.parity.providers)}")

@@ -1,84 +1,16 @@
-"""Names gates by their position: the gate of the eighth layer is `layer07.transform_gate`.
-
-A position is a layer, and a depth and a time for layers that are applied repeatedly. Gates with the same
-weights are one gate at several times. Gates that repeat equally often, each of which takes the output of the
-one before as its state, are the depths of one layer: the micro-layers of a recurrent highway network.
-"""
+"""Names gates by their position: the gate of the eighth layer is `layer07.transform_gate`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from export.gates.find import Highway
-from export.gates.graph_view import GraphView
+from export.gates.highways.positions import GatePosition
 
 # the last part of a name; what is derived from a value continues after it, as in `transform_gate.bias`
 NAME_PARTS = ("transform_gate", "carry_gate", "transform", "output")
-
-
-@dataclass(frozen=True)
-class GatePosition:
-    """Counted from 0 in the order data flows; depth and time are None if there is only one."""
-
-    layer: int
-    depth: int | None = None
-    time: int | None = None
-
-
-def gate_positions(highways: Sequence[Highway], view: GraphView) -> list[GatePosition]:
-    """The position of each highway."""
-    repeats_by_weights: dict[Hashable, list[Highway]] = {}
-    for highway in highways:
-        repeats_by_weights.setdefault(highway.weights, []).append(highway)
-    positions: dict[Highway, GatePosition] = {}
-    for layer, depths in enumerate(_group_into_layers(list(repeats_by_weights.values()), view)):
-        for depth, repeats in enumerate(depths):
-            for time, highway in enumerate(repeats):
-                positions[highway] = GatePosition(
-                    layer,
-                    depth if len(depths) > 1 else None,
-                    time if len(repeats) > 1 else None,
-                )
-    return [positions[highway] for highway in highways]
-
-
-def _group_into_layers(gates: list[list[Highway]], view: GraphView) -> list[list[list[Highway]]]:
-    """The gates of each layer in the order of their depth; a gate is the list of its repeats in time."""
-    # link each gate to the one that it continues, if any; no gate is continued twice
-    below: dict[int, int] = {}
-    for upper, gate in enumerate(gates):
-        for lower, other in enumerate(gates):
-            if lower != upper and lower not in below.values() and _continues(gate, other, view):
-                below[upper] = lower
-                break
-    # each gate that continues no other one begins a layer
-    above = {lower: upper for upper, lower in below.items()}
-    layers: list[list[list[Highway]]] = []
-    for number, gate in enumerate(gates):
-        if number in below:
-            continue
-        depths = [gate]
-        upper_number = above.get(number)
-        while upper_number is not None:
-            depths.append(gates[upper_number])
-            upper_number = above.get(upper_number)
-        layers.append(depths)
-    return layers
-
-
-def _continues(gate: list[Highway], other: list[Highway], view: GraphView) -> bool:
-    """Whether a gate carries what another one returned at the same time, or is a further gate of its sum."""
-    if len(gate) != len(other):
-        return False
-    if all(upper.output is lower.output for upper, lower in zip(gate, other, strict=True)):
-        return view.position(gate[0].transform.gate) > view.position(other[0].transform.gate)
-    if len(gate) == 1:
-        return False
-    return all(upper.state is view.canonical(lower.output) for upper, lower in zip(gate, other, strict=True))
 
 
 class GateNames:

@@ -9,29 +9,40 @@ another name, additions for levers).
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
-import onnx_ir.passes.common as passes
 
-from export.gates.element_moves import shape_of
-from export.gates.find import Highway, HighwayFinder
-from export.gates.gate_names import GateNames, GatePosition, gate_positions, rename
-from export.gates.graph_view import Array, constant_integers, first_input, present_inputs
+from export.gates.algebra.gated_sums import Branch
+from export.gates.gate_names import GateNames, rename
+from export.gates.graph.element_moves import shape_of
+from export.gates.graph.inner_graphs import loop_bodies
+from export.gates.graph.nodes import Array
+from export.gates.graph.shapes import infer_shapes
+from export.gates.highways.highway import Highway
+from export.gates.highways.other_gates import OtherGate
+from export.gates.highways.positions import GatePosition, flow_positions, number_layers
+from export.gates.highways.search import SearchedGraph, search_graph, search_unshown_bodies, unshown_sentences
 from export.gates.levers import LeverFactory
 from service.artifact.manifest import BiasStats, Gate, Lever
-
-# operators that get the shape of their output as an input, which may be computed
-SHAPE_INPUT_OPS = frozenset({"Reshape", "Expand"})
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The value behind a hidden output, by its name before; if `complement`, the output is 1 - value."""
+    """Where the proof finds the value of a hidden output.
 
-    value: str
+    Attributes:
+        value: Its name before it was renamed; None for a value inside a loop.
+        complement: Whether the output is 1 - value.
+        row_axis: The axis of the value that was moved to the front.
+    """
+
+    value: str | None
     complement: bool = False
+    row_axis: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,36 +53,57 @@ class Instrumentation:
         gates: In the order data flows.
         origins: The origin of each hidden output, by the name of the output.
         warnings: Sentences for the user.
+        other_gates: Sigmoids that multiply something and belong to no highway.
     """
 
     gates: tuple[Gate, ...]
     origins: dict[str, Origin]
     warnings: tuple[str, ...]
+    other_gates: tuple[OtherGate, ...] = ()
 
 
-def instrument(model: ir.Model) -> Instrumentation:
-    """Find the gates of a graph, name them, and add their hidden outputs and levers, in place."""
+def instrument(
+    model: ir.Model, batch: str | None = None, places: Mapping[str, str] = MappingProxyType({})
+) -> Instrumentation:
+    """Find the gates of a graph, name them, and add their hidden outputs and levers, in place.
+
+    Args:
+        model: The graph.
+        batch: Name of the dimension of rows. It becomes the first axis of each hidden output that has it.
+        places: Where in the user's code a value is computed, by the name of the value.
+    """
     infer_shapes(model)
-    finder = HighwayFinder(model.graph)
-    found = finder.find()
-    # a graph output needs a rank
-    highways = [
-        highway
-        for highway in found
-        if highway.output.shape is not None and highway.transform.gate.shape is not None
-    ]
-    instrumenter = GateInstrumenter(model.graph, finder, highways)
-    gates = tuple(instrumenter.add_gate(highway) for highway in highways)
-    # one warning for all repeats of a gate, with the name of the first
-    uncertain = {
-        highway.weights: f"{gate.name}: {highway.uncertainty}"
-        for highway, gate in zip(reversed(highways), reversed(gates), strict=True)
-        if highway.uncertainty is not None
-    }
-    warnings = list(reversed(uncertain.values()))
-    if unranked := len(found) - len(highways):
-        warnings.append(f"left out {unranked} gates, whose number of dimensions depends on the input")
-    return Instrumentation(gates, instrumenter.origins, tuple(warnings))
+    warnings, others_in_bodies = search_unshown_bodies(model, places)
+    main = search_graph(model)
+    bodies = [search_graph(model, body, batch) for body in loop_bodies(model.graph)]
+    searches = [search for search in (main, *bodies) if search.highways]
+    positions = number_layers(main, [search for search in bodies if search.highways])
+    names = GateNames(model.graph, list(positions.values()))
+    gates: list[tuple[int, Gate]] = []
+    origins: dict[str, Origin] = {}
+    for search in searches:
+        instrumenter = GateInstrumenter(search, positions, names, batch)
+        found = [instrumenter.add_gate(highway) for highway in search.highways]
+        # one warning for all repeats of a gate, with the name of the first
+        uncertain = {
+            highway.weights: f"{gate.name}: {highway.uncertainty}"
+            for highway, gate in zip(reversed(search.highways), reversed(found), strict=True)
+            if highway.uncertainty is not None
+        }
+        warnings += reversed(uncertain.values())
+        gates += zip(flow_positions(search, main), found, strict=True)
+        if search.body is None:
+            origins |= instrumenter.origins
+    for search in (main, *bodies):
+        search.finish()
+        if search.body is not None:
+            for value in search.body.new_outputs():
+                model.graph.outputs.append(value)
+                origins[str(value.name)] = Origin(None)
+        warnings += unshown_sentences(search, places)
+    others = [other for search in (main, *bodies) for other in search.other_gates]
+    in_order = tuple(gate for _, gate in sorted(gates, key=lambda entry: entry[0]))
+    return Instrumentation(in_order, origins, tuple(warnings), (*others, *others_in_bodies))
 
 
 class GateInstrumenter:
@@ -81,16 +113,26 @@ class GateInstrumenter:
         origins: The origin of each hidden output added so far, by the name of the output.
     """
 
-    def __init__(self, graph: ir.Graph, finder: HighwayFinder, highways: list[Highway]) -> None:
+    def __init__(
+        self,
+        search: SearchedGraph,
+        positions: dict[Highway, GatePosition],
+        names: GateNames,
+        batch: str | None,
+    ) -> None:
+        graph = search.graph
+        # the outputs of a loop are arranged where it is put back
+        self._batch = batch if search.body is None else None
         self.origins: dict[str, Origin] = {}
         self._graph = graph
-        self._logits = finder.logits
-        self._lever_factory = LeverFactory(graph, finder.view, finder.logits)
-        self._positions = dict(zip(highways, gate_positions(highways, finder.view), strict=True))
-        self._names = GateNames(graph, list(self._positions.values()))
+        self._logits = search.logits
+        self._lever_factory = LeverFactory(graph, search.view, search.logits)
+        self._positions = {highway: positions[highway] for highway in search.highways}
+        self._names = names
         self._public_outputs = set(graph.outputs)
         self._former_names: dict[ir.Value, str] = {}
         self._hidden_outputs: dict[ir.Value, str] = {}
+        self._complements: dict[ir.Value, ir.Value] = {}
         self._ones: dict[ir.DataType, ir.Value] = {}
         self._layers: defaultdict[int, list[Highway]] = defaultdict(list)
         for highway, position in self._positions.items():
@@ -105,12 +147,16 @@ class GateInstrumenter:
         bias = logit.bias
         levers = self._levers(highway, position)
         transform_gate = self._add_output(
-            *self._transform_gate(highway), self._names.name(position, "transform_gate")
+            *self._value_of(highway.transform_gate, highway.transform),
+            self._names.name(position, "transform_gate"),
         )
         # C is an output only if it is a gate of its own; the C of a coupled gate is only renamed
         carry_gate = None
         if highway.kind != "coupled":
-            carry_gate = self._output_name(highway.carried.gate, self._names.name(position, "carry_gate"))
+            value, origin = self._value_of(highway.carry_gate, highway.carried)
+            carry_gate = self._hidden_outputs.get(value) or self._add_output(
+                value, origin, self._names.name(position, "carry_gate")
+            )
         elif (coupled_carry := highway.carry_gate) is not None:
             self._rename(coupled_carry, self._names.name(position, "carry_gate"))
         if (transformed := highway.transform.single_value) is not None:
@@ -126,7 +172,7 @@ class GateInstrumenter:
             carry=highway.carry,
             carry_gate=carry_gate,
             output=output,
-            unit_axis=logit.unit_axis,
+            unit_axis=self._unit_axis(highway.transform.gate, logit.unit_axis),
             units=None if shape is None else shape[logit.unit_axis],
             bias=None if bias is None else _statistics(-bias if highway.transform.complemented else bias),
             levers=levers,
@@ -154,14 +200,15 @@ class GateInstrumenter:
             levers += self._levers_of_gates[gates]
         return levers
 
-    def _transform_gate(self, highway: Highway) -> tuple[ir.Value, Origin]:
-        """The value T; if the graph only has the carry gate, 1 - C is added to it."""
-        if (value := highway.transform_gate) is not None:
-            return value, self._origin(value)
-        carry_gate = highway.transform.gate
-        node = ir.node("Sub", [self._one(carry_gate), carry_gate])
-        self._insert_after(carry_gate, node)
-        return node.outputs[0], Origin(self._origin(carry_gate).value, complement=True)
+    def _value_of(self, gate: ir.Value | None, branch: Branch) -> tuple[ir.Value, Origin]:
+        """The gate of a branch; if the graph has only its complement, 1 - complement is added to it."""
+        if gate is not None:
+            return gate, self._origin(gate)
+        if branch.gate not in self._complements:
+            node = ir.node("Sub", [self._one(branch.gate), branch.gate])
+            self._insert_after(branch.gate, node)
+            self._complements[branch.gate] = node.outputs[0]
+        return self._complements[branch.gate], Origin(self._origin(branch.gate).value, complement=True)
 
     def _origin(self, value: ir.Value) -> Origin:
         return Origin(self._former_names.get(value, str(value.name)))
@@ -171,16 +218,40 @@ class GateInstrumenter:
         return self._hidden_outputs.get(value) or self._add_output(value, self._origin(value), name)
 
     def _add_output(self, value: ir.Value, origin: Origin, name: str) -> str:
-        """Make a value a hidden output; a value that must keep its name is copied under the new one."""
+        """Make a value a hidden output, with its rows first.
+
+        A value that must keep its name is copied under the new one.
+        """
         self._hidden_outputs.setdefault(value, name)
-        if value in self._public_outputs or value in self._former_names:
+        axis = self._row_axis(value)
+        if axis:
+            value = self._with_rows_first(value, axis)
+        elif value in self._public_outputs or value in self._former_names:
             node = ir.node("Identity", [value])
             self._insert_after(value, node)
             value = node.outputs[0]
         self._rename(value, name)
         self._graph.outputs.append(value)
-        self.origins[name] = origin
+        self.origins[name] = replace(origin, row_axis=axis)
         return name
+
+    def _row_axis(self, value: ir.Value) -> int:
+        """The axis of the batch; 0 if there is none, or if its size is part of another dimension."""
+        sizes = [getattr(size, "value", size) for size in value.shape or ()]
+        return 0 if self._batch is None or self._batch not in sizes else sizes.index(self._batch)
+
+    def _unit_axis(self, gate: ir.Value, axis: int) -> int:
+        """The axis of the units, counted from the end, after the rows were moved to the first axis."""
+        rank = len(gate.shape or ())
+        return axis + 1 if rank + axis < self._row_axis(gate) else axis
+
+    def _with_rows_first(self, value: ir.Value, axis: int) -> ir.Value:
+        shape = list(value.shape or ())
+        order = [axis, *(other for other in range(len(shape)) if other != axis)]
+        node = ir.node("Transpose", [value], {"perm": order})
+        self._insert_after(value, node)
+        node.outputs[0].shape = ir.Shape([shape[other] for other in order])
+        return node.outputs[0]
 
     def _insert_after(self, value: ir.Value, node: ir.Node) -> None:
         """Insert a node with a single output, of the type and shape of `value`, after the node of `value`."""
@@ -209,48 +280,6 @@ class GateInstrumenter:
             self._graph.register_initializer(value)
             self._ones[dtype] = value
         return self._ones[dtype]
-
-
-def infer_shapes(model: ir.Model) -> None:
-    """Infer missing shapes without running the graph.
-
-    ONNX's inference gives up at a Reshape to a computed shape, although the rank is known: it is the number
-    of elements of that shape. Filling in such ranks lets the inference go on.
-    """
-    if all(value.shape is not None for node in model.graph for value in node.outputs):
-        return
-    inference = passes.ShapeInferencePass(check_type=False, strict_mode=False)
-    inference(model)
-    while _fill_in_ranks(model.graph):
-        inference(model)
-
-
-def _fill_in_ranks(graph: ir.Graph) -> bool:
-    """Give the outputs of Reshape and Expand a shape, if its length is known; whether any was filled in."""
-    filled_in = False
-    for node in graph:
-        inputs = present_inputs(node)
-        if node.op_type in SHAPE_INPUT_OPS and node.outputs[0].shape is None and len(inputs) == 2:
-            dims = _dims_in(inputs[1])
-            if dims is not None:
-                node.outputs[0].shape = ir.Shape(dims)
-                node.outputs[0].type = first_input(node).type
-                filled_in = True
-    return filled_in
-
-
-def _dims_in(shape: ir.Value) -> list[int | None] | None:
-    """The dimensions that a shape tensor holds, None for a computed one; None if their number is unknown."""
-    numbers = constant_integers(shape)
-    if numbers is not None:
-        return [number if number > 0 else None for number in numbers]
-    node = shape.producer()
-    if node is not None and node.op_type == "Concat":
-        parts = [_dims_in(part) for part in present_inputs(node)]
-        known = [part for part in parts if part is not None]
-        return [dim for part in known for dim in part] if len(known) == len(parts) else None
-    length = shape_of(shape)
-    return None if length is None or length == [] or length[0] is None else [None] * length[0]
 
 
 def _statistics(bias: Array) -> BiasStats:

@@ -12,11 +12,12 @@ from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
+import onnx_ir.passes.common as passes
 
-from export.gates.element_moves import shape_of
+from export.gates.algebra.logits import CHANNEL_OPS, NO_BIAS, BiasTerm, Logit, LogitTracer
 from export.gates.gate_names import rename
-from export.gates.graph_view import GraphView
-from export.gates.logits import CHANNEL_OPS, BiasTerm, Logit, LogitTracer
+from export.gates.graph.element_moves import shape_of
+from export.gates.graph.view import GraphView
 from service.artifact.manifest import Lever
 
 # operators that take a part of a value: a fused map for H and the gate goes through them, and H does not
@@ -47,6 +48,8 @@ class LeverFactory:
             sign: 1 if a larger bias is to open the transform gate, -1 if it closes it.
             name: Name of the bias, should a new one be needed.
         """
+        for gate in gates:
+            self._merge_repeats(gate)
         logits = [self._logits.logit(gate) for gate in gates]
         layer_values = {value for gate in (*gates, *neighbours) for value in self._values_on_the_way(gate)}
         usable = [
@@ -65,6 +68,12 @@ class LeverFactory:
             or self._add_bias_to_logit(gates, logits, sign, name)
             or self._use_existing_bias(usable, sign)
         )
+
+    def _merge_repeats(self, gate: ir.Value) -> None:
+        """Let all nodes read the first computation of a gate, which a new bias moves."""
+        for repeat in self._view.repeats(gate):
+            for user, number in tuple(repeat.uses()):
+                user.replace_input_with(number, gate)
 
     def _values_on_the_way(self, gate: ir.Value) -> set[ir.Value]:
         """The values between the biases of a gate and the gate, and the gate itself."""
@@ -118,7 +127,11 @@ class LeverFactory:
     ) -> tuple[Lever, ...]:
         """Add zeros to the logit of the gate, at all of its times: this adds an operator for each."""
         term = logits[0].new_bias
-        if term is None or not _is_usable(term, logits[0]) or any(logit.value is None for logit in logits):
+        if (
+            term is None
+            or not _is_usable(term, logits[0], any_scale=True)
+            or any(logit.value is None for logit in logits)
+        ):
             return ()
         first_logit = term.path[0]
         if first_logit not in self._bias_of_logit:
@@ -126,24 +139,42 @@ class LeverFactory:
             for number, (gate, logit) in enumerate(zip(gates, logits, strict=True)):
                 if logit.value is not None:
                     sum_name = name.removesuffix("bias") + (f"logit.{number}" if number else "logit")
-                    self._insert_addition(bias, logit.value, {gate, *logit.between}, sum_name)
+                    addend = self._divided(bias, abs(term.scale), logit.value)
+                    self._insert_addition(addend, logit.value, {gate, *logit.between}, sum_name)
+                    self._bias_of_logit[logit.value] = bias
         return self._levers(self._bias_of_logit[first_logit], term, sign)
 
     def _insert_addition(
-        self, bias: ir.Value, logit: ir.Value, gate_values: set[ir.Value], name: str
+        self, addend: ir.Value, logit: ir.Value, gate_values: set[ir.Value], name: str
     ) -> None:
-        """Add a bias to a logit for the nodes that compute the gate, not for other users of the logit."""
-        users = [user for user, _ in logit.uses() if gate_values.intersection(user.outputs)]
-        node = ir.node("Add", [logit, bias])
+        """Add a value to a logit for the nodes that compute the gate, not for other users of the logit."""
+        users = {user for user, _ in logit.uses() if gate_values.intersection(user.outputs)}
+        if not users:
+            # the same gate occurs twice: it reads the sum already
+            return
+        node = ir.node("Add", [logit, addend])
         (biased_logit,) = node.outputs
         biased_logit.type, biased_logit.shape = logit.type, logit.shape
         rename(biased_logit, name)
-        self._graph.insert_before(users[0], node)
+        self._graph.insert_before(min(users, key=self._view.positions.__getitem__), node)
         for user in users:
             for number, value in enumerate(user.inputs):
                 if value is logit:
                     user.replace_input_with(number, biased_logit)
-        self._bias_of_logit[logit] = bias
+
+    def _divided(self, bias: ir.Value, divisor: float, logit: ir.Value) -> ir.Value:
+        """A bias divided by a number, for a logit that is multiplied by it: sigmoid(2 x), for example."""
+        if divisor == 1.0:
+            return bias
+        dtype = (bias.dtype or ir.DataType.FLOAT).numpy()
+        constant = ir.node("Constant", [], {"value": ir.tensor(np.array(divisor, dtype))})
+        node = ir.node("Div", [bias, constant.outputs[0]])
+        producer = logit.producer()
+        if producer is None:
+            self._graph.insert_before(self._view.nodes[0], [constant, node])
+        else:
+            self._graph.insert_after(producer, [constant, node])
+        return node.outputs[0]
 
     def _levers(self, bias: ir.Value, term: BiasTerm, sign: int) -> tuple[Lever, ...]:
         if bias not in self._graph.inputs:
@@ -170,8 +201,17 @@ def _gemm_without_bias(logit: Logit, number: int) -> ir.Node | None:
     return node if node is not None and node.op_type == "Gemm" else None
 
 
-def _is_usable(term: BiasTerm, logit: Logit) -> bool:
-    """Whether a bias can shift every unit separately, and the logit by the same amount."""
+def _is_usable(term: BiasTerm, logit: Logit, *, any_scale: bool = False) -> bool:
+    """Whether a bias can shift every unit separately, and the logit by the same amount or `any_scale`."""
     units = term.index.shape[logit.unit_axis] if term.index.ndim else 1
     all_units = max((other.index.shape[logit.unit_axis] for other in logit.bias_terms), default=1)
-    return abs(term.scale) == 1.0 and units == all_units and len(term.ranges) <= MAX_BIAS_RANGES
+    if units != all_units or len(term.ranges) > MAX_BIAS_RANGES or (term.index == NO_BIAS).any():
+        return False
+    return any_scale or abs(term.scale) == 1.0
+
+
+def drop_levers(model: ir.Model) -> None:
+    """Turn levers (biases that a caller may override) into plain weights; unused nodes are removed."""
+    for value in [value for value in model.graph.inputs if value.name in model.graph.initializers]:
+        model.graph.inputs.remove(value)
+    passes.RemoveUnusedNodesPass()(model)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from export.errors import SourceError
+from export.errors import SourceOptionError
 from export.measure.run_rows import first_rows, round_figure, row_axes, rows_digest, run_rows
 from export.source import Array, Rows
 from service.artifact.manifest import Gate, LayerProfile, Profile
@@ -49,7 +49,7 @@ def profile_gates(
         The statistics, as the manifest records them.
 
     Raises:
-        SourceError: A gate is NaN or infinite on some row.
+        SourceOptionError: A gate is NaN or infinite on some row.
     """
     rows = first_rows(rows, max(min_rows, max_values // _values_per_row(runtime, gates, rows)))
     axes = row_axes(runtime)
@@ -58,8 +58,8 @@ def profile_gates(
         for gate, gate_statistics in zip(gates, statistics, strict=True):
             values = batch.by_unit(gate, gate.name, axes[gate.name])
             if not np.isfinite(values).all():
-                raise SourceError(
-                    f"data: rows {batch.rows.start} to {batch.rows.stop - 1}: expected rows on which every "
+                raise SourceOptionError(
+                    f"--data: rows {batch.rows.start} to {batch.rows.stop - 1}: expected rows on which every "
                     f"gate is a finite number, got NaN or infinity in {gate.name}"
                 )
             gate_statistics.add(values)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from export.errors import ExportError
+from export.errors import ExportError, one_line
 from service.artifact.manifest import METADATA_KEY, Manifest
 from service.artifact.protobuf import content_digest
 
@@ -35,7 +35,7 @@ def to_bytes(model: ir.Model) -> bytes:
     try:
         onnx.checker.check_model(data, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise ExportError(f"onnx's checker rejects the graph: {error}") from error
+        raise ExportError(f"onnx's checker rejects the graph: {one_line(error)}") from error
     return data
 
 

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from export.errors import ExportError, UsageError
 from export.output.model_bytes import embed_manifest
-from models.atomic import replacing
+from models.atomic import replacing_all, writing_problem
 from service.artifact.manifest import Manifest
 from service.artifact.protobuf import content_digest
 from service.artifact.runtime import open_model
 from service.artifact.sample_rows import check_sample_rows
 
 MODEL_FILE = "model.onnx"
+# the twin without gates beside it, which neither our service nor Triton loads
+PLAIN_FILE = "plain.onnx"
+
+
+@dataclass(frozen=True)
+class PlainTwin:
+    """A proved graph without gates and levers, and its manifest."""
+
+    manifest: Manifest
+    data: bytes
+
+
+# what happens to a version that exists already
+IfTaken = Literal["next", "refuse", "replace"]
 
 
 @dataclass(frozen=True)
 class WrittenModel:
-    """A file in the repository; `written` is False if the identical file existed already."""
+    """A file in the repository, and its plain twin if there is one to write.
+
+    `written` is False if the identical file existed already.
+    """
 
     path: Path
     manifest: Manifest
     written: bool
+    plain: Path | None = None
 
 
 def expect_version(version: int) -> int:
@@ -35,14 +53,11 @@ def expect_version(version: int) -> int:
     return version
 
 
-def expect_repository(repository: Path) -> Path:
-    """The repository, or a UsageError if it or a parent is a file."""
-    for folder in (repository, *repository.parents):
-        if folder.exists():
-            if not folder.is_dir():
-                raise UsageError(f"--to: expected a folder, and {folder} is a file")
-            break
-    return repository
+def expect_writable(folder: Path, option: str) -> Path:
+    """The folder, or a UsageError if nothing can be written into it."""
+    if problem := writing_problem(folder):
+        raise UsageError(f"{option}: expected a folder that can be written, got {folder}: {problem}")
+    return folder
 
 
 def model_path(repository: Path, name: str, version: int) -> Path:
@@ -58,15 +73,38 @@ def newest_version(repository: Path, name: str) -> int:
     return max(versions, default=0)
 
 
-def write_model(repository: Path, manifest: Manifest, data: bytes, *, next_free: bool) -> WrittenModel:
+def expect_free_version(repository: Path, name: str, version: int, data: bytes) -> None:
+    """Raise a UsageError if the version is the file of another graph, before its proof takes time."""
+    path = model_path(repository, name, version)
+    try:
+        is_same = not path.exists() or content_digest(path.read_bytes()) == content_digest(data)
+    except ValueError:  # no model file at all
+        is_same = False
+    if not is_same:
+        raise taken_version(path, version)
+
+
+def taken_version(path: Path, version: int) -> UsageError:
+    return UsageError(
+        f"--version {version}: {path} exists, and this export makes another file: give --name if it is "
+        "another model, leave out --version to write the next free version, or add --replace"
+    )
+
+
+def write_model(
+    repository: Path, manifest: Manifest, data: bytes, *, if_taken: IfTaken, plain: PlainTwin | None = None
+) -> WrittenModel:
     """Write a proved graph with its manifest to the manifest's version.
+
+    A twin of a file that is replaced goes with it.
 
     Args:
         repository: Folder of the repository.
         manifest: The manifest to embed.
         data: The serialized graph.
-        next_free: If that version exists and differs, keep it and write the version after it instead of
-            replacing it.
+        if_taken: What to do if that version exists and differs: write the "next" version, "refuse" with a
+            UsageError, or "replace" it.
+        plain: The twin to write beside the file.
 
     Returns:
         The path, the manifest with its final version and digest, and whether the file is new.
@@ -74,37 +112,42 @@ def write_model(repository: Path, manifest: Manifest, data: bytes, *, next_free:
     path = model_path(repository, manifest.name, manifest.version)
     manifest = manifest.model_copy(update={"content": content_digest(data)})
     complete = embed_manifest(data, manifest)
-    if path.is_file() and path.read_bytes() == complete:
-        return WrittenModel(path, manifest, written=False)
-    if next_free and path.exists():
+    is_same = path.is_file() and path.read_bytes() == complete
+    if if_taken == "refuse" and path.exists() and not is_same:
+        raise taken_version(path, manifest.version)
+    if if_taken == "next" and path.exists() and not is_same:
         next_version = manifest.model_copy(update={"version": manifest.version + 1})
-        return write_model(repository, next_version, data, next_free=False)
-    write_checked(path, complete, lambda draft: expect_service_opens(draft, manifest))
-    return WrittenModel(path, manifest, written=True)
+        return write_model(repository, next_version, data, if_taken="next", plain=plain)
+    files, manifests = {path: complete}, {path: manifest}
+    plain_path = path.with_name(PLAIN_FILE)
+    if plain is not None:
+        update = {"version": manifest.version, "content": content_digest(plain.data)}
+        manifests[plain_path] = plain.manifest.model_copy(update=update)
+        files[plain_path] = embed_manifest(plain.data, manifests[plain_path])
+    changed = {
+        file: content
+        for file, content in files.items()
+        if not (file.is_file() and file.read_bytes() == content)
+    }
+    if changed:
+        write_checked(changed, lambda draft, file: expect_service_opens(draft, manifests[file]))
+    return WrittenModel(path, manifest, path in changed, None if plain is None else plain_path)
 
 
-def write_checked(path: Path, data: bytes, check: Callable[[Path], None]) -> None:
-    """Write the bytes to a draft beside `path`, check the draft, and move it into place.
+def write_checked(files: Mapping[Path, bytes], check: Callable[[Path, Path], None]) -> None:
+    """Write files of one folder that belong together to drafts, check these, and move all into place.
 
-    If anything fails, an existing file stays as it is, and folders created here are removed.
+    Args:
+        files: The content of each file.
+        check: Is called with each draft and the file that it becomes.
     """
-    with created_folders(path.parent), replacing(path) as draft:
-        draft.write_bytes(data)
-        check(draft)
-
-
-@contextlib.contextmanager
-def created_folders(folder: Path) -> Iterator[None]:
-    """Create a folder and its parents, and remove those that were created again if the block fails."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except BaseException:
-        for path in missing:
-            with contextlib.suppress(OSError):  # not created yet, or used by another process by now
-                path.rmdir()
-        raise
+    with replacing_all(*files) as drafts:
+        for draft, (path, content) in zip(drafts, files.items(), strict=True):
+            draft.write_bytes(content)
+            check(draft, path)
+        for path in files:
+            if path.name == MODEL_FILE:  # never beside the twin of another model, not even for a moment
+                path.with_name(PLAIN_FILE).unlink(missing_ok=True)
 
 
 def expect_service_opens(draft: Path, manifest: Manifest) -> None:
@@ -112,6 +155,8 @@ def expect_service_opens(draft: Path, manifest: Manifest) -> None:
     runtime = open_model(draft)
     if runtime.manifest != manifest:
         raise ExportError(f"{draft}: the manifest read back differs from the one that was written")
+    if manifest.plain and (extra := [tensor.name for tensor in (*runtime.levers, *runtime.hidden)]):
+        raise ExportError(f"{draft}: expected a file without gates and levers, got {', '.join(extra)}")
     try:
         check_sample_rows(manifest, {tensor.name: tensor for tensor in runtime.inputs})
     except ValueError as error:

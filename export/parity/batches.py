@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from export.input_spec import InputSpec
+from export.input_spec import InputSpec, batch_dimension
 from export.parity.input_domains import InputDomain
 from export.source import Array, Rows, Source
 from export.trace.trace import TRACING_SIZES
@@ -26,10 +26,11 @@ FEW_ROWS = 3
 MAX_SMALL_ROWS = 7
 
 # names of batches that are treated specially
-LARGE_VALUES, ONE_NAN = "large", "one NaN"
+LARGE_VALUES, ONE_NAN, ONE_INF = "large", "one NaN", "one Inf"
 REAL_ROWS = "real rows"
-# by which the values of the batch LARGE_VALUES are multiplied
-LARGE_FACTOR = 1e4
+# by which the rows of the batch LARGE_VALUES are multiplied, one each. The moderate ones push gates to their
+# ends while rounding does not decide anything yet
+LARGE_FACTORS = (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
 # magnitude of the values of the batch "denormal", far below the smallest normal float32, 2^-126
 DENORMAL = 2.0**-135
 
@@ -71,12 +72,9 @@ class DimensionSizes:
 
 
 def choose_sizes(source: Source) -> DimensionSizes:
-    """Ordinary sizes: those of the data rows if there are any, or else those used for tracing.
-
-    The first dynamic dimension of the first input is the batch.
-    """
+    """Ordinary sizes: those of the data rows if there are any, or else those used for tracing."""
     names = list(dict.fromkeys(dim for spec in source.inputs for dim in spec.dims if isinstance(dim, str)))
-    batch = next((dim for dim in source.inputs[0].dims if isinstance(dim, str)), None)
+    batch = batch_dimension(source.inputs)
     sizes = dict(zip(names, TRACING_SIZES, strict=False))
     rows = {} if source.rows is None else source.rows.inputs
     for spec in source.inputs:
@@ -100,6 +98,9 @@ class ProofBatch:
         shared: Whether the first row is the same as in all other shared batches.
         strided: Whether PyTorch gets the arrays in memory that is not contiguous.
         compare_layers: Whether gates and layers are compared, or the outputs alone.
+        row_names: A name for each row if the rows are judged one by one.
+        usual: The root mean square of each float input in ordinary batches.
+        compared: Whether values are compared; if not, the batch shows only whether rows are mixed.
     """
 
     name: str
@@ -110,24 +111,30 @@ class ProofBatch:
     shared: bool = False
     strided: bool = False
     compare_layers: bool = True
+    row_names: tuple[str, ...] = ()
+    usual: Mapping[str, float] = field(default_factory=dict)
+    compared: bool = True
 
     def slice_rows(self, start: int, stop: int) -> ProofBatch:
-        """The rows from `start` to `stop`."""
+        """The rows from `start` to `stop`, without names."""
         arrays = {
             name: array if (axis := self.axes[name]) is None else array.take(range(start, stop), axis=axis)
             for name, array in self.arrays.items()
         }
-        return replace(self, rows=stop - start, arrays=arrays)
+        return replace(self, rows=stop - start, arrays=arrays, row_names=())
 
-    def perturbed(self, share: float) -> ProofBatch:
-        """The same batch in float64, with each number moved randomly by up to a share of its value."""
-        rng = np.random.default_rng(0)
+    def perturbed(self, share: float, seed: int) -> ProofBatch:
+        """The batch with each number moved randomly by up to a share of its value or of its usual value."""
+        rng = np.random.default_rng(seed)
+
+        def moved(name: str, array: Array) -> Array:
+            size = np.maximum(np.where(np.isfinite(array), np.abs(array), 0), self.usual.get(name, 0))
+            return (array + share * size * rng.uniform(-1, 1, array.shape)).astype(array.dtype)
+
         return replace(
             self,
             arrays={
-                name: array
-                if array.dtype.kind != "f"
-                else array * (1 + share * rng.uniform(-1, 1, array.shape))
+                name: moved(name, array) if array.dtype.kind == "f" else array
                 for name, array in self.arrays.items()
             },
         )
@@ -153,6 +160,10 @@ class BatchGenerator:
         fixed = sizes.fixed_rows()
         self.row_counts = [fixed] if fixed else sorted({*(n for n in ROW_COUNTS if n <= max_rows), max_rows})
         self.few_rows = fixed or min(FEW_ROWS, max_rows)
+        self._usual = {
+            name: float(np.sqrt(np.mean(np.square(domain.mean) + np.square(domain.sd))))
+            for name, domain in domains.items()
+        }
         self._axes = {spec.name: sizes.row_axis(spec) for spec in sizes.inputs}
         self._max_rows_arrays = self._draw("rows", self.row_counts[-1])
 
@@ -207,19 +218,47 @@ class BatchGenerator:
         return batches
 
     def stress(self) -> list[ProofBatch]:
-        """Zeros, very large and very small numbers, and one cell that is NaN or infinite."""
+        """Zeros, very large and very small numbers, and one cell that is NaN or infinite.
+
+        If an input has limits, numbers outside are moved to the nearest limit. There is no infinity, and
+        values are not compared beside a NaN.
+        """
         few = self._draw("stress", self.few_rows)
         batches = [self._batch("zeros", {name: np.zeros_like(array) for name, array in few.items()})]
         float_inputs = [spec.name for spec in self.sizes.inputs if np.dtype(spec.dtype).kind == "f"]
         if float_inputs:
             first = float_inputs[0]
+            unlimited = all(domain.limits is None for domain in self.domains.values())
+            one_nan = self._batch(ONE_NAN, self._with_one_cell(few, first, np.nan))
             batches += [
-                self._batch(LARGE_VALUES, _apply(few, float_inputs, lambda array: array * LARGE_FACTOR)),
+                *self._large(float_inputs),
                 self._batch("denormal", _apply(few, float_inputs, _denormal)),
-                self._batch(ONE_NAN, self._with_one_cell(few, first, np.nan)),
-                self._batch("one Inf", self._with_one_cell(few, first, np.inf)),
+                replace(one_nan, compared=unlimited),
             ]
+            if unlimited:
+                batches.append(self._batch(ONE_INF, self._with_one_cell(few, first, np.inf)))
         return [replace(batch, ordinary=False) for batch in batches]
+
+    def _large(self, float_inputs: list[str]) -> list[ProofBatch]:
+        """Rows times `LARGE_FACTORS`, in as few batches as the network's number of rows allows."""
+        rows = min(len(LARGE_FACTORS), self.row_counts[-1])
+        batches = []
+        for start in range(0, len(LARGE_FACTORS), rows):
+            factors = np.array((*LARGE_FACTORS, *(LARGE_FACTORS[-1:] * rows))[start : start + rows])
+            # a fixed number of rows may be more than there are factors
+            factors = np.resize(factors, self.few_rows if self.sizes.fixed_rows() else rows)
+            names = tuple(f"{LARGE_VALUES} x{factor:g}" for factor in factors)
+            arrays = self._draw(f"{LARGE_VALUES} {start}", len(factors))
+            with np.errstate(over="ignore"):
+                for name in float_inputs:
+                    axis, array = self._axes[name], arrays[name]
+                    # an input without rows has the size of the first row
+                    shape = [len(factors) if index == axis else 1 for index in range(array.ndim)]
+                    scale = factors[0] if axis is None else factors.reshape(shape)
+                    arrays[name] = (array * scale).astype(array.dtype)
+            name = LARGE_VALUES if rows >= len(LARGE_FACTORS) else names[0]
+            batches.append(replace(self._batch(name, arrays), row_names=names))
+        return batches
 
     def _with_one_cell(self, arrays: dict[str, Array], name: str, value: float) -> dict[str, Array]:
         """Set one cell of the second row if there is one, so that the first row shows if it is affected."""
@@ -259,7 +298,8 @@ class BatchGenerator:
     def _batch(self, name: str, arrays: dict[str, Array]) -> ProofBatch:
         with_rows = ((arrays[key], axis) for key, axis in self._axes.items() if axis is not None)
         rows = next((array.shape[axis] for array, axis in with_rows), self.row_counts[0])
-        return ProofBatch(name, rows, arrays, self._axes)
+        arrays = {key: self.domains[key].clip(array) for key, array in arrays.items()}
+        return ProofBatch(name, rows, arrays, self._axes, usual=self._usual)
 
     @staticmethod
     def _is_integer(spec: InputSpec) -> bool:

@@ -7,15 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from export.errors import ParityError, SourceError, UntraceableError
-from export.parity.batches import LARGE_VALUES, ONE_NAN, REAL_ROWS, ProofBatch
-from export.parity.error_stats import EPS, TensorErrors, compare_places, compare_tensors, rms
+from export.errors import ParityError, SourceOptionError, UntraceableError, one_line
+from export.parity.batches import ONE_NAN, REAL_ROWS, ProofBatch
+from export.parity.error_stats import (
+    TensorErrors,
+    compare_places,
+    compare_tensors,
+    largest_movement,
+    rms,
+)
 from export.parity.reference import (
     Reference,
     RejectedError,
     TensorValues,
     equal_up_to_rounding,
-    one_line,
 )
 from export.parity.verdict import ErrorTable
 from export.source import Array
@@ -24,8 +29,8 @@ from service.artifact.runtime import Runtime
 
 # rows at the end of a large batch that the float64 reference computes; computing all would be slow
 REFERENCE_ROWS = 8
-# relative change of an input that shows how much a value depends on its last digits
-PERTURBATION = 16 * EPS
+# number of random changes tried; a single one may leave a sensitive cell where it is by chance
+PERTURBATIONS = 4
 
 
 class BatchComparison:
@@ -34,6 +39,9 @@ class BatchComparison:
     Attributes:
         records: The manifest's records of the batches that were compared.
         warnings: What a user should know about the network.
+        skipped: The names of batches that the network does not accept, with its reasons. Batches of other
+            row counts are in the warnings.
+        first_rejection: The network's reason for the first batch that it does not accept.
         batch_coupled: Whether the network mixes the rows of a batch.
     """
 
@@ -44,39 +52,67 @@ class BatchComparison:
         inputs: Sequence[str],
         table: ErrorTable,
         nan_dropping: frozenset[str],
+        explain: bool = False,
     ) -> None:
-        """`inputs` are the source's input names; `nan_dropping` the values that may lose a NaN."""
+        """Args:
+        reference: Computes the network's values.
+        runtimes: The open models.
+        inputs: The source's input names.
+        table: Receives the errors.
+        nan_dropping: The values that may lose a NaN.
+        explain: Whether to leave out errors that slight changes of the input explain, in every batch.
+        """
         self.records: list[manifest.ParityBatch] = []
         self.warnings: list[str] = []
+        self.skipped: dict[str, str] = {}
+        self.first_rejection = ""
         self.batch_coupled = False
         self._reference = reference
         self._runtimes = runtimes
         self._inputs = inputs
         self._table = table
         self._nan_dropping = nan_dropping
+        self._explain = explain
         self._warned_of_dropped_nans = False
-        # the first shared batch, its float64 values, and the values of each runtime
-        self._first: tuple[ProofBatch, TensorValues, list[TensorValues]] | None = None
+        # the first shared batch, its float64 values, the values of each runtime, and movements if measured
+        self._first: tuple[ProofBatch, TensorValues, list[TensorValues], TensorValues] | None = None
 
     def run(self, batch: ProofBatch) -> None:
         """Compare one batch; a batch that the network itself does not accept is skipped."""
         try:
             native = self._reference.native(batch)
         except RejectedError as error:
+            self.first_rejection = self.first_rejection or str(error)
             if REAL_ROWS in batch.name:
-                raise SourceError(f"data: the network does not accept these rows ({error})") from error
+                raise SourceOptionError(
+                    f"--data: the network does not accept these rows ({error})"
+                ) from error
             if batch.shared:
                 self.warnings.append(f"the network does not accept the batch {batch.name!r} ({error})")
+            else:
+                self.skipped[batch.name] = str(error)
             return
         ort_values = [self._run_model(runtime, batch) for runtime in self._runtimes]
+        if not batch.compared:
+            for values in (native, *ort_values):
+                self._check_nan_stays_in_row(batch, values)
+            return
         if self._first is None:
             self._expect_repeatable(batch, native, ort_values)
         self.records.append(batch.record())
         self._compare(batch, native, ort_values)
-        if not batch.compare_layers and self._table.first_failure(self._reference.noise) is not None:
+        if not batch.compare_layers and (
+            self._explain or self._table.first_failure(self._reference.noise) is not None
+        ):
             # layers are slow to compute on a large batch; now they show where the failure began
             with_layers = replace(batch, compare_layers=True)
             self._compare(with_layers, self._reference.native(with_layers), ort_values)
+
+    def mark_coupled(self, reason: str) -> None:
+        """Note that the network mixes the rows of a batch, and warn with the reason."""
+        if not self.batch_coupled:
+            self.warnings.append(f"the network mixes the rows of a batch: {reason}")
+        self.batch_coupled = True
 
     def _compare(self, batch: ProofBatch, native: TensorValues, ort_values: list[TensorValues]) -> None:
         # compute the float64 reference: for the whole batch, or for the last rows of a large one
@@ -89,41 +125,64 @@ class BatchComparison:
         part = batch.slice_rows(start, batch.rows) if start else batch
         float64 = self._reference.float64(part)
 
+        # where ties between integers and switching gates are possible, see how much rounding decides
+        has_integers = any(array.dtype.kind != "f" for array in native.values())
+        explain = self._explain or bool(batch.row_names)
+        perturbed = (
+            [self._reference.moved(batch, seed) for seed in range(PERTURBATIONS)]
+            if explain or has_integers
+            else []
+        )
+
         # compare rows with each other
         if batch.shared:
-            self._compare_first_rows(batch, float64, ort_values)
+            movements = _movements(perturbed, native) if self._explain else {}
+            self._compare_first_rows(batch, float64, ort_values, movements)
         if batch.name == ONE_NAN:
             self._check_nan_stays_in_row(batch, native)
         if start:
-            self._compare_with_native(batch, native, float64, ort_values)
+            self._compare_with_native(batch, native, float64, ort_values, perturbed)
             native, *ort_values = (_rows_from(start, values) for values in (native, *ort_values))
+            perturbed = [_rows_from(start, values) for values in perturbed]
 
-        # where ties between integers and switching gates are possible, see how much rounding decides
-        has_integers = any(array.dtype.kind != "f" for array in native.values())
-        perturbed = (
-            self._reference.float64(part.perturbed(PERTURBATION))
-            if has_integers or batch.name == LARGE_VALUES
-            else {}
+        self._compare_with_float64(part, native, float64, ort_values, perturbed, explain)
+
+    def _compare_with_float64(
+        self,
+        batch: ProofBatch,
+        native: TensorValues,
+        float64: TensorValues,
+        ort_values: list[TensorValues],
+        perturbed: list[TensorValues],
+        explain: bool,
+    ) -> None:
+        """Compare every tensor with the reference, row by row if the rows are judged alone."""
+        by_row = not self.batch_coupled and all(_has_row_axis(array, batch) for array in native.values())
+        parts = (
+            [(name, slice(row, row + 1)) for row, name in enumerate(batch.row_names)]
+            if by_row and batch.row_names
+            else [(batch.name, slice(None))]
         )
-
-        # compare every tensor with the reference
         for provider, ort in enumerate(ort_values):
             for name, array in native.items():
                 is_float = array.dtype.kind == "f"
-                errors = compare_tensors(
-                    self._blank(name, batch.name, part.rows, batch.ordinary),
-                    ort=ort[name],
-                    native=array,
-                    float64=float64[name],
-                    perturbed=perturbed.get(name) if batch.name == LARGE_VALUES or not is_float else None,
-                    may_drop_nan=not batch.ordinary and name in self._nan_dropping,
-                    reference_may_drop_nan=self._reference.may_drop_nan,
-                )
-                self._table.add(provider, errors)
+                for part_name, rows in parts:
+                    errors = compare_tensors(
+                        self._blank(name, part_name, batch.rows, batch.ordinary),
+                        ort=_take(ort[name], rows),
+                        native=_take(array, rows),
+                        float64=_take(float64[name], rows),
+                        perturbed=[_take(values[name], rows) for values in perturbed]
+                        if explain or not is_float
+                        else [],
+                        may_drop_nan=not batch.ordinary and name in self._nan_dropping,
+                        reference_may_drop_nan=self._reference.may_drop_nan,
+                    )
+                    self._table.add(provider, errors)
+                    if errors.dropped_nans:
+                        self._warn_of_dropped_nans(errors)
                 if batch.ordinary and not provider and not errors.mismatch and is_float:
                     self._table.count(name, ort[name], array, float64[name])
-                if errors.dropped_nans:
-                    self._warn_of_dropped_nans(errors)
 
     def _compare_with_native(
         self,
@@ -131,12 +190,16 @@ class BatchComparison:
         native: TensorValues,
         float64: TensorValues,
         ort_values: list[TensorValues],
+        perturbed: list[TensorValues],
     ) -> None:
         """Compare all rows of a large batch with PyTorch's, whose error is known from the last rows."""
+        movements = _movements(perturbed, native) if self._explain else {}
         for provider, ort in enumerate(ort_values):
             for name, array in native.items():
-                blank = self._blank(name, f"{batch.name}, compared with PyTorch", batch.rows)
-                errors = compare_places(blank, ort=ort[name], other=array, float64=float64[name])
+                blank = self._blank(name, f"{batch.name}, compared with the network", batch.rows)
+                errors = compare_places(
+                    blank, ort=ort[name], other=array, float64=float64[name], movement=movements.get(name)
+                )
                 if array.dtype.kind == "f" and not errors.mismatch:
                     torch_errors = np.abs(array[-len(float64[name]) :] - float64[name])
                     torch_errors = torch_errors[np.isfinite(torch_errors)]
@@ -146,13 +209,17 @@ class BatchComparison:
                 self._table.add(provider, errors)
 
     def _compare_first_rows(
-        self, batch: ProofBatch, float64: TensorValues, ort_values: list[TensorValues]
+        self,
+        batch: ProofBatch,
+        float64: TensorValues,
+        ort_values: list[TensorValues],
+        movements: TensorValues,
     ) -> None:
         """Check that the first row gives the same values as in the first batch, whatever its neighbors."""
         if self._first is None:
-            self._first = batch, float64, ort_values
+            self._first = batch, float64, ort_values, movements
             return
-        first_batch, first_float64, first_ort_values = self._first
+        first_batch, first_float64, first_ort_values, movements = self._first
         for name, kind in self._table.kinds.items():
             pairs = [
                 (values[name], first_values[name])
@@ -162,15 +229,18 @@ class BatchComparison:
                 _has_row_axis(here, batch) and _has_row_axis(there, first_batch) for here, there in pairs
             ):
                 if kind == "output":
-                    self._mark_coupled(f"{name} does not have one row for each row of the input")
+                    self.mark_coupled(f"{name} does not have one row for each row of the input")
                 continue
             if batch.compare_layers and not equal_up_to_rounding(
                 float64[name][0], first_float64[name][0], self._reference.noise
             ):
-                self._mark_coupled(f"the first row of {name} changes with the rows beside it")
+                self.mark_coupled(f"the first row of {name} changes with the rows beside it")
             for provider, (here, there) in enumerate(pairs if not self.batch_coupled else []):
                 blank = self._blank(name, f"row 0 in {batch.name!r} and in {first_batch.name!r}")
-                errors = compare_places(blank, ort=here[0], other=there[0], float64=first_float64[name][0])
+                movement = movements[name][0] if name in movements else None
+                errors = compare_places(
+                    blank, ort=here[0], other=there[0], float64=first_float64[name][0], movement=movement
+                )
                 self._table.add(provider, errors)
 
     def _expect_repeatable(
@@ -202,22 +272,18 @@ class BatchComparison:
             ) from exc
 
     def _check_nan_stays_in_row(self, batch: ProofBatch, native: TensorValues) -> None:
-        """Mark the network as batch-coupled if a NaN in the second row reaches the first."""
+        """Note that the network mixes rows if a NaN in the second row reaches the first."""
         for name, array in native.items():
             has_rows = batch.rows > 1 and _has_row_axis(array, batch) and array.dtype.kind == "f"
             if has_rows and np.isnan(array[0]).any():
-                self._mark_coupled(f"a NaN in one row reaches another row of {name}")
-
-    def _mark_coupled(self, reason: str) -> None:
-        if not self.batch_coupled:
-            self.warnings.append(f"the network mixes the rows of a batch: {reason}")
-        self.batch_coupled = True
+                self.mark_coupled(f"a NaN in one row reaches another row of {name}")
 
     def _warn_of_dropped_nans(self, errors: TensorErrors) -> None:
         if not self._warned_of_dropped_nans:
             self.warnings.append(
                 "onnxruntime loses NaN in maxima and recurrent layers: in "
-                f"{errors.tensor} it gives numbers in {errors.dropped_nans} cells where the network gives NaN"
+                f"{errors.tensor} it gives numbers in {errors.dropped_nans} cells where the network gives "
+                "NaN (--input-range LOW:HIGH leaves NaN out of the proof)"
             )
         self._warned_of_dropped_nans = True
 
@@ -232,6 +298,19 @@ def _has_row_axis(array: Array, batch: ProofBatch) -> bool:
 
 def _rows_from(start: int, values: TensorValues) -> TensorValues:
     return {name: array[start:] if array.ndim else array for name, array in values.items()}
+
+
+def _take(array: Array, rows: slice) -> Array:
+    return array[rows] if array.ndim else array
+
+
+def _movements(perturbed: Sequence[TensorValues], native: TensorValues) -> TensorValues:
+    """How far the cells of each float tensor move when the input changes slightly."""
+    return {
+        name: largest_movement([values[name] for values in perturbed], array)
+        for name, array in native.items()
+        if array.dtype.kind == "f"
+    }
 
 
 def _bitwise_equal(first: Array, second: Array) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -15,6 +16,8 @@ TensorKind = Literal["output", "gate", "layer"]
 EPS = 2.0**-23
 # histograms count errors in BINS equal bins between these powers of ten
 DECADES, BINS = (-12.0, -2.0), 41
+# slight changes of the input explain an error up to this multiple of the farthest that they move the cell
+EXPLAINED_FACTOR = 4.0
 # share of integers that may differ because they are choices between two equally good values (ties)
 MAX_TIED_SHARE = 0.01
 
@@ -36,7 +39,8 @@ class TensorErrors:
         max_torch: Largest error of PyTorch.
         scale: Root mean square of the float64 values; 1 for gates.
         eps: Spacing at 1 of the tensor's own dtype, but at least that of float32.
-        sensitivity: How far the float64 values move when the input changes slightly; None if not measured.
+        sensitivity: How far PyTorch's values move from float64 when the input changes slightly; None if that
+            was not measured. If it was, the errors are those that such movements do not explain.
         dropped_nans: Number of cells where onnxruntime gave a number for a NaN.
         mismatch: What no figure can express: shapes, dtypes, NaN positions or integers that differ.
     """
@@ -79,7 +83,7 @@ def compare_tensors(
     ort: Array,
     native: Array,
     float64: Array,
-    perturbed: Array | None = None,
+    perturbed: Sequence[Array] = (),
     may_drop_nan: bool = False,
     reference_may_drop_nan: bool = False,
 ) -> TensorErrors:
@@ -92,7 +96,9 @@ def compare_tensors(
         ort: What onnxruntime computed.
         native: What PyTorch computed in its own precision.
         float64: What PyTorch computed in float64.
-        perturbed: What float64 gives for a slightly changed input. Integers that change are ties.
+        perturbed: What PyTorch computes for slightly changed inputs. Integers that change are ties. The
+            errors of a float count as far as they exceed `EXPLAINED_FACTOR` times the largest movement of
+            the same cell.
         may_drop_nan: Whether onnxruntime may give a number for a NaN here; such cells are counted.
         reference_may_drop_nan: Whether `native` may do so too, because it does not come from PyTorch.
 
@@ -102,13 +108,23 @@ def compare_tensors(
     if mismatch := _shape_mismatch(ort, native):
         return replace(blank, mismatch=mismatch)
     if native.dtype.kind != "f":
-        ties = np.zeros(native.shape, bool) if perturbed is None else perturbed != float64
+        ties = np.zeros(native.shape, bool)
+        for moved in perturbed:
+            ties |= moved != float64
         wrong = int(np.count_nonzero((ort != native) & (ort != float64) & ~ties)) if blank.ordinary else 0
         mismatch = f"expected the network's own values, {wrong} of {native.size} differ" if wrong else ""
         return replace(blank, cells=native.size, mismatch=mismatch)
     if mismatch := _mask_mismatch(ort, native, may_drop_nan, reference_may_drop_nan):
         return replace(blank, mismatch=mismatch)
     ort_errors, torch_errors, finite = absolute_errors(ort, native, float64)
+    sensitivity = None
+    if perturbed:
+        movements = [_movement(moved[finite], float64[finite]) for moved in perturbed]
+        sensitivity = rms(np.concatenate(movements))
+        explained = EXPLAINED_FACTOR * np.max(movements, axis=0)
+        ort_errors, torch_errors = (
+            np.maximum(errors - explained, 0) for errors in (ort_errors, torch_errors)
+        )
     return replace(
         blank,
         cells=torch_errors.size,
@@ -118,12 +134,14 @@ def compare_tensors(
         max_torch=float(torch_errors.max(initial=0.0)),
         scale=_scale(blank, float64[finite]),
         eps=_eps(native),
-        sensitivity=None if perturbed is None else _sensitivity(float64[finite], perturbed[finite]),
+        sensitivity=sensitivity,
         dropped_nans=int(np.count_nonzero(np.isnan(native) & ~np.isnan(ort))),
     )
 
 
-def compare_places(blank: TensorErrors, *, ort: Array, other: Array, float64: Array) -> TensorErrors:
+def compare_places(
+    blank: TensorErrors, *, ort: Array, other: Array, float64: Array, movement: Array | None = None
+) -> TensorErrors:
     """Compare two arrays that should hold the same numbers, such as one row in two batches.
 
     Integers that differ may be ties, as long as they are few.
@@ -133,6 +151,7 @@ def compare_places(blank: TensorErrors, *, ort: Array, other: Array, float64: Ar
         ort: What onnxruntime computed.
         other: What it should equal.
         float64: The float64 values, for the scale.
+        movement: How far each cell moves when the input changes slightly, which explains some differences.
 
     Returns:
         The differences, or a mismatch.
@@ -146,7 +165,9 @@ def compare_places(blank: TensorErrors, *, ort: Array, other: Array, float64: Ar
         return replace(blank, cells=ort.size, mismatch=mismatch)
     if mismatch := _mask_mismatch(ort, other):
         return replace(blank, mismatch=mismatch)
-    differences, _, _ = absolute_errors(ort, other, other)
+    differences, _, finite = absolute_errors(ort, other, other)
+    if movement is not None:
+        differences = np.maximum(differences - EXPLAINED_FACTOR * movement[finite], 0)
     return replace(
         blank,
         cells=differences.size,
@@ -199,9 +220,17 @@ def _mask_mismatch(
     return ""
 
 
-def _sensitivity(float64: Array, perturbed: Array) -> float:
-    changes = np.abs(perturbed - float64)
-    return rms(changes[np.isfinite(changes)])
+def largest_movement(perturbed: Sequence[Array], native: Array) -> Array:
+    """How far each cell moves at most from its value when the input changes slightly."""
+    return np.asarray(np.max([_movement(moved, native) for moved in perturbed], axis=0))
+
+
+def _movement(moved: Array, still: Array) -> Array:
+    """The movement of each cell; the largest float if the cell becomes NaN or infinite."""
+    with np.errstate(invalid="ignore"):
+        movement = np.abs(moved.astype(np.float64) - still)
+    largest = float(np.finfo(np.float32).max)
+    return np.nan_to_num(movement, copy=False, nan=largest, posinf=largest)
 
 
 def _scale(blank: TensorErrors, float64: Array) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from export.errors import SourceOptionError
 from export.input_spec import InputSpec
 from export.source import Array, Source
 
@@ -23,12 +25,29 @@ VALUE_PRESERVING_OPS = frozenset(
 
 @dataclass(frozen=True)
 class InputDomain:
-    """Integers from `low` to `high` (included), or normal numbers with `mean` and standard deviation `sd`."""
+    """Integers from `low` to `high` (included), or normal numbers with `mean` and standard deviation `sd`.
+
+    `limits` are the lowest and the highest value of all batches, if the user gave a range.
+    """
 
     low: int = 0
     high: int = 1
     mean: Array | float = 0.0
     sd: Array | float = 1.0
+    limits: tuple[float, float] | None = None
+
+    def within(self, low: float, high: float) -> InputDomain:
+        """The part of the domain from `low` to `high`; numbers around the middle, if most are outside."""
+        integers = replace(
+            self, low=max(self.low, ceil(low)), high=min(self.high, floor(high)), limits=(low, high)
+        )
+        if np.all(np.subtract(self.mean, self.sd) >= low) and np.all(np.add(self.mean, self.sd) <= high):
+            return integers
+        return replace(integers, mean=(low + high) / 2, sd=(high - low) / 4)
+
+    def clip(self, array: Array) -> Array:
+        """The array with its numbers moved into the limits; a NaN stays."""
+        return array if self.limits is None else array.clip(*self.limits).astype(array.dtype)
 
     def narrower(self) -> list[InputDomain]:
         """Narrower integer ranges to try, for a network that does not accept all of this one."""
@@ -40,16 +59,51 @@ class InputDomain:
         shape = spec.shape(**sizes)
         dtype = np.dtype(spec.dtype)
         if dtype.kind == "f":
-            return np.asarray(self.mean + self.sd * rng.standard_normal(shape)).astype(dtype)
+            return self.clip(np.asarray(self.mean + self.sd * rng.standard_normal(shape)).astype(dtype))
         return rng.integers(self.low, self.high, shape, endpoint=True).astype(dtype)
 
 
 def input_domains(source: Source, model: ir.Model, graph_names: Sequence[str]) -> dict[str, InputDomain]:
     """The domain of every input, by name. `graph_names` are the names of the inputs in the graph."""
-    return {
+    domains = {
         spec.name: _domain(spec, source, model, graph_name)
         for spec, graph_name in zip(source.inputs, graph_names, strict=True)
     }
+    integers = {spec.name: spec.dtype for spec in source.inputs if np.dtype(spec.dtype).kind in "iu"}
+    for name, (low, high) in source.ranges.items():
+        rows = None if source.rows is None else source.rows.inputs.get(name)
+        domains[name] = domains[name].within(low, high)
+        if name in integers:
+            # the whole range, also where a table ends earlier: the network must accept what is proved
+            info = np.iinfo(integers[name])
+            lowest = info.min if low <= info.min else ceil(low)
+            highest = info.max if high >= info.max else floor(high)
+            domains[name] = replace(domains[name], low=lowest, high=highest)
+        if rows is not None and rows.size and not (rows.min() >= low and rows.max() <= high):
+            raise SourceOptionError(
+                f"--data: {name}: expected values from {low:g} to {high:g} (--input-range), "
+                f"got {rows.min():g} to {rows.max():g}"
+            )
+        if domains[name].low > domains[name].high:
+            raise SourceOptionError(
+                f"--input-range: {name}: no number that it takes is from {low:g} to {high:g}"
+            )
+    return domains
+
+
+def expect_accepted_ids(source: Source, accepted: Mapping[str, InputDomain], reason: str) -> None:
+    """Raise a SourceOptionError if the user's range of an input has ids beyond those that are `accepted`."""
+    for spec in source.inputs:
+        if spec.name not in source.ranges or np.dtype(spec.dtype).kind not in "iu":
+            continue
+        (low, high), ids = source.ranges[spec.name], accepted[spec.name]
+        if low < ids.low or high > ids.high:
+            lowest = max(ids.low, ceil(low)) if ids.low <= low <= ids.high else ids.low
+            highest = min(ids.high, floor(high)) if lowest <= high <= ids.high else ids.high
+            raise SourceOptionError(
+                f"--input-range: {spec.name}: the network does not accept values from {low:g} to {high:g} "
+                f"({reason}); expected a range that it accepts, such as {spec.name}={lowest}:{highest}"
+            )
 
 
 def _domain(spec: InputSpec, source: Source, model: ir.Model, graph_name: str) -> InputDomain:
@@ -104,7 +158,7 @@ def lookup_table_size(model: ir.Model, value: ir.Value) -> int | None:
                     table_sizes += [size] if isinstance(size, int) else []
             elif node.op_type == "OneHot" and input_index == 0:
                 depth = None if node.inputs[1] is None else ir.convenience.get_const_tensor(node.inputs[1])
-                table_sizes += [] if depth is None else [int(depth.numpy().reshape(-1)[0])]
+                table_sizes += [] if depth is None else [int(depth.numpy().item())]
             elif node.op_type in VALUE_PRESERVING_OPS or (node.op_type == "Gather" and input_index == 0):
                 waiting += node.outputs
     return min(table_sizes, default=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,8 +17,11 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from export.errors import UntraceableError
+from export.module_copy import copy_module
 from export.parity.batches import ProofBatch
 from export.source import Array, Source
+from export.trace.trace import uncompiled_branches
+from export.trace.untraceable import source_location
 
 NARROW_DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
@@ -31,10 +33,10 @@ class NetworkCopy:
         self._inputs = [spec.name for spec in source.inputs]
         self._in_spec: pytree.TreeSpec | None = None
         if source.module is not None:
-            self._module = independent_copy(source.module).eval()
+            self._module = copy_module(source.module).eval()
         elif source.program is not None:
             with isolated():
-                self._module = independent_copy(source.program.module())
+                self._module = copy_module(source.program.module())
             self._in_spec = source.program.call_spec.in_spec
         else:
             raise UntraceableError("expected a network to compare with, got only a graph")
@@ -93,7 +95,12 @@ class NetworkCopy:
 @contextmanager
 def isolated() -> Iterator[None]:
     """Run a network without gradients and warnings, and restore torch's random state afterwards."""
-    with torch.no_grad(), warnings.catch_warnings(action="ignore"), torch.random.fork_rng(devices=[]):
+    with (
+        torch.no_grad(),
+        warnings.catch_warnings(action="ignore"),
+        torch.random.fork_rng(devices=[]),
+        uncompiled_branches(),
+    ):
         # a new seed for each run, so that a network that draws random numbers is detected
         torch.seed()
         yield
@@ -116,16 +123,37 @@ class TracedValues:
         self._float64_weights: dict[str, Any] | None = None
         tensor_nodes = {node.name for node in program.graph.nodes if isinstance(node.meta.get("val"), Tensor)}
         self.known = frozenset(names) & tensor_nodes
+        self._branches: dict[fx.Node, set[bool]] = {
+            node: set() for node in program.graph.nodes if node.target is torch.ops.higher_order.cond
+        }
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether values choose between branches of the program."""
+        return bool(self._branches)
+
+    def branches_not_run(self) -> list[str]:
+        """A sentence for each branch of a `torch.cond` that no ordinary batch of finite rows took."""
+        return [
+            f"{source_location(node)}no ordinary batch of finite rows took the branch for {condition}: "
+            "this branch is not proved"
+            for node, conditions in self._branches.items()
+            for condition in (True, False)
+            if condition not in conditions
+        ]
 
     def native(self, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
         """The values by the names of their nodes."""
         with isolated():
-            return self._run(self._weights, tensors)[0]
+            return self._run(self._weights, tensors, {})[0]
 
     def float64(
-        self, tensors: Sequence[Tensor], weights: Mapping[str, Tensor]
+        self, tensors: Sequence[Tensor], weights: Mapping[str, Tensor], *, ordinary: bool = True
     ) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """The values and the outputs in float64; `weights` are the network's, by its own names."""
+        """The values and the outputs in float64; `weights` are the network's, by its own names.
+
+        The branches that `ordinary`, finite values take count as proved.
+        """
         if self._float64_weights is None:
             targets = {spec.arg.name: spec.target for spec in self._program.graph_signature.input_specs}
             self._float64_weights = {
@@ -133,15 +161,17 @@ class TracedValues:
                 for name, value in self._weights.items()
             }
         with isolated(), float64_mode():
-            return self._run(self._float64_weights, [to_float64(tensor) for tensor in tensors])
+            counts = ordinary and all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+            branches = self._branches if counts else {}
+            return self._run(self._float64_weights, [to_float64(tensor) for tensor in tensors], branches)
 
     def _run(
-        self, weights: Mapping[str, Any], tensors: Sequence[Tensor]
+        self, weights: Mapping[str, Any], tensors: Sequence[Tensor], branches: Mapping[fx.Node, set[bool]]
     ) -> tuple[dict[str, Tensor], list[Tensor]]:
         inputs = iter(tensors)
         names = [spec.arg.name for spec in self._program.graph_signature.input_specs]
         values = [weights[name] if name in weights else next(inputs) for name in names]
-        recorder = _ValueRecorder(self._program.graph_module, self.known)
+        recorder = _ValueRecorder(self._program.graph_module, self.known, branches)
         results = pytree.tree_leaves(recorder.run(*values, enable_io_processing=False))
         kinds = [spec.kind for spec in self._program.graph_signature.output_specs]
         outputs = [
@@ -182,15 +212,26 @@ def program_weights(program: ExportedProgram) -> dict[str, Any]:
 
 
 class _ValueRecorder(fx.Interpreter):
-    """Runs a graph and records the results of the named nodes."""
+    """Runs a graph, and records the results of the named nodes and the conditions of branches."""
 
-    def __init__(self, module: fx.GraphModule, names: frozenset[str]) -> None:
+    def __init__(
+        self, module: fx.GraphModule, names: frozenset[str], branches: Mapping[fx.Node, set[bool]]
+    ) -> None:
         super().__init__(module)
         self.names = names
+        self.branches = branches
         self.values: dict[str, Tensor] = {}
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # the program has views for the memory layouts of its example tensors; a reshape fits every layout
+        target = torch.ops.aten.reshape.default if target is torch.ops.aten.view.default else target
+        return super().call_function(target, args, kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
+        if n in self.branches:
+            condition = self.fetch_args_kwargs_from_env(n)[0][0]
+            self.branches[n].add(bool(condition))
         if n.name in self.names:
             self.values[n.name] = result
         return result
@@ -199,9 +240,15 @@ class _ValueRecorder(fx.Interpreter):
 class _PromoteToFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Replaces every narrow tensor or dtype among an operator's arguments by float64."""
 
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if func is torch.ops.higher_order.cond:
+            condition, if_true, if_false, operands = args
+            with self:  # a mode is not active while it handles an operator
+                return (if_true if condition else if_false)(*operands)
         in_place = func._schema.is_mutable
         args = tuple(_promoted(arg, in_place) for arg in args)
         return func(*args, **{key: _promoted(arg, in_place) for key, arg in (kwargs or {}).items()})
@@ -238,14 +285,3 @@ def float64_mode() -> Iterator[None]:
 def to_float64(values: Any) -> Any:
     """Convert narrow floating-point tensors, also in lists and tuples; anything else stays as it is."""
     return _promoted(values, in_place=False)
-
-
-def independent_copy(module: nn.Module) -> nn.Module:
-    """A deep copy that shares nothing with the module."""
-    memo: dict[int, Any] = {}
-    for part in module.modules():
-        for value in vars(part).values():
-            # deepcopy refuses tensors computed from parameters, such as old weight norm keeps
-            if isinstance(value, Tensor) and not value.is_leaf:
-                memo[id(value)] = value.detach().clone()
-    return copy.deepcopy(module, memo)

@@ -8,13 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnx_ir.passes.common as passes
 from onnx.reference import ReferenceEvaluator
 
-from export.errors import SourceError
+from export.errors import SourceError, one_line
 from export.gates.instrument import Origin
+from export.gates.levers import drop_levers
 from export.parity.batches import ProofBatch
-from export.parity.reference import RejectedError, TensorValues, complement, one_line, public_outputs
+from export.parity.moved_runs import moved_operators
+from export.parity.reference import PERTURBATION, RejectedError, TensorValues, hidden_value, public_outputs
 from export.source import Array, Source
 from service.artifact.runtime import open_model
 
@@ -31,13 +32,15 @@ class GraphEvaluator:
     def __init__(self, model: onnx.ModelProto, names: Sequence[str]) -> None:
         graph = ir.from_proto(model)
         keep_only(graph, names)
+        reverse_sequences(graph)
         self._native = ReferenceEvaluator(ir.to_proto(graph))
+        self._moved = ReferenceEvaluator(ir.to_proto(graph), new_ops=moved_operators(seed=0))
         widen_to_float64(graph)
         self._float64 = ReferenceEvaluator(ir.to_proto(graph))
 
-    def run(self, feeds: Mapping[str, Array], *, float64: bool) -> TensorValues:
+    def run(self, feeds: Mapping[str, Array], *, float64: bool, moved: bool = False) -> TensorValues:
         """The values by name. Exceptions of the evaluator are not translated."""
-        evaluator = self._float64 if float64 else self._native
+        evaluator = self._float64 if float64 else self._moved if moved else self._native
         inputs = {
             name: array.astype(np.float64) if float64 and array.dtype.kind == "f" else array
             for name, array in feeds.items()
@@ -79,27 +82,63 @@ def _widened(tensor: ir.TensorProtocol) -> ir.Tensor[Any]:
     return ir.Tensor(tensor.numpy().astype(np.float64), name=tensor.name)
 
 
+def reverse_sequences(model: ir.Model) -> None:
+    """Let each Scan that goes backwards go forwards over reversed sequences, in place.
+
+    The evaluator knows no other direction.
+    """
+    for graph in model.graphs():
+        for node in [node for node in graph if node.op_type == "Scan"]:
+            states = len(node.inputs) - node.attributes.get_int("num_scan_inputs", 0)
+            for number, backwards in enumerate(node.attributes.get_ints("scan_input_directions", ())):
+                sequence = node.inputs[states + number]
+                if backwards and sequence is not None:
+                    nodes = _reversal(sequence)
+                    graph.insert_before(node, nodes)
+                    node.replace_input_with(states + number, nodes[-1].outputs[0])
+            for number, backwards in enumerate(node.attributes.get_ints("scan_output_directions", ())):
+                if backwards:
+                    sequence = node.outputs[states + number]
+                    reversed_sequence = ir.Value(name=sequence.name)
+                    ir.convenience.replace_all_uses_with(
+                        sequence, reversed_sequence, replace_graph_outputs=True
+                    )
+                    sequence.name = f"{sequence.name}.reversed"
+                    graph.insert_after(node, _reversal(sequence, reversed_sequence))
+            for name in ("scan_input_directions", "scan_output_directions"):
+                node.attributes.pop(name, None)
+
+
+def _reversal(sequence: ir.Value, output: ir.Value | None = None) -> list[ir.Node]:
+    """Nodes that put the last step of a sequence first."""
+    bounds = (-1, np.iinfo(np.int64).min, 0, -1)
+    constants = [
+        ir.node("Constant", [], {"value": ir.tensor(np.array([bound], np.int64))}) for bound in bounds
+    ]
+    outputs = None if output is None else [output]
+    inputs = [sequence, *(constant.outputs[0] for constant in constants)]
+    return [*constants, ir.node("Slice", inputs, outputs=outputs)]
+
+
 def keep_only(model: ir.Model, names: Sequence[str]) -> None:
     """Reduce a graph, in place, to what the named values need; they become its outputs."""
     values = {value.name: value for node in model.graph for value in node.outputs}
     values |= {value.name: value for value in (*model.graph.initializers.values(), *model.graph.inputs)}
     model.graph.outputs.clear()
     model.graph.outputs.extend(values[name] for name in names)
-    # levers (biases that a caller may override) become plain weights
-    for value in [value for value in model.graph.inputs if value.name in model.graph.initializers]:
-        model.graph.inputs.remove(value)
-    passes.RemoveUnusedNodesPass()(model)
+    drop_levers(model)
 
 
 class GraphRunner(Protocol):
-    """Returns values of a graph by name, natively or in float64."""
+    """Returns values of a graph by name, natively (with moved functions, if asked) or in float64."""
 
-    def __call__(self, feeds: Mapping[str, Array], *, float64: bool) -> TensorValues: ...
+    def __call__(self, feeds: Mapping[str, Array], *, float64: bool, moved: bool = False) -> TensorValues: ...
 
 
 class OnnxReference:
     """Outputs and inner values of the graph as it was before gates were exposed.
 
+    Values inside its loops are computed from the graph with its gates: they have no name in the other one.
     onnx's reference evaluator does not support every operator. If it fails on the first batch and
     onnxruntime does not, onnxruntime serves as the reference. Then only the changes made to the graph are
     proved.
@@ -108,7 +147,7 @@ class OnnxReference:
     def __init__(self, source: Source, model: ir.Model, origins: Mapping[str, Origin]) -> None:
         if source.graph is None:
             raise SourceError("expected the program that the graph was traced from, got none")
-        self.description = "the graph as it came, by onnx's reference evaluator in float64"
+        self.description = ""  # known after the first batch
         self.warnings: tuple[str, ...] = ()
         self.noise = 0.0
         self.may_drop_nan = True
@@ -116,18 +155,24 @@ class OnnxReference:
         self._origins = origins
         original_outputs = (value.name for value in source.graph.graph.output)
         self._original_names = dict(zip(public_outputs(model, origins), original_outputs, strict=True))
-        names = [*self._original_names.values(), *(origin.value for origin in origins.values())]
-        self._value_names = list(dict.fromkeys(names))
+        known = [origin.value for origin in origins.values() if origin.value is not None]
+        self._value_names = list(dict.fromkeys([*self._original_names.values(), *known]))
         self._run: GraphRunner | None = None
+        self._inside_loops = [name for name, origin in origins.items() if origin.value is None]
+        self._model = ir.to_proto(model)
 
-    def native(self, batch: ProofBatch) -> TensorValues:
-        """The graph unchanged."""
+    def native(self, batch: ProofBatch, *, moved: bool = False) -> TensorValues:
+        """The graph unchanged, or with moved functions."""
         try:
             if self._run is None:
                 self._run = self._choose_runner(batch)
-            return self._by_output(self._run(batch.arrays, float64=False))
+            return self._by_output(self._run(batch.arrays, float64=False, moved=moved))
         except Exception as exc:  # the evaluator's operators raise almost anything, and so does onnxruntime
             raise RejectedError(one_line(exc)) from exc
+
+    def moved(self, batch: ProofBatch, seed: int) -> TensorValues:
+        """The same with moved inputs, and moved sigmoids and tanhs."""
+        return self.native(batch.perturbed(PERTURBATION, seed), moved=True)
 
     def float64(self, batch: ProofBatch) -> TensorValues:
         """The graph with float64 in place of every narrower floating-point type."""
@@ -139,26 +184,50 @@ class OnnxReference:
         """A graph has no state."""
 
     def _choose_runner(self, batch: ProofBatch) -> GraphRunner:
-        """The reference evaluator, or onnxruntime if the evaluator cannot run this batch."""
+        """Runs the graph as it came and, for values inside loops, the graph with its gates."""
+        run_graph = self._runner_of(self._graph, self._value_names, "the graph as it came", batch)
+        if not self._inside_loops:
+            return run_graph
+        place = f"the graph with its gates for {', '.join(self._inside_loops)}"
+        run_loops = self._runner_of(self._model, self._inside_loops, place, batch)
+
+        def run(feeds: Mapping[str, Array], *, float64: bool, moved: bool = False) -> TensorValues:
+            return run_graph(feeds, float64=float64, moved=moved) | run_loops(
+                feeds, float64=float64, moved=moved
+            )
+
+        return run
+
+    def _runner_of(
+        self, graph: onnx.ModelProto, names: Sequence[str], place: str, batch: ProofBatch
+    ) -> GraphRunner:
+        """The reference evaluator, or onnxruntime if the evaluator cannot run this batch.
+
+        Adds `place` to the description of the reference, and a warning if onnxruntime is used.
+        """
         try:
-            evaluator = GraphEvaluator(self._graph, self._value_names)
+            evaluator = GraphEvaluator(graph, names)
             evaluator.run(batch.arrays, float64=True)
         except Exception as exc:  # the evaluator's operators raise almost anything
-            fallback = onnxruntime_runner(self._graph, self._value_names)
+            fallback = onnxruntime_runner(graph, names)
             fallback(batch.arrays, float64=False)
             self.noise = ORT_NOISE
-            self.description = "the graph as it came, by onnxruntime alone"
-            self.warnings = (
+            self._add_description(f"{place}, by onnxruntime alone")
+            self.warnings += (
                 f"onnx's reference evaluator cannot run the graph ({one_line(exc)}), so onnxruntime served "
                 "as the reference: only the changes made to the graph are proved",
             )
             return fallback
+        self._add_description(f"{place}, by onnx's reference evaluator in float64")
         return evaluator.run
+
+    def _add_description(self, text: str) -> None:
+        self.description = f"{self.description}; {text}" if self.description else text
 
     def _by_output(self, values: TensorValues) -> TensorValues:
         named = {name: values[original] for name, original in self._original_names.items()}
         for name, origin in self._origins.items():
-            named[name] = complement(values[origin.value], origin)
+            named[name] = values[name] if origin.value is None else hidden_value(values[origin.value], origin)
         return named
 
 
@@ -166,10 +235,11 @@ def onnxruntime_runner(graph: onnx.ModelProto, names: Sequence[str]) -> GraphRun
     """Evaluates the same values of the same graph with onnxruntime, always in its own precision."""
     model = ir.from_proto(graph)
     keep_only(model, names)
+    model.metadata_props.clear()  # a manifest describes more outputs than are kept
     runtime = open_model(ir.to_proto(model).SerializeToString())
 
-    def run(feeds: Mapping[str, Array], *, float64: bool) -> TensorValues:
-        del float64
+    def run(feeds: Mapping[str, Array], *, float64: bool, moved: bool = False) -> TensorValues:
+        del float64, moved
         inputs = {tensor.name: feeds[tensor.name].astype(tensor.dtype) for tensor in runtime.inputs}
         return dict(zip(names, runtime.run(inputs, names), strict=True))
 

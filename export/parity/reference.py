@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from export.gates.instrument import Origin
 from export.parity.batches import ProofBatch
+from export.parity.error_stats import EPS
 from export.source import Array
 
 # arrays by the names of the graph's outputs
@@ -17,6 +18,8 @@ TensorValues = dict[str, Array]
 
 # difference allowed between two float64 computations of one tensor, relative to its largest value
 RELATIVE_TOLERANCE = 1e-9
+# relative change of an input that shows how much a value depends on its last digits
+PERTURBATION = 16 * EPS
 # absolute difference that remains when numbers near 1 cancel out in float64
 ABSOLUTE_TOLERANCE = 1e-14
 
@@ -36,12 +39,18 @@ class Reference(Protocol):
     """
 
     description: str
-    warnings: tuple[str, ...]
     noise: float
     may_drop_nan: bool
 
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
     def native(self, batch: ProofBatch) -> TensorValues:
         """The values in the network's own precision; a RejectedError if it does not accept the batch."""
+        ...
+
+    def moved(self, batch: ProofBatch, seed: int) -> TensorValues:
+        """As `native`, with inputs and functions moved by as much as rounding may."""
         ...
 
     def float64(self, batch: ProofBatch) -> TensorValues:
@@ -63,13 +72,9 @@ def network_inputs(model: ir.Model) -> list[str]:
     return [str(value.name) for value in model.graph.inputs if value.name not in model.graph.initializers]
 
 
-def one_line(exc: Exception) -> str:
-    """The message of an exception in one line of at most 300 characters."""
-    return " ".join(str(exc).split())[:300] or type(exc).__name__
-
-
-def complement(value: Array, origin: Origin) -> Array:
+def hidden_value(value: Array, origin: Origin) -> Array:
     """The value of a hidden output, from the value of the network that it stands for."""
+    value = np.moveaxis(value, origin.row_axis, 0) if origin.row_axis else value
     return 1 - value if origin.complement else value
 
 

@@ -7,18 +7,19 @@ from collections.abc import Mapping
 import onnx_ir as ir
 from torch import Tensor
 
-from export.errors import ParityError, UntraceableError
+from export.errors import ParityError, UntraceableError, one_line
 from export.gates.instrument import Origin
 from export.parity.batches import ProofBatch
+from export.parity.moved_runs import moved_functions
 from export.parity.network_runs import NetworkCopy, TracedValues
 from export.parity.onnx_reference import GraphEvaluator
 from export.parity.reference import (
+    PERTURBATION,
     RejectedError,
     TensorValues,
-    complement,
     equal_up_to_rounding,
+    hidden_value,
     network_inputs,
-    one_line,
     public_outputs,
 )
 from export.source import Array, Source
@@ -28,28 +29,35 @@ from export.trace.trace import TracedGraph
 class TorchReference:
     """Takes outputs from the original network, and gates and layers from the program traced from it.
 
-    A hidden value that is not a node of the program (inside an operator that was split into several, for
-    example) is computed from the graph by onnx's reference evaluator.
+    A hidden value that is not a node of the program (inside an operator that was split into several, or
+    inside a loop) is computed from the graph by onnx's reference evaluator.
     """
 
     def __init__(
         self, source: Source, traced: TracedGraph, model: ir.Model, origins: Mapping[str, Origin]
     ) -> None:
         self.description = "the original network in float64"
-        self.warnings: tuple[str, ...] = ()
+        self._no_float64 = ""
         self.noise = 0.0
         self.may_drop_nan = False
         self._network = NetworkCopy(source)
         self._public_outputs = public_outputs(model, origins)
         self._origins = origins
-        self._traced = TracedValues(traced.program, [origin.value for origin in origins.values()])
+        values = [origin.value for origin in origins.values() if origin.value is not None]
+        self._traced = TracedValues(traced.program, values)
         source_names = (spec.name for spec in source.inputs)
         self._source_inputs = dict(zip(network_inputs(model), source_names, strict=True))
         unknown = [name for name, origin in origins.items() if origin.value not in self._traced.known]
+        self._unknown = unknown
         self._evaluator = GraphEvaluator(ir.to_proto(model), unknown) if unknown else None
         if unknown:
             names = ", ".join(unknown)
             self.description += f"; the graph by onnx's reference evaluator in float64 for {names}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The reason if the network does not run in float64, and branches that were not run."""
+        return (*filter(None, [self._no_float64]), *self._traced.branches_not_run())
 
     def native(self, batch: ProofBatch) -> TensorValues:
         """Outputs of the original network, and if layers are compared, the program's inner values."""
@@ -70,12 +78,20 @@ class TorchReference:
             ) from exc
         return outputs | self._hidden(inner, batch, float64=False)
 
+    def moved(self, batch: ProofBatch, seed: int) -> TensorValues:
+        """The same with moved inputs, sigmoids and other bounded functions."""
+        with moved_functions(seed):
+            return self.native(batch.perturbed(PERTURBATION, seed))
+
     def float64(self, batch: ProofBatch) -> TensorValues:
         """The same in float64; a ParityError if the program and the network differ."""
         original = self._original(batch)
-        if original is not None and not batch.compare_layers:
+        # the traced program also shows which branches a batch takes
+        if original is not None and not batch.compare_layers and not self._traced.has_branches:
             return original
-        inner, outputs = self._traced.float64(self._network.tensors(batch), self._network.float64_weights())
+        inner, outputs = self._traced.float64(
+            self._network.tensors(batch), self._network.float64_weights(), ordinary=batch.ordinary
+        )
         traced = self._named([tensor.numpy() for tensor in outputs], batch)
         if original is not None:
             expect_traced_equal(original, traced, batch)
@@ -91,15 +107,15 @@ class TorchReference:
 
     def _original(self, batch: ProofBatch) -> TensorValues | None:
         """Outputs of the original network in float64, or None if its code cannot run in float64."""
-        if self.warnings:
+        if self._no_float64:
             return None
         try:
             outputs = self._network.float64(batch)
         except Exception as exc:  # the user's code may raise anything
             self.description = self.description.replace("the original network", "the traced program", 1)
-            self.warnings = (
+            self._no_float64 = (
                 f"the network does not run in float64 ({one_line(exc)}), so its traced program served as "
-                "the reference",
+                "the reference"
             )
             return None
         return self._named(outputs, batch)
@@ -116,10 +132,16 @@ class TorchReference:
         values: TensorValues = {}
         if self._evaluator is not None:
             feeds = {name: batch.arrays[source_name] for name, source_name in self._source_inputs.items()}
-            values = self._evaluator.run(feeds, float64=float64)
+            try:
+                values = self._evaluator.run(feeds, float64=float64)
+            except Exception as exc:  # the evaluator's operators raise almost anything
+                raise ParityError(
+                    f"onnx's reference evaluator cannot compute {', '.join(self._unknown)} with the batch "
+                    f"{batch.name!r}: {one_line(exc)}"
+                ) from exc
         for name, origin in self._origins.items():
-            if origin.value in inner:
-                values[name] = complement(inner[origin.value].numpy(), origin)
+            if origin.value is not None and origin.value in inner:
+                values[name] = hidden_value(inner[origin.value].numpy(), origin)
         return values
 
 

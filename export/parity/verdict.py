@@ -8,11 +8,11 @@ misses real faults, such as gate weights that were rounded to fp16.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from export.parity.error_stats import EPS, ErrorHistogram, TensorErrors, TensorKind, absolute_errors
 from export.source import Array
-from service.artifact.manifest import TensorParity
+from service.artifact.manifest import TensorParity, UnjudgedTensors
 
 # how many times PyTorch's error onnxruntime's may be: root mean square, and largest
 RMS_FACTOR, MAX_FACTOR = 4.0, 8.0
@@ -25,6 +25,18 @@ SMALLEST_NORMAL = 2.0**-126
 
 # (tensor, batch) pairs that are not judged
 Unjudged = frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class FirstFailure:
+    """The first tensor, in data-flow order, that fails, and the reason in a sentence.
+
+    `errors` are those of the batch that failed; None if parity means nothing for the tensor.
+    """
+
+    tensor: str
+    reason: str
+    errors: TensorErrors | None = None
 
 
 @dataclass(frozen=True)
@@ -47,12 +59,6 @@ class ErrorBound:
         usual_rms = max(errors.rms_torch, self.rms * scale * margin)
         usual_max = max(errors.max_torch, self.max * scale * margin)
         rounding = errors.eps * scale
-        if errors.sensitivity is not None:
-            # the error may come from a few cells where a gate is about to switch; PyTorch and onnxruntime
-            # switch in different ones
-            usual_rms = max(usual_rms, errors.sensitivity)
-            rounding = _ill_conditioned(errors) * scale
-            usual_max = max(usual_max, usual_rms * errors.cells**0.5)
         return (
             RMS_FACTOR * usual_rms + rounding + SMALLEST_NORMAL,
             MAX_FACTOR * (usual_max + rounding) + SMALLEST_NORMAL,
@@ -93,34 +99,68 @@ def find_unjudged(errors: Sequence[TensorErrors]) -> Unjudged:
 
 
 def check_tensor(
-    errors: Sequence[TensorErrors], *, unjudged: Unjudged = frozenset(), noise: float = 0.0
-) -> str | None:
-    """Check one tensor in all batches; returns the first failure in a sentence, or None."""
+    errors: Sequence[TensorErrors],
+    *,
+    unjudged: Unjudged = frozenset(),
+    noise: float = 0.0,
+    unexplained: Sequence[TensorErrors] = (),
+) -> FirstFailure | None:
+    """Check one tensor in all batches; returns the first failure, or None.
+
+    Args:
+        errors: The errors of the tensor, batch by batch.
+        unjudged: The pairs of tensor and batch that are not judged.
+        noise: The relative error of the reference.
+        unexplained: The errors in some of these batches as far as slight changes of the input do not explain
+            them. If all of these pass, those batches do.
+    """
     bound, tensor = error_bound(errors, noise), errors[0].tensor
     limit = _ill_conditioned(errors[0])
     if bound.rms > limit:
-        return (
-            f"{tensor} is ill-conditioned, so parity means nothing here: expected PyTorch's own rounding "
-            f"errors to be at most {limit:.0e} of the tensor's size, got {bound.rms:.1e}"
+        return FirstFailure(
+            tensor,
+            f"{tensor} is ill-conditioned, so parity means nothing here: expected the network's own rounding "
+            f"errors to be at most {limit:.0e} of the tensor's size, got {bound.rms:.1e}",
         )
+    failure = _check_batches(errors, bound, unjudged) or _check_over_all(tensor, _ordinary(errors), bound)
+    if failure is None or not unexplained:
+        return failure
+    strict = error_bound(unexplained, noise)
+    if _check_batches(unexplained, strict, unjudged) or _check_over_all(
+        tensor, _ordinary(unexplained), strict
+    ):
+        return failure
+    names = {error.batch for error in unexplained}
+    return _check_batches([error for error in errors if error.batch not in names], bound, unjudged)
+
+
+def _check_batches(
+    errors: Sequence[TensorErrors], bound: ErrorBound, unjudged: Unjudged
+) -> FirstFailure | None:
+    """The first batch in which the errors of a tensor are too large."""
     for error in errors:
+        tensor = error.tensor
         where = f"{tensor} with the batch {error.batch!r}"
         if error.mismatch:
-            return f"{where}: {error.mismatch}"
+            return FirstFailure(tensor, f"{where}: {error.mismatch}", error)
         if (error.tensor, error.batch) in unjudged:
             continue
         rms_limit, max_limit = bound.bounds(error)
         if not error.rms <= rms_limit:
-            return (
+            return FirstFailure(
+                tensor,
                 f"{where}: expected a root mean square error of at most {rms_limit:.2e} "
-                f"(PyTorch's own is {error.rms_torch:.2e}), got {error.rms:.2e}"
+                f"(the network's own is {error.rms_torch:.2e}), got {error.rms:.2e}",
+                error,
             )
         if not error.max <= max_limit:
-            return (
+            return FirstFailure(
+                tensor,
                 f"{where}: expected errors of at most {max_limit:.2e} "
-                f"(PyTorch's own are at most {error.max_torch:.2e}), got {error.max:.2e}"
+                f"(the network's own are at most {error.max_torch:.2e}), got {error.max:.2e}",
+                error,
             )
-    return _check_over_all(tensor, _ordinary(errors), bound)
+    return None
 
 
 def pooled_rms(parts: Sequence[tuple[int, float]]) -> float:
@@ -129,17 +169,27 @@ def pooled_rms(parts: Sequence[tuple[int, float]]) -> float:
     return float(sum(count * rms**2 for count, rms in parts) / cells) ** 0.5 if cells else 0.0
 
 
-def _check_over_all(tensor: str, ordinary: Sequence[TensorErrors], bound: ErrorBound) -> str | None:
+def _check_over_all(tensor: str, ordinary: Sequence[TensorErrors], bound: ErrorBound) -> FirstFailure | None:
     """The strict bound, without the margin for few rows, over all ordinary batches together."""
     if not any(error.cells for error in ordinary):
-        return f"{tensor} has no finite number in any batch: parity means nothing here"
+        return FirstFailure(tensor, f"{tensor} has no finite number in any batch: parity means nothing here")
     limit = RMS_FACTOR * bound.rms * bound.scale + ordinary[0].eps * bound.scale + SMALLEST_NORMAL
     rms = pooled_rms([(error.cells, error.rms) for error in ordinary])
     if rms <= limit:
         return None
-    return (
+    rms_torch, largest = bound.rms * bound.scale, max(error.max for error in ordinary)
+    return FirstFailure(
+        tensor,
         f"{tensor} over all ordinary batches: expected a root mean square error of at most {limit:.2e} "
-        f"(PyTorch's own is {bound.rms * bound.scale:.2e}), got {rms:.2e}"
+        f"(the network's own is {rms_torch:.2e}), got {rms:.2e}",
+        replace(
+            ordinary[0],
+            batch="all ordinary batches",
+            rms=rms,
+            rms_torch=rms_torch,
+            max=largest,
+            max_torch=bound.max * bound.scale,
+        ),
     )
 
 
@@ -150,14 +200,6 @@ def _ordinary(errors: Sequence[TensorErrors]) -> list[TensorErrors]:
 def _ill_conditioned(errors: TensorErrors) -> float:
     """ILL_CONDITIONED in the precision of the tensor."""
     return ILL_CONDITIONED * errors.eps / EPS
-
-
-@dataclass(frozen=True)
-class FirstFailure:
-    """The first tensor, in data-flow order, that fails, and the reason in a sentence."""
-
-    tensor: str
-    reason: str
 
 
 class ErrorTable:
@@ -188,23 +230,48 @@ class ErrorTable:
             for name, (ort, torch) in self._histograms.items()
         }
 
-    def first_failure(self, noise: float) -> FirstFailure | None:
-        """The first tensor in data-flow order that fails with any provider; None if all pass."""
-        providers = []
-        for errors in self.errors:
-            by_tensor: dict[str, list[TensorErrors]] = {name: [] for name in self.kinds}
-            for error in errors:
-                by_tensor[error.tensor].append(error)
-            in_order = [error for tensor_errors in by_tensor.values() for error in tensor_errors]
-            providers.append((by_tensor, find_unjudged(in_order)))
+    def first_failure(self, noise: float, unexplained: ErrorTable | None = None) -> FirstFailure | None:
+        """The first tensor in data-flow order that fails with any provider; None if all pass.
+
+        `unexplained` holds errors of the same batches as far as nothing explains them.
+        """
+        providers = [
+            (
+                self._by_tensor(provider),
+                self._unjudged(provider),
+                {} if unexplained is None else unexplained._by_tensor(provider),
+            )
+            for provider in range(len(self.errors))
+        ]
         for name in self.kinds:
-            for by_tensor, unjudged in providers:
-                if not by_tensor[name]:
-                    continue
-                reason = check_tensor(by_tensor[name], unjudged=unjudged, noise=noise)
-                if reason is not None:
-                    return FirstFailure(name, reason)
+            for errors, unjudged, rest in providers:
+                if errors[name] and (
+                    failure := check_tensor(
+                        errors[name], unjudged=unjudged, noise=noise, unexplained=rest.get(name, ())
+                    )
+                ):
+                    return failure
         return None
+
+    def unjudged(self) -> tuple[UnjudgedTensors, ...]:
+        """Which tensors were not judged in which batch, with any provider."""
+        pairs = {pair for provider in range(len(self.errors)) for pair in self._unjudged(provider)}
+        batches = dict.fromkeys(error.batch for errors in self.errors for error in errors)
+        names = {batch: [name for name in self.kinds if (name, batch) in pairs] for batch in batches}
+        return tuple(
+            UnjudgedTensors(batch=batch, first=tensors[0], tensors=len(tensors))
+            for batch, tensors in names.items()
+            if tensors
+        )
+
+    def _by_tensor(self, provider: int) -> dict[str, list[TensorErrors]]:
+        by_tensor: dict[str, list[TensorErrors]] = {name: [] for name in self.kinds}
+        for error in self.errors[provider]:
+            by_tensor[error.tensor].append(error)
+        return by_tensor
+
+    def _unjudged(self, provider: int) -> Unjudged:
+        return find_unjudged([error for errors in self._by_tensor(provider).values() for error in errors])
 
     def tensors(self) -> tuple[TensorParity, ...]:
         """Each tensor's errors over all ordinary batches, with the worst provider."""
@@ -226,13 +293,22 @@ class ErrorTable:
         )
 
 
-def format_table(tensors: Sequence[TensorParity], failed: str = "") -> str:
-    """The errors of each tensor beside PyTorch's, as lines of text; the tensor that failed is marked."""
+def format_table(tensors: Sequence[TensorParity], failure: FirstFailure | None = None) -> str:
+    """The errors of each tensor in the file beside those of the network itself, as lines of text.
+
+    The row of the tensor that failed has the figures of the batch in which it failed, and names it.
+    """
     width = max(map(len, ("tensor", *(tensor.name for tensor in tensors))))
-    head = f"{'tensor':{width}}  {'rms':>8}  {'PyTorch':>8}  {'max':>8}  {'PyTorch':>8}"
-    lines = [
-        f"{tensor.name:{width}}  {tensor.rms:8.1e}  {tensor.rms_torch:8.1e}  {tensor.max:8.1e}  "
-        f"{tensor.max_torch:8.1e}{'  <- failed' if tensor.name == failed else ''}"
-        for tensor in tensors
-    ]
-    return "\n".join((head, *lines))
+    lines = [f"{'tensor':{width}}  {'rms':>8}  {'network':>8}  {'max':>8}  {'network':>8}"]
+    for tensor in tensors:
+        figures: TensorParity | TensorErrors = tensor
+        mark = ""
+        if failure is not None and tensor.name == failure.tensor:
+            mark = "  <- failed"
+            if failure.errors is not None:
+                figures, mark = failure.errors, f"  {failure.errors.batch}{mark}"
+        lines.append(
+            f"{tensor.name:{width}}  {figures.rms:8.1e}  {figures.rms_torch:8.1e}  {figures.max:8.1e}  "
+            f"{figures.max_torch:8.1e}{mark}"
+        )
+    return "\n".join(lines)

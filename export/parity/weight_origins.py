@@ -108,9 +108,11 @@ def rounding_distance(name: str, value: Array, traced: TracedGraph | None) -> fl
     """
     recomputed = None if traced is None else recompute_constant(traced.program, name)
     if recomputed is None:
+        known = [] if traced is None else list(traced.program.state_dict)
+        hint = f"; the network has {', '.join(known[:4])}{' and others' * (len(known) > 4)}" if known else ""
         raise ParityError(
             f"{name}: expected one of the network's weights, or several transposed, reshaped or "
-            f"concatenated, got another constant {value.dtype}{list(value.shape)}"
+            f"concatenated, got another constant {value.dtype}{list(value.shape)}{hint}"
         )
     if recomputed.shape != value.shape:
         raise ParityError(

@@ -1,15 +1,17 @@
-"""Compares a lower-precision variant with fp32: agreement of the answers, accuracy, speed and file size."""
+"""Compares a lower-precision variant with fp32: agreement and error, accuracy, speed and file size."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
-from export.errors import PrecisionError
+from export.defaults import MAX_ERROR, MIN_AGREEMENT
+from export.errors import PrecisionError, UsageError
 from export.measure.accuracy import are_probabilities, is_classification, score
 from export.measure.run_rows import first_rows, round_figure, run_rows
 from export.source import Array, Rows
@@ -18,8 +20,6 @@ from service.artifact.runtime import Runtime
 
 AnswerKind = Literal["highest", "near", "equal"]
 
-# default share of answers that must agree
-MIN_AGREEMENT = 0.99
 MAX_COMPARED_ROWS = 2000
 # two numbers are near if they differ by at most this share of their size
 NEAR_TOLERANCE = 0.01
@@ -28,15 +28,47 @@ TIMED_ROWS = (1, 8, 64)
 # seconds of timing for each number of rows, both models together
 TIMING_SECONDS = 0.6
 MAX_RUNS, MIN_RUNS = 200, 3
+# smaller differences in speed count as none
+LEAST_FACTOR = 1.05
+
+
+@dataclass(frozen=True)
+class PrecisionLimits:
+    """A precision, and how close to fp32 it has to be.
+
+    Attributes:
+        precision: "fp32", "fp16" or "int8".
+        min_agreement: Share of answers that must agree with fp32.
+        max_error: Relative root mean square error that the outputs may have.
+    """
+
+    precision: Precision
+    min_agreement: float
+    max_error: float
+
+    def __post_init__(self) -> None:
+        if self.precision not in get_args(Precision):
+            raise UsageError(
+                f"--precision: expected {', '.join(get_args(Precision))}, got {self.precision!r}"
+            )
+        if not 0 <= self.min_agreement <= 1:
+            raise UsageError(f"--min-agreement: expected a share from 0 to 1, got {self.min_agreement}")
+        if not 0 <= self.max_error < math.inf:
+            raise UsageError(f"--max-error: expected a relative error, 0 or more, got {self.max_error}")
 
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """Mean and largest difference of one tensor from fp32, over all rows."""
+    """Difference of one tensor from fp32 over all rows: mean, largest, and root mean square error.
+
+    `relative` is the last, divided by the tensor's own root mean square. It is infinite if one of the two
+    has numbers where the other has NaN or infinities.
+    """
 
     name: str
     mean: float
     max: float
+    relative: float
 
 
 @dataclass(frozen=True)
@@ -47,6 +79,23 @@ class Speed:
     fp32_ms: float
     ms: float
     ratio: float
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it is slower by 5 % or more; less is not worth a word."""
+        return self.ratio <= 1 / LEAST_FACTOR
+
+    @property
+    def factor(self) -> str:
+        """The speed in words, as in `2.0 times slower`."""
+        if self.is_slower:
+            return f"{1 / self.ratio:.1f} times slower"
+        return f"{self.ratio:.1f} times faster" if self.ratio >= LEAST_FACTOR else "as fast"
+
+    @property
+    def text(self) -> str:
+        """The speed and its number of rows, as in `2.0 times slower with 1 row`."""
+        return f"{self.factor} with {self.rows} row{'s' if self.rows > 1 else ''}"
 
 
 @dataclass(frozen=True)
@@ -62,6 +111,8 @@ class Comparison:
             when the same one is "highest". A single number agrees when it is "near" (within 1 % of its own
             size or of the root mean square of all), and integers when they are "equal".
         agreement: Share of answers that agree.
+        error: Relative root mean square error of the public output that changes most; None if all outputs
+            are integers.
         metric: Accuracy of the variant, if the classes are known.
         metric_fp32: Accuracy of fp32.
         outputs: Difference of each public output.
@@ -77,6 +128,7 @@ class Comparison:
     drawn: bool
     kind: AnswerKind
     agreement: float
+    error: float | None
     metric: float | None
     metric_fp32: float | None
     outputs: tuple[TensorDifference, ...]
@@ -89,19 +141,32 @@ class Comparison:
     def variant(self) -> Variant:
         """The manifest's record, without figures that differ between machines."""
         return Variant(
-            agreement=self.agreement, rows=self.rows, metric=self.metric, metric_fp32=self.metric_fp32
+            agreement=self.agreement,
+            error=self.error,
+            rows=self.rows,
+            metric=self.metric,
+            metric_fp32=self.metric_fp32,
         )
+
+    @property
+    def summary(self) -> str:
+        """Agreement, error and number of rows in a sentence."""
+        error = "" if self.error is None else f", relative rms error {self.error:.2%}"
+        return f"{self.precision}: agrees with fp32 on {self.agreement:.2%} of {self.rows} rows{error}"
+
+    @property
+    def speed_text(self) -> str:
+        """How much faster or slower than fp32 the variant is, for each number of rows."""
+        return f"speed compared with fp32: {', '.join(speed.text for speed in self.speed)}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know before serving the variant."""
-        slower = [speed for speed in self.speed if speed.ratio < 1]
+        slower = [speed.text for speed in self.speed if speed.is_slower]
         warnings = []
         if slower:
-            figures = ", ".join(f"{speed.ratio:.2f}x at {speed.rows}" for speed in slower)
             warnings.append(
-                f"{self.precision} is slower than fp32 on this machine ({self.provider}; speed by rows "
-                f"in a batch: {figures})"
+                f"{self.precision} is slower than fp32 on this machine ({self.provider}): {', '.join(slower)}"
             )
         if self.drawn:
             warnings.append(
@@ -144,7 +209,7 @@ def compare(
     # a file without a manifest does not tell its public outputs from the hidden ones
     not_public = {*hidden, *(name for gate in gates for name in (gate.carry_gate, gate.output))}
     outputs = [tensor.name for tensor in fp32.outputs if tensor.name not in not_public]
-    differences = {name: _DifferenceSum() for name in (*outputs, *hidden)}
+    differences = {name: DifferenceSum() for name in (*outputs, *hidden)}
     answers_fp32, answers_lower = [], []
     for batch_fp32, batch_lower in zip(
         run_rows(fp32, rows, [*outputs, *hidden]), run_rows(lower, rows, [*outputs, *hidden]), strict=True
@@ -157,6 +222,7 @@ def compare(
     metrics: tuple[float | None, float | None] = (None, None)
     if rows.classes is not None and is_classification(expected, rows.classes):
         metrics = _accuracy(actual, rows.classes), _accuracy(expected, rows.classes)
+    output_differences = tuple(differences[name].result(name) for name in outputs)
     return Comparison(
         precision=precision,
         provider=lower.provider,
@@ -164,9 +230,13 @@ def compare(
         drawn=drawn,
         kind=answer_kind(expected),
         agreement=round_figure(agreement(expected, actual)),
+        error=max(
+            (output.relative for output in output_differences if differences[output.name].is_float),
+            default=None,
+        ),
         metric=metrics[0],
         metric_fp32=metrics[1],
-        outputs=tuple(differences[name].result(name) for name in outputs),
+        outputs=output_differences,
         gates=tuple(differences[name].result(name) for name in hidden),
         speed=tuple(
             _time_alternately(fp32, lower, rows, outputs, count, timing_seconds)
@@ -177,19 +247,32 @@ def compare(
     )
 
 
-def require_agreement(comparison: Comparison, min_agreement: float = MIN_AGREEMENT) -> None:
-    """Raise a PrecisionError if the two agree too rarely."""
-    if comparison.agreement >= min_agreement:
+def require_agreement(
+    comparison: Comparison, min_agreement: float = MIN_AGREEMENT, max_error: float = MAX_ERROR
+) -> None:
+    """Raise a PrecisionError if the answers agree too rarely, or if the outputs differ too much.
+
+    A network with a single number as its answer has no classes: it is judged by the error alone.
+    """
+    failures = []
+    if comparison.kind != "near" and comparison.agreement < min_agreement:
+        failures.append(
+            f"expected the answers of fp32 in a share of {min_agreement:g} or more (--min-agreement), "
+            f"got {comparison.agreement:g}"
+        )
+    if comparison.error is not None and comparison.error > max_error:
+        failures.append(
+            f"expected a relative rms error of {max_error:g} or less (--max-error), got {comparison.error:g}"
+        )
+    if not failures:
         return
     metric = ""
     if comparison.metric is not None and comparison.metric_fp32 is not None:
-        metric = f", accuracy {comparison.metric:.4f} against {comparison.metric_fp32:.4f}"
-    speed = ", ".join(f"{speed.ratio:.2f}x at {speed.rows}" for speed in comparison.speed)
+        metric = f"; accuracy {comparison.metric:g}, in fp32 {comparison.metric_fp32:g}"
+    rows = f"{comparison.rows} random rows (give real ones with --data)" if comparison.drawn else "your rows"
     raise PrecisionError(
-        f"--precision {comparison.precision}: expected agreement with fp32 of {min_agreement:g} or more "
-        f"(--min-agreement), got {comparison.agreement:.4f} on {comparison.rows} "
-        f"{'random' if comparison.drawn else 'given'} rows{metric}; speed relative to fp32 by rows in a "
-        f"batch: {speed}"
+        f"--precision {comparison.precision}: {', and '.join(failures)}, on {rows}{metric}; "
+        f"{comparison.speed_text}"
     )
 
 
@@ -250,21 +333,32 @@ def _time_alternately(
     )
 
 
-class _DifferenceSum:
+class DifferenceSum:
     """Accumulates the difference of one tensor over batches; cells that are not finite do not count."""
 
     def __init__(self) -> None:
-        self.total = self.largest = 0.0
+        self.total = self.largest = self.squares = self.squares_fp32 = 0.0
         self.count = 0
+        self.is_float = self.same_finite = True
 
     def add(self, expected: Array, actual: Array) -> None:
-        differences = np.abs(actual.astype(np.float64) - expected)
-        differences = differences[np.isfinite(differences)]
+        self.is_float = expected.dtype.kind == "f"
+        finite = np.isfinite(expected)
+        self.same_finite &= np.array_equal(finite, np.isfinite(actual))
+        finite &= np.isfinite(actual)
+        numbers = expected[finite].astype(np.float64)
+        differences = np.abs(actual[finite] - numbers)
         self.total += float(differences.sum())
+        self.squares += float((differences**2).sum())
+        self.squares_fp32 += float((numbers**2).sum())
         self.count += differences.size
         self.largest = max(self.largest, float(differences.max(initial=0.0)))
 
     def result(self, name: str) -> TensorDifference:
+        relative = (self.squares / self.squares_fp32) ** 0.5 if self.squares_fp32 else float(self.squares > 0)
         return TensorDifference(
-            name, round_figure(self.total / max(1, self.count)), round_figure(self.largest)
+            name,
+            mean=round_figure(self.total / max(1, self.count)),
+            max=round_figure(self.largest),
+            relative=round_figure(relative) if self.same_finite else math.inf,
         )

@@ -188,6 +188,15 @@ def _to_fp16(model: bytes) -> ir.Model:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     proto = onnx.load_model_from_string(model)
+    # the converter gives bodies the wrong types, and onnxruntime crashes when it loads them
+    loops = sorted(
+        {node.op_type for node in proto.graph.node if any(entry.HasField("g") for entry in node.attribute)}
+    )
+    if loops:
+        raise PrecisionError(
+            f"--precision fp16: expected a network without loops and branches, got {', '.join(loops)}: "
+            "export it in fp32"
+        )
     with silence_exporter():
         lowered = convert_float_to_float16(proto, keep_io_types=True)
     # it records float16 also for values that it keeps in float32, such as the constants of a Max
@@ -199,7 +208,7 @@ def _to_int8(model: bytes) -> ir.Model:
     lowered = ir.from_proto(onnx.load_model_from_string(model))
     if quantize_weights(lowered) == 0:
         raise PrecisionError(
-            "--precision int8: expected a network with matrices of float32 weights, got one without any: "
-            "export it in fp32 or fp16"
+            "--precision int8: expected a network with matrices of float32 weights outside of GRU, LSTM and "
+            "loops, got one without any: export it in fp32"
         )
     return lowered

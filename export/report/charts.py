@@ -1,5 +1,7 @@
 """Charts of the report as plain SVG, so that the page opens offline without a chart library.
 
+The name and value of a point are its tooltip.
+
 Colors come from the page's style, light or dark. Heat maps are PNG images with one pixel per number, which
 the browser enlarges.
 """
@@ -31,6 +33,10 @@ OUTLIER_PERCENT = 0.5
 TRANSPARENT = 255
 # letters of column names that fit below a map; if there are more, only the first and last name are shown
 MAX_LABEL_LETTERS = 46
+# labels of an x axis that are longer than this are upright; those longer than the second number are cut
+MAX_LEVEL_LETTERS, MAX_UPRIGHT_LETTERS = 4, 24
+# width of a letter, and distance of upright labels, in SVG units
+LETTER_WIDTH, UPRIGHT_STEP = 6.2, 15.0
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -52,7 +58,7 @@ def chart(
     places: Sequence[str] = (),
     log: bool = False,
     bounds: tuple[float | None, float | None] | None = None,
-    level: tuple[str, float] | None = None,
+    level: tuple[str, Sequence[float | None]] | None = None,
     band: tuple[Sequence[float], Sequence[float], str] | None = None,
     joined: bool = True,
 ) -> Markup:
@@ -65,15 +71,16 @@ def chart(
         places: Labels along the x axis, such as layers. Default: 0, 1, 2 ...
         log: Whether the y axis is logarithmic.
         bounds: Ends of the y axis; None for an end that follows the values.
-        level: Name and value of a horizontal line to compare with.
+        level: Name of a dashed line to compare with, and its value at each position.
         band: Lower values, upper values and name of a band behind the curves.
         joined: Whether points are joined by a line.
     """
     values = [value for curve in series for value in curve.values if value is not None]
-    values += [level[1]] if level else []
+    values += [value for value in level[1] if value is not None] if level else []
     values += [*band[0], *band[1]] if band else []
     scale = _LogScale(values) if log else _LinearScale(values, bounds)
     count = max(len(curve.values) for curve in series)
+    places = places or [str(n) for n in range(count)]
     step = (WIDTH - LEFT - RIGHT) / max(1, count)
 
     def x(place: float) -> float:
@@ -88,7 +95,13 @@ def chart(
         edge += [(x(n), y(v)) for n, v in reversed(list(enumerate(band[0])))]
         elements.append(tag("polygon", points=_points(edge), class_="band"))
     if level:
-        elements.append(_line(LEFT, y(level[1]), WIDTH - RIGHT, y(level[1]), "level"))
+        # the line is level over the width of a position, and ends where there is no value
+        steps = [
+            f"M{_coordinate(x(n - 0.5))},{_coordinate(y(v))}H{_coordinate(x(n + 0.5))}"
+            for n, v in enumerate(level[1])
+            if v is not None
+        ]
+        elements.append(tag("path", d="".join(steps), class_="level"))
     for curve in series:
         dots = [(x(n), y(v)) for n, v in enumerate(curve.values) if v is not None]
         if joined and len(dots) > 1:
@@ -96,14 +109,22 @@ def chart(
         if not joined or count <= MAX_DOTS:
             size = 3.2 if count <= MAX_DOTS else 1.8
             elements += [
-                tag("circle", cx=_coordinate(a), cy=_coordinate(b), r=size, class_=f"dot {curve.color}")
-                for a, b in dots
+                tag(
+                    "circle",
+                    tag("title", f"{places[n]}, {curve.name}: {v:.4g}"),
+                    cx=_coordinate(x(n)),
+                    cy=_coordinate(y(v)),
+                    r=size,
+                    class_=f"dot {curve.color}",
+                )
+                for n, v in enumerate(curve.values)
+                if v is not None
             ]
-    elements += _x_axis(below, places or [str(n) for n in range(count)], x)
-    legend = [(curve.name, curve.color) for curve in series]
+    labels, height = _x_axis(below, places, x)
+    legend = [(curve.name, f"{'curve' if joined else 'dot'} {curve.color}") for curve in series]
     legend += [(band[2], "band")] if band else []
     legend += [(level[0], "level")] if level else []
-    return _figure(title, elements, legend)
+    return _figure(title, [*elements, *labels], legend, height)
 
 
 def histogram(
@@ -141,7 +162,7 @@ def histogram(
         position = LEFT + width * (power - low) / (high - low)
         elements.append(_text(position, HEIGHT - BOTTOM + 16, _power(power), "middle"))
     elements.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, below, "middle"))
-    return _figure(title, elements, [(name, color) for name, _, color in counts])
+    return _figure(title, elements, [(name, f"area {color}") for name, _, color in counts], HEIGHT)
 
 
 class _LinearScale:
@@ -186,19 +207,51 @@ def _frame(scale: _LinearScale | _LogScale, y: Callable[[float], float]) -> list
     return elements
 
 
-def _x_axis(below: str, places: Sequence[str], x: Callable[[float], float]) -> list[Markup]:
-    # short labels: about eight of them; long ones: only the first and the last
-    every = math.ceil(len(places) / 8) if max(map(len, places)) <= 4 else max(1, len(places) - 1)
-    labels = [
-        _text(x(n), HEIGHT - BOTTOM + 16, name, "middle") for n, name in enumerate(places) if n % every == 0
-    ]
-    return [*labels, _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, below, "middle")]
+def _x_axis(below: str, places: Sequence[str], x: Callable[[float], float]) -> tuple[list[Markup], float]:
+    """The labels and the name of the x axis, and the height of the chart with them."""
+    if max(map(len, places)) <= MAX_LEVEL_LETTERS:
+        every, height = math.ceil(len(places) / 8), HEIGHT
+        labels = [
+            _text(x(n), HEIGHT - BOTTOM + 16, name, "middle")
+            for n, name in enumerate(places)
+            if n % every == 0
+        ]
+    else:
+        every = math.ceil(len(places) * UPRIGHT_STEP / (WIDTH - LEFT - RIGHT))
+        shown = [
+            name if len(name) <= MAX_UPRIGHT_LETTERS else f"{name[: MAX_UPRIGHT_LETTERS - 1]}…"
+            for name in places
+        ]
+        height = HEIGHT + LETTER_WIDTH * max(map(len, shown)) - 8
+        top = _coordinate(HEIGHT - BOTTOM + 8)
+        labels = [
+            tag(
+                "text",
+                tag("title", places[n]),
+                name,
+                transform=f"translate({_coordinate(x(n) + 4)},{top}) rotate(-90)",
+                text_anchor="end",
+                class_="upright-name",
+            )
+            for n, name in enumerate(shown)
+            if n % every == 0
+        ]
+    return [*labels, _text((LEFT + WIDTH - RIGHT) / 2, height - 6, below, "middle")], height
 
 
-def _figure(title: str, elements: Sequence[Markup], legend: Sequence[tuple[str, str]]) -> Markup:
-    svg = tag("svg", *elements, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img", aria_label=title)
-    entries = [tag("span", tag("i", class_=color), name) for name, color in legend]
-    return tag("figure", tag("figcaption", title), svg, tag("div", *entries, class_="legend"))
+def _figure(
+    title: str, elements: Sequence[Markup], legend: Sequence[tuple[str, str]], height: float
+) -> Markup:
+    svg = tag("svg", *elements, viewBox=f"0 0 {WIDTH:g} {height:g}", role="img", aria_label=title)
+    entries = [tag("span", _swatch(kind), name) for name, kind in legend]
+    return tag("figure", tag("figcaption", tag("b", title)), svg, tag("div", *entries, class_="legend"))
+
+
+def _swatch(kind: str) -> Markup:
+    """A small picture of a line, a dot or an area for the legend."""
+    shapes = {"curve": "M0,5H22", "level": "M0,5H22", "dot": "M7,5a4,4 0 1 0 8,0a4,4 0 1 0 -8,0Z"}
+    d = shapes.get(kind.split(maxsplit=1)[0], "M0,0H22V10H0Z")
+    return tag("svg", tag("path", d=d, class_=kind), viewBox="0 0 22 10", aria_hidden="true")
 
 
 def _power(power: int) -> str:
@@ -224,9 +277,9 @@ def _coordinate(number: float) -> str:
     return f"{number:.1f}"
 
 
-def share_map(title: str, grid: Array, rows: Sequence[str], columns: Sequence[str] = ()) -> Markup:
-    """A heat map of numbers from 0 to 1, from dark to bright; NaN is transparent."""
-    return _map(title, grid, rows, columns, (0.0, 1.0), "viridis")
+def gate_map(title: str, grid: Array, rows: Sequence[str], ends: tuple[str, str]) -> Markup:
+    """A heat map of gates from 0, dark, to 1, bright; NaN is transparent. `ends` says what 0 and 1 mean."""
+    return _map(title, grid, rows, (), (0.0, 1.0), "viridis", ends)
 
 
 def signed_map(
@@ -246,12 +299,15 @@ def _map(
     columns: Sequence[str],
     ends: tuple[float, float],
     colormap: str,
+    words: tuple[str, str] | None = None,
 ) -> Markup:
     low, high = ends
     finite = grid[np.isfinite(grid)]
     if not finite.size:
         return tag(
-            "figure", tag("figcaption", title), tag("p", "Not known for these layers.", class_="quiet")
+            "figure",
+            tag("figcaption", tag("b", title)),
+            tag("p", "Not known for these layers.", class_="quiet"),
         )
     shares = (grid - low) / (high - low)
     description = f"{len(rows)} layers, {finite.min():.3g} to {finite.max():.3g}"
@@ -269,13 +325,13 @@ def _map(
     column_labels = _column_labels(grid.shape[1], columns)
     color_bar = tag(
         "div",
-        tag("span", f"{low:.2g}"),
-        tag("img", src=_png(np.linspace(0, 1, 128)[None], colormap), alt="", class_="bar"),
-        tag("span", f"{high:.2g}"),
+        tag("span", f"{low:.2g}" if words is None else f"{low:.2g} {words[0]}"),
+        tag("img", src=_png(np.linspace(0, 1, 128)[None], colormap), alt=""),
+        tag("span", f"{high:.2g}" if words is None else f"{high:.2g} {words[1]}"),
         class_="key",
     )
     framed = tag("div", row_labels, image, column_labels, class_="framed")
-    return tag("figure", tag("figcaption", title), framed, color_bar)
+    return tag("figure", tag("figcaption", tag("b", title)), framed, color_bar)
 
 
 def _column_labels(count: int, columns: Sequence[str]) -> Markup:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -45,6 +47,20 @@ class GatePanel:
 
 
 @dataclass(frozen=True)
+class PlainFile:
+    """The twin without gates and levers: where it is, its bytes, and their SHA-256."""
+
+    path: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def read(cls, path: Path) -> PlainFile:
+        content = path.read_bytes()
+        return cls(str(path), len(content), hashlib.sha256(content).hexdigest())
+
+
+@dataclass(frozen=True)
 class ReportData:
     """Everything that a report shows.
 
@@ -54,11 +70,14 @@ class ReportData:
         outputs: Public outputs in the same form.
         size: Bytes of the file.
         warnings: Warnings of the export.
+        notes: Notes of the export.
         seconds: Duration of each step.
         histograms: Errors of each tensor by magnitude.
         decades: The powers of ten between which the histograms' equal bins lie.
         panel: The gates by layer and unit; None for a network without gates.
         comparison: How a lower precision compares with fp32.
+        other_gates: A sentence about each sigmoid that multiplies something and forms no highway.
+        plain: The twin without gates, if one was written.
     """
 
     manifest: Manifest
@@ -66,11 +85,14 @@ class ReportData:
     outputs: tuple[str, ...]
     size: int
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     histograms: Histograms = field(default_factory=dict)
     decades: tuple[float, float] = DECADES
     panel: GatePanel | None = None
     comparison: Comparison | None = None
+    other_gates: tuple[str, ...] = ()
+    plain: PlainFile | None = None
 
 
 def gate_panel(

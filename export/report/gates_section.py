@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from export.report.charts import Series, chart, share_map, signed_map
+from export.report.charts import Series, chart, gate_map, signed_map
 from export.report.data import ReportData, gates_by_depth
 from export.report.html import Markup, Part, section, side_by_side, table, tag
 from service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
@@ -21,18 +21,19 @@ def gate_sections(report: ReportData) -> list[Markup]:
     """Gates, their panel, contrast and lesions; or a sentence if the network has no gates."""
     manifest = report.manifest
     if not manifest.gates:
-        return section("Gates", "This network has no transform gates; it was exported unchanged.")
+        nothing = section("Gates", "There are no transform gates in the file.")
+        return [nothing, *_other_gates(report.other_gates)]
     profile = manifest.profile
     return [
-        *_gate_table(report),
-        *([] if profile is None else _openness_charts(manifest.gates, profile)),
+        _gate_table(report),
+        *_other_gates(report.other_gates),
         *_panel_section(report),
         *_contrast(manifest.gates, profile, manifest.labels),
-        *([] if manifest.lesion is None else _lesion(manifest.lesion)),
+        *([] if manifest.lesion is None else [_lesion(manifest.lesion)]),
     ]
 
 
-def _gate_table(report: ReportData) -> list[Markup]:
+def _gate_table(report: ReportData) -> Markup:
     gates, profile = report.manifest.gates, report.manifest.profile
     by_name = {} if profile is None else {layer.gate: layer for layer in profile.layers}
     rows: list[list[Part]] = []
@@ -44,7 +45,7 @@ def _gate_table(report: ReportData) -> list[Markup]:
             first.kind,
             first.carry,
             first.units if first.units is not None else "-",
-            "-" if first.bias is None else f"{first.bias.mean:.3g} ± {first.bias.sd:.2g}",
+            "-" if first.bias is None else f"{first.bias.mean:.3f} ± {first.bias.sd:.3f}",
             "yes" if all(gate.levers for gate in group) else "no",
         ]
         rows.append([*row, *_behavior_cells(layers)] if by_name else row)
@@ -53,8 +54,17 @@ def _gate_table(report: ReportData) -> list[Markup]:
     if len(rows) > 12:
         gate_table = tag("details", tag("summary", f"All {len(rows)} layers"), gate_table)
     steps = "" if len(rows) == len(gates) else f", at {len(gates):,} steps"
-    intro = f"{len(rows)} gated layers{steps}. T near 1 transforms the layer's input, T near 0 carries it on."
-    return section("Gates", intro, gate_table, *([] if profile is not None else [tag("p", NO_ROWS)]))
+    count = f"{len(rows)} gated layer{'s' if len(rows) > 1 else ''}"
+    intro = f"{count}{steps}. T near 1 transforms the layer's input, T near 0 carries it on."
+    behavior = tag("p", NO_ROWS) if profile is None else _openness_charts(gates, profile)
+    return section("Gates", intro, behavior, gate_table)
+
+
+def _other_gates(sentences: Sequence[str]) -> list[Markup]:
+    if not sentences:
+        return []
+    intro = "Sigmoids that multiply something and form no highway, T * H + C * x:"
+    return [section("Other gates", intro, tag("ul", *(tag("li", sentence) for sentence in sentences)))]
 
 
 def _behavior_cells(layers: Sequence[LayerProfile]) -> list[Part]:
@@ -64,7 +74,7 @@ def _behavior_cells(layers: Sequence[LayerProfile]) -> list[Part]:
     return [f"{mean:.3f}", f"{closed:.1%}", f"{open_:.1%}"]
 
 
-def _openness_charts(gates: Sequence[Gate], profile: Profile) -> list[Markup]:
+def _openness_charts(gates: Sequence[Gate], profile: Profile) -> Markup:
     groups = gates_by_depth(gates)
     by_name = {layer.gate: layer for layer in profile.layers}
     middle = profile.levels.index(0.5)
@@ -72,35 +82,31 @@ def _openness_charts(gates: Sequence[Gate], profile: Profile) -> list[Markup]:
     def by_layer(figure: Callable[[LayerProfile], float]) -> list[float]:
         return [float(np.mean([figure(by_name[gate.name]) for gate in group])) for group in groups.values()]
 
-    mean = Series("mean T", by_layer(lambda layer: layer.mean), "blue")
-    median = Series("median", by_layer(lambda layer: layer.quantiles[middle]), "green")
+    mean = Series("mean T", by_layer(lambda layer: layer.mean), "series-4")
+    median = Series("median", by_layer(lambda layer: layer.quantiles[middle]), "series-1")
     band = (
         by_layer(lambda layer: layer.quantiles[1]),
         by_layer(lambda layer: layer.quantiles[-2]),
         "5 % to 95 %",
     )
-    closed = Series(f"T below {profile.epsilon:g}", by_layer(lambda layer: layer.closed), "red")
-    open_ = Series(f"T above {1 - profile.epsilon:g}", by_layer(lambda layer: layer.open), "blue")
+    closed = Series(f"T below {profile.epsilon:g}", by_layer(lambda layer: layer.closed), "series-alarm")
+    open_ = Series(f"T above {1 - profile.epsilon:g}", by_layer(lambda layer: layer.open), "series-4")
     varies = Series(
-        "standard deviation over rows", by_layer(lambda layer: float(np.mean(layer.units_sd))), "green"
+        "standard deviation over rows", by_layer(lambda layer: float(np.mean(layer.units_sd))), "series-1"
     )
     layers = list(groups)
-    return [
-        side_by_side(
-            chart(
-                "How open the layers are",
-                [mean, median],
-                below="layer",
-                places=layers,
-                bounds=(0, 1),
-                band=band,
-            ),
-            chart(
-                "Share of T near 0 and near 1", [closed, open_], below="layer", places=layers, bounds=(0, 1)
-            ),
-            chart("How much the units vary", [varies], below="layer", places=layers, bounds=(0, None)),
-        )
-    ]
+    return side_by_side(
+        chart(
+            "How open the layers are",
+            [mean, median],
+            below="layer",
+            places=layers,
+            bounds=(0, 1),
+            band=band,
+        ),
+        chart("Share of T near 0 and near 1", [closed, open_], below="layer", places=layers, bounds=(0, 1)),
+        chart("How much the units vary", [varies], below="layer", places=layers, bounds=(0, None)),
+    )
 
 
 def _panel_section(report: ReportData) -> list[Markup]:
@@ -111,19 +117,21 @@ def _panel_section(report: ReportData) -> list[Markup]:
     # biases stay near their initial value, so center the color scale there to show what training changed
     middle = float(np.median(biases)) if biases.size else 0.0
     maps = [signed_map("Biases of the gates", panel.biases, panel.layers, middle=middle)]
+    # T = 0 does not carry the input if the carry gate is a gate of its own
+    is_independent = any(gate.kind == "independent" for gate in report.manifest.gates)
+    ends = ("closed", "open") if is_independent else ("carried", "transformed")
     row_class = f" of class {panel.label}" if panel.label else ""
     if panel.means is not None and panel.gates is not None and panel.outputs is not None:
         maps += [
-            share_map(f"Mean T over {panel.rows:,} rows", panel.means, panel.layers),
-            share_map(f"T for one row{row_class}", panel.gates, panel.layers),
+            gate_map(f"Mean T over {panel.rows:,} rows", panel.means, panel.layers, ends),
+            gate_map(f"T for one row{row_class}", panel.gates, panel.layers, ends),
             signed_map("Layer outputs for that row", panel.outputs, panel.layers),
         ]
-    return section(
-        "Layers by units",
+    intro = (
         "After Figure 2 of “Training Very Deep Networks”: each line is a layer, with the input at the top, "
-        "and each column is a unit. Gray cells are beyond the end of a narrower layer, or not known.",
-        tag("div", *maps, class_="maps"),
+        "and each column is a unit. Gray cells are beyond the end of a narrower layer, or not known."
     )
+    return [section("Layers by units", intro, side_by_side(*maps))]
 
 
 def _contrast(gates: Sequence[Gate], profile: Profile | None, labels: Sequence[str]) -> list[Markup]:
@@ -133,29 +141,36 @@ def _contrast(gates: Sequence[Gate], profile: Profile | None, labels: Sequence[s
     groups = gates_by_depth(gates)
     grid = np.array([np.mean([by_gate[gate.name] for gate in group], axis=0) for group in groups.values()])
     class_names = [*labels, *map(str, range(len(labels), grid.shape[1]))]
-    spread = Series("largest difference between two classes", np.ptp(grid, axis=1).tolist(), "blue")
-    return section(
-        "Classes",
+    spread = Series("largest difference between two classes", np.ptp(grid, axis=1).tolist(), "series-4")
+    intro = (
         "How the gates differ between classes: the mean of T over the rows of a class, minus its mean over "
-        "all rows.",
-        side_by_side(
-            signed_map("Mean T by class, minus mean T", grid, list(groups), class_names),
-            chart("Contrast by layer", [spread], below="layer", places=list(groups), bounds=(0, None)),
-        ),
+        "all rows."
     )
+    return [
+        section(
+            "Classes",
+            intro,
+            side_by_side(
+                signed_map("Mean T by class, minus mean T", grid, list(groups), class_names),
+                chart("Contrast by layer", [spread], below="layer", places=list(groups), bounds=(0, None)),
+            ),
+        )
+    ]
 
 
-def _lesion(curve: LesionCurve) -> list[Markup]:
+def _lesion(curve: LesionCurve) -> Markup:
     layers = [str(lesion.layer) for lesion in curve.layers]
     if not layers:
         return section(
             "Lesions",
             "No layer could be closed: none has levers for all its gates and finite outputs when closed.",
         )
-    accuracy = Series("accuracy with the layer closed", [lesion.accuracy for lesion in curve.layers], "blue")
-    flipped = Series("answers changed", [lesion.flipped for lesion in curve.layers], "red")
+    accuracy = Series(
+        "accuracy with the layer closed", [lesion.accuracy for lesion in curve.layers], "series-4"
+    )
+    flipped = Series("answers changed", [lesion.flipped for lesion in curve.layers], "series-alarm")
     loss = Series(
-        "mean cross entropy with the layer closed", [lesion.loss for lesion in curve.layers], "blue"
+        "mean cross entropy with the layer closed", [lesion.loss for lesion in curve.layers], "series-4"
     )
     return section(
         "Lesions",
@@ -168,8 +183,14 @@ def _lesion(curve: LesionCurve) -> list[Markup]:
                 below="closed layer",
                 places=layers,
                 bounds=(0, 1),
-                level=("with all layers", curve.accuracy),
+                level=("with all layers", [curve.accuracy] * len(layers)),
             ),
-            chart("Loss", [loss], below="closed layer", places=layers, level=("with all layers", curve.loss)),
+            chart(
+                "Loss",
+                [loss],
+                below="closed layer",
+                places=layers,
+                level=("with all layers", [curve.loss] * len(layers)),
+            ),
         ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape as escape_markup
 
 
 class Markup(str):
@@ -15,6 +15,13 @@ class Markup(str):
 Part = Markup | str | int | float | None
 
 VOID_ELEMENTS = {"meta", "img", "br"}
+# characters with which a name could turn the direction of the text around it, and escapes to show instead
+DIRECTION_CONTROLS = {code: f"\\u{code:x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
+
+def escape(text: str) -> str:
+    """The text as HTML."""
+    return escape_markup(text.translate(DIRECTION_CONTROLS))
 
 
 def tag(element: str, /, *parts: Part, **attributes: str | int | float | None) -> Markup:
@@ -36,26 +43,46 @@ def join(parts: Iterable[Part]) -> Markup:
     )
 
 
-def section(title: str, intro: Part, *parts: Markup) -> list[Markup]:
-    """A heading, an introduction (if not None), and the content."""
-    return [tag("h2", title), *([] if intro is None else [tag("p", intro, class_="quiet")]), *parts]
+def section(title: str, intro: Part, *parts: Markup) -> Markup:
+    """A panel: a heading, an introduction (if not None), and the content."""
+    introduction = None if intro is None else tag("p", intro, class_="quiet")
+    return tag("section", tag("h2", title), introduction, *parts)
 
 
 def tile(figure: Part, name: str, note: str) -> Markup:
     """One large figure with its name and a note."""
     text = f"{figure:,}" if isinstance(figure, int) else figure
-    return tag("div", tag("b", text), name, tag("br"), tag("span", note), class_="tile")
+    return tag(
+        "div",
+        tag("div", text, class_="figure"),
+        tag("div", name),
+        tag("div", note, class_="name"),
+        class_="tile",
+    )
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Part]], text_columns: Sequence[int]) -> Markup:
     """A table of figures; the columns in `text_columns` hold text."""
-    classes = ["word" if column in text_columns else None for column in range(len(head))]
-    head_row = tag("tr", *(tag("th", name, class_=kind) for name, kind in zip(head, classes, strict=True)))
+    classes = ["word" if column in text_columns else "number" for column in range(len(head))]
+    head_row = tag(
+        "tr",
+        # a column of names needs no heading of its own
+        *(
+            tag("th" if name else "td", name, class_=kind, scope="col" if name else None)
+            for name, kind in zip(head, classes, strict=True)
+        ),
+    )
     body_rows = [
         tag("tr", *(tag("td", cell, class_=kind) for cell, kind in zip(row, classes, strict=True)))
         for row in rows
     ]
-    return tag("div", tag("table", tag("thead", head_row), tag("tbody", *body_rows)), class_="table")
+    # a box that scrolls can be reached with the keyboard
+    return tag(
+        "div",
+        tag("table", tag("thead", head_row), tag("tbody", *body_rows)),
+        class_="scroll table",
+        tabindex=0,
+    )
 
 
 def side_by_side(*parts: Markup) -> Markup:

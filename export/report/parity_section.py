@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from export.parity.verdict import RMS_FACTOR
 from export.report.charts import Series, chart, histogram
 from export.report.data import ReportData, gates_by_depth
 from export.report.html import Markup, Part, section, side_by_side, table, tag
-from service.artifact.manifest import Manifest, TensorParity
+from service.artifact.manifest import Manifest, Parity, TensorParity
 
 # with more tensors than this the table has one row per layer and kind, with the largest errors
 MAX_TABLE_ROWS = 80
+# names in a row of the table of tensors that were not judged
+MAX_SHOWN_NAMES = 12
 
 
 def parity_sections(report: ReportData) -> list[Markup]:
@@ -18,13 +21,15 @@ def parity_sections(report: ReportData) -> list[Markup]:
     parity = report.manifest.parity
     rows = parity_rows(report.manifest)
     baseline = baseline_name(report.manifest)
-    ort_errors = Series("onnxruntime", [row.rms for row in rows], "blue")
-    baseline_errors = Series(baseline, [row.rms_torch for row in rows], "orange")
+    ort_errors = Series("onnxruntime", [row.rms for row in rows], "series-4")
+    baseline_errors = Series(baseline, [row.rms_torch for row in rows], "series-2")
     charts = [
         chart(
             "Root mean square error by tensor, in data-flow order",
             [baseline_errors, ort_errors],
             below="tensor",
+            places=[row.name for row in rows],
+            level=(f"passes below {RMS_FACTOR:g} x {baseline}'s error", [_pass_level(row) for row in rows]),
             log=True,
             joined=False,
         ),
@@ -48,15 +53,44 @@ def parity_sections(report: ReportData) -> list[Markup]:
     figures = table(head, cells, text_columns=(0,))
     folded = tag("details", tag("summary", f"All {len(rows)} rows"), figures) if len(rows) > 12 else figures
     notes = "" if len(rows) == len(parity.tensors) else " Each row shows the largest errors in one layer."
+    if parity.input_ranges:
+        notes += f" This was proved {parity.range_text} only."
+    if parity.explained is not None:
+        notes += f" From {parity.explained} on, bounds are kept only without errors that rounding explains."
     if report.manifest.precision != "fp32":
         notes += " All of this is about the fp32 graph that this file was made from."
-    return section(
+    parity_section = section(
         "Parity",
         f"Errors of onnxruntime ({', '.join(parity.providers)}) and of {baseline} against "
         f"{parity.reference}. onnxruntime passes if it is as accurate as {baseline}; {weights}.{notes}",
         side_by_side(*charts),
         folded,
     )
+    return [parity_section, *_unjudged(parity)]
+
+
+def _unjudged(parity: Parity) -> list[Markup]:
+    """The tensors that were not judged, batch by batch."""
+    rows: list[list[Part]] = []
+    for unjudged in parity.unjudged:
+        names = parity.unjudged_names(unjudged.batch)
+        shown = names if len(names) <= MAX_SHOWN_NAMES else (*names[: MAX_SHOWN_NAMES - 2], "…", names[-1])
+        rows.append([unjudged.batch, f"{unjudged.tensors} of {len(parity.tensors)}", ", ".join(shown)])
+    if not rows:
+        return []
+    intro = (
+        "In these batches rounding decides: if the inputs move by a few units in the last place, PyTorch's "
+        "own values move by more than 1e-4 of their size. So of the first of these tensors, and of those "
+        "that come after it, only shapes and the places of NaN and infinities were compared. 'large x100' is "
+        "a row of usual numbers times 100."
+    )
+    return [
+        section(
+            "Tensors that were not judged",
+            intro,
+            table(["batch", "tensors", "in data-flow order"], rows, text_columns=(0, 2)),
+        )
+    ]
 
 
 def baseline_name(manifest: Manifest) -> str:
@@ -103,9 +137,14 @@ def _histograms(report: ReportData) -> list[Markup]:
             [sum(bins) for bins in zip(*(report.histograms[name][side] for name in names), strict=True)]
             for side in (0, 1)
         )
-        counts = [(baseline, baseline_counts, "orange"), ("onnxruntime", ort_counts, "blue")]
+        counts = [(baseline, baseline_counts, "series-2"), ("onnxruntime", ort_counts, "series-4")]
         charts.append(histogram(title, counts, below="absolute error", ends=report.decades))
     return charts
+
+
+def _pass_level(row: TensorParity) -> float | None:
+    """The error up to which a tensor passes, without the margin of one rounding; None if it is zero."""
+    return RMS_FACTOR * row.rms_torch or None
 
 
 def _ratio(ort_error: float, baseline_error: float) -> str:

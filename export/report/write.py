@@ -11,16 +11,15 @@ import numpy as np
 
 from export.report.data import ReportData
 from export.report.page import render_page
-from models.atomic import replacing
+from models.atomic import replacing_all
 
 
 def write_report(folder: Path, report: ReportData) -> Path:
-    """Write index.html and report.json into a folder, each complete or not at all; returns the page."""
-    with replacing(folder / "report.json") as draft:
-        draft.write_text(json.dumps(report_json(report), allow_nan=False) + "\n", encoding="utf-8")
+    """Write index.html and report.json into a folder, both or none; returns the page."""
     path = folder / "index.html"
-    with replacing(path) as draft:
-        draft.write_text(render_page(report), encoding="utf-8")
+    with replacing_all(folder / "report.json", path) as (json_draft, page_draft):
+        json_draft.write_text(json.dumps(report_json(report), allow_nan=False) + "\n", encoding="utf-8")
+        page_draft.write_text(render_page(report), encoding="utf-8")
     return path
 
 
@@ -32,12 +31,19 @@ def report_json(report: ReportData) -> dict[str, Any]:
         "outputs": report.outputs,
         "size": report.size,
         "warnings": report.warnings,
+        "notes": report.notes,
         "seconds": dict(report.seconds),
         "decades": report.decades,
         "histograms": dict(report.histograms),
         "panel": None
         if report.panel is None
         else {key: _plain(value) for key, value in vars(report.panel).items()},
+        "other_gates": report.other_gates,
+        "plain": None if report.plain is None else asdict(report.plain),
+        "unjudged": {
+            unjudged.batch: report.manifest.parity.unjudged_names(unjudged.batch)
+            for unjudged in report.manifest.parity.unjudged
+        },
         "comparison": None if report.comparison is None else asdict(report.comparison),
     }
 

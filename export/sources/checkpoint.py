@@ -9,6 +9,7 @@ from typing import Any
 from export.errors import SourceError, UsageError
 from export.input_spec import InputSpec
 from export.source import Source
+from export.sources.features import recorded_features
 from models.errors import MissingRecordError, ModelsError
 from models.networks.base import Net
 from models.training import checkpoint
@@ -44,6 +45,7 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Sou
         module=net,
         labels=tuple(labels),
         alphabet=alphabet,
+        features=recorded_features(record, str(file)),
     )
     return source, record
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,25 @@ from pathlib import Path
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import RefusedError, SourceError, SourceWarning, UsageError, warn_user
-from export.input_spec import InputSpec, model_name
+from export.errors import (
+    RefusedError,
+    SourceError,
+    SourceWarning,
+    UsageError,
+    errors_of_option,
+    one_line,
+    warn_user,
+)
+from export.input_spec import InputSpec, batch_dimension, model_name
+from export.module_copy import copy_module
 from export.source import Rows, Source
 from export.sources.checkpoint import read_checkpoint
+from export.sources.dict_argument import with_dict_argument
+from export.sources.features import named_features
 from export.sources.labels import read_labels
 from export.sources.onnx_graph import read_onnx
 from export.sources.rows import dataset_rows, is_dataset_name, is_embedded, read_rows
+from export.sources.rows_first import with_rows_first
 from export.sources.state_dict import PICKLE_SUFFIXES
 from export.sources.torch_program import from_program, read_program
 from export.sources.user_module import FACTORY_SPEC, expect_arguments, expect_ready, read_factory
@@ -36,6 +47,7 @@ def load_source(
     data: str | Path | None = None,
     data_dir: str | Path | None = None,
     labels: Path | Sequence[str] | None = None,
+    features: Path | Sequence[str] | None = None,
     name: str | None = None,
 ) -> Source:
     """Read the network to export, with its inputs, labels and rows.
@@ -50,22 +62,31 @@ def load_source(
             a checkpoint is the test rows of its own data, if they are on this machine.
         data_dir: Folder of the data sets.
         labels: Names of the classes, or a file of them.
+        features: Names of the columns of a table, or a file of them.
         name: Name of the model; by default, that of the source.
     """
     opened, record = _open_source(source, inputs, weights)
+    if record is None:
+        opened = with_rows_first(opened)
+        warn_of_fixed_rows(opened)
     if labels is not None:
-        opened = replace(opened, labels=read_labels(labels))
+        with errors_of_option("--labels"):
+            opened = replace(opened, labels=read_labels(labels))
     folder = None if data_dir is None else Path(data_dir)
     rows: Rows | None = None
     labels_of_rows = opened.labels
     if data is not None:
-        rows, labels_of_rows = read_rows(data, opened.inputs, opened.labels, folder)
+        with errors_of_option("--data"):
+            rows, labels_of_rows = read_rows(data, opened.inputs, opened.labels, folder, record)
     elif record is not None:
         rows = _training_test_rows(record, opened, folder)
+    opened = replace(opened, rows=rows)
+    if features is not None:
+        with errors_of_option("--features"):
+            opened = replace(opened, features=named_features(features, opened))
     return replace(
         opened,
         name=model_name(name, opened.name),
-        rows=rows,
         public=rows is not None and (data is None or not Path(data).exists()),
         labels=opened.labels or labels_of_rows,
     )
@@ -82,8 +103,9 @@ def _open_source(
         raise UsageError("--weights: works only with path/to/file.py:factory, other sources contain weights")
     if isinstance(source, nn.Module):
         expect_ready(source, type(source).__name__)
-        expect_arguments(source, inputs, type(source).__name__)
-        return Source(type(source).__name__, "module", inputs, module=_copy(source)), None
+        module = with_dict_argument(_copy(source), inputs, type(source).__name__)
+        expect_arguments(module, inputs, type(source).__name__)
+        return Source(type(source).__name__, "module", inputs, module=module), None
     if isinstance(source, ExportedProgram):
         return from_program(source, inputs, "program"), None
     if not text:
@@ -91,7 +113,10 @@ def _open_source(
         raise UsageError(f"source: expected a path, a torch.nn.Module or an ExportedProgram, got {shown}")
     path = Path(text)
     if FACTORY_SPEC.match(text):
-        return read_factory(text, inputs, weights), None
+        opened = read_factory(text, inputs, weights)
+        if opened.random_weights:
+            warn_user(f"random weights: {opened.name} draws them and loads none; --weights gives some")
+        return opened, None
     if not path.exists():
         raise SourceError(f"{text}: no such file")
     if path.is_dir() or path.suffix == ".safetensors":
@@ -108,6 +133,21 @@ def _open_source(
     hint = f": add the factory, as in {path.name}:make" if path.suffix == ".py" else ""
     raise SourceError(
         f"{text}: expected a checkpoint (.safetensors), a run's folder, file.py:factory, .pt2 or .onnx{hint}"
+    )
+
+
+def warn_of_fixed_rows(source: Source) -> None:
+    """Warn if no dimension of a module's inputs varies, so that the first is taken for the batch."""
+    if source.module is None or batch_dimension(source.inputs) is not None:
+        return
+    first = source.inputs[0]
+    if not first.dims:
+        return
+    rows, row = first.dims[0], first.dims[1:] or first.dims
+    what = "single numbers" if row is first.dims else "rows"
+    warn_user(
+        f"--input {first}: no dimension varies, so the file takes exactly {rows} {what}: write "
+        f"{replace(first, dims=('batch', *row))} for any number of rows"
     )
 
 
@@ -133,6 +173,6 @@ def _training_test_rows(record: TrainingRecord, source: Source, data_dir: Path |
 def _copy(module: nn.Module) -> nn.Module:
     """A copy in eval mode, on the CPU."""
     try:
-        return copy.deepcopy(module).eval().cpu()
+        return copy_module(module).eval().cpu()
     except Exception as error:  # a module may hold a lock or an open file
-        raise SourceError(f"{type(module).__name__}: cannot be copied ({error})") from error
+        raise SourceError(f"{type(module).__name__}: cannot be copied ({one_line(error)})") from error

@@ -12,11 +12,12 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, version_converter
 
-from export.errors import RefusedError, SourceError, UsageError, warn_user
+from export.defaults import DEFAULT_OPSET
+from export.errors import RefusedError, SourceError, UsageError, one_line, warn_user
 from export.input_spec import DTYPES, NAME_PATTERN, InputSpec, expect_batch_dimension, with_user_names
 from export.source import Array, Source
 from export.sources.onnx_checks import MAX_ELEMENTS, STANDARD_DOMAINS, read_model
-from export.trace.trace import DEFAULT_OPSET, strip_metadata
+from export.trace.trace import strip_metadata
 from service.artifact.runtime import Runtime, open_model
 
 # the IR version that torch.onnx writes; newer ones add to functions only, which are inlined here
@@ -97,8 +98,7 @@ def validate(model: ModelProto, where: str) -> ModelProto:
         onnx.checker.check_model(model, full_check=True)
         clean = ir.from_proto(model)
     except Exception as error:  # the errors of the checker and of shape inference share no base class
-        reason = " ".join(str(error).split())[:300]
-        raise SourceError(f"{where}: rejected by ONNX's checker: {reason}") from error
+        raise SourceError(f"{where}: rejected by ONNX's checker: {one_line(error)}") from error
     passes.RemoveUnusedNodesPass()(clean)
     passes.OutputFixPass()(clean)  # where an output is an input, or is another output too
     strip_metadata(clean)
@@ -135,10 +135,9 @@ def upgrade(model: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> Mod
         converted = version_converter.convert_version(model, DEFAULT_OPSET)
         onnx.checker.check_model(converted, full_check=True)
     except Exception as error:  # the converter raises whatever its C++ side raises
-        reason = " ".join(str(error).split())[:200]
         raise SourceError(
-            f"{where}: expected opset {MIN_OPSET} or later, got {old}, which cannot be converted ({reason}): "
-            "export the model again"
+            f"{where}: expected opset {MIN_OPSET} or later, got {old}, which cannot be converted "
+            f"({one_line(error)}): export the model again"
         ) from error
     expect_same_results(model, converted, inputs, f"{where}: opset {old} converted to {DEFAULT_OPSET}")
     warn_user(f"{where}: opset {old} was converted to {DEFAULT_OPSET}")
@@ -152,8 +151,7 @@ def expect_same_results(old: ModelProto, new: ModelProto, inputs: tuple[InputSpe
         expected, feeds = run_on_random_rows(before, inputs)
         outputs = after.run(feeds)
     except Exception as error:  # onnxruntime's own exceptions share no base
-        reason = " ".join(str(error).split())[:200]
-        raise SourceError(f"{where}: cannot be compared with the original ({reason})") from error
+        raise SourceError(f"{where}: cannot be compared with the original ({one_line(error)})") from error
     for tensor, reference, output in zip(before.outputs, expected, outputs, strict=True):
         same = reference.shape == output.shape and np.allclose(
             reference, output, rtol=1e-4, atol=1e-5, equal_nan=True

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch.export.pt2_archive._package import PT2ArchiveWriter
 
-from export.errors import RefusedError, SourceError
+from export.errors import RefusedError, SourceError, error_with_type, one_line
 from export.sources.pt2_sanitizer import sanitize
 
 MAX_ARCHIVE_BYTES = 2 << 30
@@ -88,7 +88,7 @@ def _tensors(members: dict[str, bytes], config: str, path: Path) -> dict[str, by
             if elements and not members[member]:  # PyTorch would read zeros
                 raise SourceError(f"{where}: {name!r} has no bytes")
     except (KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"{where}: has an unexpected form ({type(error).__name__}: {error})") from error
+        raise SourceError(f"{where}: has an unexpected form ({error_with_type(error)})") from error
     if repeated > MAX_REPEATED_ELEMENTS:
         raise RefusedError(f"{where}: its tensors claim {repeated} numbers more than the file has bytes for")
     return {config: json.dumps(entries).encode(), **tensors}
@@ -112,7 +112,7 @@ def _members(path: Path) -> dict[str, bytes]:
             return {name.partition("/")[2]: archive.read(name) for name in names}
     except (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError, EOFError, ValueError) as error:
         raise SourceError(
-            f"{path}: expected a file of torch.export.save, cannot read it ({error})"
+            f"{path}: expected a file of torch.export.save, cannot read it ({one_line(error)})"
         ) from error
 
 
@@ -122,4 +122,4 @@ def _json(members: dict[str, bytes], name: str, path: Path) -> Any:
     try:
         return json.loads(members[name])
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"{path}: {name}: expected JSON, cannot read it ({error})") from error
+        raise SourceError(f"{path}: {name}: expected JSON, cannot read it ({one_line(error)})") from error

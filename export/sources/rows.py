@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from export.errors import SourceError
+from export.errors import SourceError, one_line
 from export.input_spec import InputSpec
 from export.source import Array, Rows
-from models.data.dataset import Dataset
+from export.sources.features import recorded_features
+from models.choices import DATASETS
+from models.data.dataset import Dataset, Split
 from models.data.embedded import parse_parity_name
-from models.data.load import known_datasets, load_dataset
+from models.data.load import load_dataset
+from models.data.table import is_table
 from models.errors import ModelsError
+from models.training.checkpoint import TrainingRecord
 
 # enough rows for the quantiles of gates; more would only take longer
 MAX_ROWS_USED = 2_000
@@ -23,34 +29,72 @@ MAX_NPZ_BYTES = 2 << 30
 CLASS_KEYS = ("y", "classes")
 KEY_SUFFIXES = ("_test", "")
 # data sets that come with the package and need no download
-EMBEDDED_DATASETS = ("digits", "names")
+EMBEDDED_DATASETS = ("digits", "drawn-digits", "names")
 
 
 def read_rows(
-    data: str | Path, inputs: tuple[InputSpec, ...], labels: Sequence[str] = (), data_dir: Path | None = None
+    data: str | Path,
+    inputs: tuple[InputSpec, ...],
+    labels: Sequence[str] = (),
+    data_dir: Path | None = None,
+    record: TrainingRecord | None = None,
 ) -> tuple[Rows, tuple[str, ...]]:
     """Rows for the inputs, with their classes, and the names of the classes if the data has them.
 
     At most MAX_ROWS_USED rows are returned, always the same ones.
 
     Args:
-        data: An .npz file, a folder of images, or the name of a data set, whose test rows are taken.
+        data: An .npz file; or a .csv or .parquet file, a folder of images or the name of a data set, whose
+            test rows are taken.
         inputs: The inputs of the network.
         labels: The labels of the network, if known; classes may be given as labels.
         data_dir: Folder of the data sets.
+        record: Of the training run, if the network is from one. Its rows are split as they were there, and
+            a table's columns are found by their names.
     """
-    if (path := Path(data)).is_file():
+    path = Path(data)
+    table = path.is_file() and is_table(path)
+    if path.is_file() and not table:
         return npz_rows(path, inputs, labels)
-    if not path.is_dir() and not is_dataset_name(str(data)):
-        names = ", ".join(known_datasets())
+    if not table and not path.is_dir() and not is_dataset_name(str(data)):
+        names = ", ".join(DATASETS)
         raise SourceError(
-            f"data: expected an .npz file, a folder of images or one of {names}, got {str(data)!r}"
+            f"expected a .csv, .parquet or .npz file, a folder of images or one of {names}, got {str(data)!r}"
         )
     try:
-        dataset = load_dataset(str(data), data_dir=data_dir)
+        dataset = load_dataset(
+            str(data),
+            target=_target(record) if table else None,
+            data_dir=data_dir,
+            test_fraction=None if record is None else record.recipe.get("test_fraction"),
+            seed=0 if record is None else record.seed,
+        )
     except ModelsError as error:
-        raise SourceError(f"data: {error}") from error
-    return dataset_rows(dataset, inputs, labels)
+        raise SourceError(str(error)) from error
+    return dataset_rows(_with_columns_in_order(dataset, record), inputs, labels)
+
+
+def _target(record: TrainingRecord | None) -> str | None:
+    """The column with the classes in the table that a network was trained on."""
+    target = None if record is None else record.data.get("target")
+    return target if isinstance(target, str) and target else None
+
+
+def _with_columns_in_order(data: Dataset, record: TrainingRecord | None) -> Dataset:
+    """The test rows of a table with the columns in the order of the training; other data as it is."""
+    if record is None or not data.features:
+        return data
+    names = [feature.name for feature in recorded_features(record, data.name)]
+    if not names or names == list(data.features):
+        return data
+    for name in names:
+        if name not in data.features:
+            raise SourceError(f"{data.name}: expected a column {name!r}, as in the training, got none")
+    if unknown := [name for name in data.features if name not in names]:
+        raise SourceError(f"{data.name}: expected the columns of the training, got another, {unknown[0]!r}")
+    order = torch.tensor([data.features.index(name) for name in names])
+    test = Split(data.test.x[:, order], data.test.y)
+    return replace(data, test=test, features=tuple(names))
 
 
 def dataset_rows(
@@ -58,14 +102,13 @@ def dataset_rows(
 ) -> tuple[Rows, tuple[str, ...]]:
     """The test rows of a data set."""
     if len(inputs) != 1:
-        raise SourceError(f"data: {data.name} has rows for one input, and the network has {len(inputs)}")
+        raise SourceError(f"{data.name} has rows for one input, and the network has {len(inputs)}")
     if labels and tuple(labels) != data.labels:
         raise SourceError(
-            f"data: expected the classes {_shorten(labels)}, got those of {data.name}: "
-            f"{_shorten(data.labels)}"
+            f"expected the classes {_shorten(labels)}, got those of {data.name}: {_shorten(data.labels)}"
         )
     arrays = {inputs[0].name: data.test.x.numpy()}
-    return _build_rows(arrays, data.test.y.numpy(), inputs, f"data: {data.name}"), data.labels
+    return _build_rows(arrays, data.test.y.numpy(), inputs, data.name), data.labels
 
 
 def npz_rows(
@@ -79,7 +122,7 @@ def npz_rows(
     The array of a single input may be called `x`. If there are `x_test` and `y_test`, they are preferred. All
     arrays of the file together may take `max_bytes`.
     """
-    where = f"data: {path}"
+    where = str(path)
     names = {name for spec in inputs for name in (spec.name, "x")}
     arrays = _read_arrays(path, {f"{name}{suffix}" for name in names for suffix in KEY_SUFFIXES}, max_bytes)
     # the array of each input, all with the same suffix
@@ -137,7 +180,7 @@ def class_numbers(classes: Array, labels: Sequence[str], where: str) -> Array:
 def is_dataset_name(name: str) -> bool:
     """Whether there is a data set of this name."""
     try:
-        return name in known_datasets() or parse_parity_name(name) is not None
+        return name in DATASETS or parse_parity_name(name) is not None
     except ModelsError:
         return False
 
@@ -214,7 +257,7 @@ def _select_rows(count: int) -> Array:
 
 def _read_arrays(path: Path, names: set[str], max_bytes: int) -> dict[str, Array]:
     """The arrays with these names, and those of the classes and labels, of an .npz file."""
-    where = f"data: {path}"
+    where = str(path)
     if not zipfile.is_zipfile(path):
         raise SourceError(f"{where}: expected an .npz file, as numpy.savez writes it, got something else")
     keys = {*names, "labels", *(f"{key}{suffix}" for key in CLASS_KEYS for suffix in KEY_SUFFIXES)}
@@ -227,8 +270,9 @@ def _read_arrays(path: Path, names: set[str], max_bytes: int) -> dict[str, Array
     except SourceError:
         raise
     except Exception as error:  # a damaged file makes zipfile, zlib and NumPy raise almost anything
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise SourceError(f"{where}: expected arrays of numbers, cannot read them ({reason})") from error
+        raise SourceError(
+            f"{where}: expected arrays of numbers, cannot read them ({one_line(error)})"
+        ) from error
     # NumPy returns a member without its header as bytes
     invalid = [key for key, array in arrays.items() if not isinstance(array, np.ndarray) or array.ndim == 0]
     if invalid:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from export.errors import RefusedError, SourceError
+from export.errors import RefusedError, SourceError, note_for_user, one_line
 
 PICKLE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
 # keys under which training scripts store the state_dict, beside the state of the optimizer
 STATE_DICT_KEYS = ("state_dict", "model_state_dict", "model")
+# parts that DataParallel and torch.compile add to the names of tensors
+WRAPPERS = ("module", "_orig_mod")
+# the magnitude beside which torch.nn.utils.weight_norm, old and new, stores the direction of a weight
+WEIGHT_NORM_PARTS = ("weight_g", "weight.original0")
+# names of tensors that an error lists
+MAX_SHOWN_NAMES = 4
 REMEDY = "save the tensors alone: torch.save(model.state_dict(), ...), or safetensors.torch.save_file"
 
 
@@ -43,21 +49,75 @@ def fit_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
     A tensor that shares its memory with another one may be missing: .safetensors files keep one of the two.
     """
     state = module.state_dict()
+    tensors = _without_wrappers(tensors, state, where)
     loaded_memory = {_memory(state[name]) for name in tensors if isinstance(state.get(name), Tensor)}
     for name, current in state.items():
         if name not in tensors:
             if isinstance(current, Tensor) and _memory(current) in loaded_memory:
                 continue
-            raise SourceError(f"{where}: expected a tensor {name!r}, which is missing")
+            raise SourceError(
+                f"{where}: expected a tensor {name!r}, which is missing; the file holds {_some(tensors)}"
+                f"{_weight_norm_hint(state, tensors)}"
+            )
         _expect_same_kind(f"{where}: {name}", current, tensors[name])
     if unknown := sorted(tensors.keys() - state.keys()):
-        raise SourceError(f"{where}: {unknown[0]!r} belongs to no part of the module")
+        raise SourceError(
+            f"{where}: {unknown[0]!r} belongs to no part of the module, which has {_some(state)}"
+            f"{_weight_norm_hint(state, tensors)}"
+        )
     try:
         module.load_state_dict(dict(tensors), strict=False)
     except Exception as error:  # a module may override how it reads its state
-        raise SourceError(
-            f"{where}: the module does not accept these weights ({_one_line(error)})"
-        ) from error
+        raise SourceError(f"{where}: the module does not accept these weights ({one_line(error)})") from error
+
+
+def _without_wrappers(
+    tensors: Mapping[str, Tensor], state: Mapping[str, Any], where: str
+) -> Mapping[str, Tensor]:
+    """The tensors under the module's names, which a wrapper around either of the two may have extended."""
+    own_names: dict[str, list[str]] = {}  # the module's names, by the names without wrappers
+    for own in state:
+        own_names.setdefault(_unwrapped(own), []).append(own)
+    renamed: dict[str, str] = {}
+    for name in (name for name in tensors if name not in state):
+        match own_names.get(_unwrapped(name)):
+            case [own] if own not in tensors:
+                renamed[name] = own
+    if not renamed or len(set(renamed.values())) < len(renamed):
+        return tensors
+    name, own = next(iter(renamed.items()))
+    others = f", and {len(renamed) - 1} other names likewise" if len(renamed) > 1 else ""
+    note_for_user(
+        f"{where}: {name!r} was loaded into {own!r}{others}: DataParallel adds 'module.' to the names of a "
+        "network, and torch.compile '_orig_mod.'"
+    )
+    return {renamed.get(name, name): tensor for name, tensor in tensors.items()}
+
+
+def _weight_norm_hint(state: Mapping[str, Any], tensors: Mapping[str, Any]) -> str:
+    """What to do if only one of the module and the file has the two parts of a normalized weight."""
+    in_module, in_file = (
+        any(name.endswith(WEIGHT_NORM_PARTS) for name in names) for names in (state, tensors)
+    )
+    if not state.keys() & tensors.keys():  # another network
+        return ""
+    if in_module and not in_file:
+        return ": the file was saved without weight_norm, so build the module without it"
+    if in_file and not in_module:
+        return ": the file was saved with weight_norm, so apply it in the factory"
+    return ""
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first of some names."""
+    known = list(names)
+    more = f" and {len(known) - MAX_SHOWN_NAMES} more" if len(known) > MAX_SHOWN_NAMES else ""
+    return f"{', '.join(known[:MAX_SHOWN_NAMES])}{more}" if known else "no tensors"
+
+
+def _unwrapped(name: str) -> str:
+    """The name of a tensor without the parts that DataParallel and torch.compile add."""
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
 
 
 def _expect_same_kind(where: str, current: Any, tensor: Tensor) -> None:
@@ -100,7 +160,7 @@ def _read_pickle(path: Path) -> Any:
         ) from error
     except Exception as error:  # a damaged file makes torch and zipfile raise almost anything
         raise SourceError(
-            f"{path}: expected a file of torch.save, cannot read it ({_one_line(error)})"
+            f"{path}: expected a file of torch.save, cannot read it ({one_line(error)})"
         ) from error
 
 
@@ -113,7 +173,7 @@ def _expect_tensor_archive(path: Path) -> None:
             members = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise SourceError(
-            f"{path}: expected a file of torch.save, cannot read it ({_one_line(error)})"
+            f"{path}: expected a file of torch.save, cannot read it ({one_line(error)})"
         ) from error
     if any("/code/" in member.filename for member in members):
         raise RefusedError(f"{path}: expected a dict of tensors, got a TorchScript module: {REMEDY}")
@@ -127,10 +187,15 @@ def _expect_tensor_archive(path: Path) -> None:
 
 def _find_tensors(content: Any, path: Path) -> dict[str, Tensor]:
     """The dict of tensors that a file holds, at the top or under one of the usual keys."""
-    nested = (content.get(key) for key in STATE_DICT_KEYS if isinstance(content, dict))
-    for candidate in (content, *nested):
-        if isinstance(candidate, dict) and candidate and all(map(_is_named_tensor, candidate.items())):
-            return dict(candidate)
+    if _are_named_tensors(content):
+        return dict(content)
+    for key in STATE_DICT_KEYS if isinstance(content, dict) else ():
+        if _are_named_tensors(content.get(key)):
+            others = ", ".join(map(repr, [name for name in content if name != key][:MAX_SHOWN_NAMES]))
+            note_for_user(
+                f"{path}: the weights were read from {key!r}{f', and {others} left out' if others else ''}"
+            )
+            return dict(content[key])
     kind = (
         f"a dict of {', '.join(map(repr, list(content)[:5]))}"
         if isinstance(content, dict)
@@ -141,9 +206,9 @@ def _find_tensors(content: Any, path: Path) -> dict[str, Tensor]:
     )
 
 
-def _is_named_tensor(item: tuple[Any, Any]) -> bool:
-    return isinstance(item[0], str) and isinstance(item[1], Tensor)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def _are_named_tensors(content: Any) -> bool:
+    return (
+        isinstance(content, dict)
+        and bool(content)
+        and all(isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items())
+    )

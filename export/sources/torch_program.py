@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from export.errors import SourceError
+from export.errors import SourceError, one_line
 from export.input_spec import DTYPES, InputSpec, expect_batch_dimension, with_user_names
 from export.source import Source
 from export.sources.pt2_archive import strip_pickles
@@ -26,9 +26,8 @@ def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
         with silence_exporter():
             program = torch.export.load(archive)
     except Exception as error:  # inconsistent contents make PyTorch raise almost anything
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise SourceError(
-            f"{path}: PyTorch {torch.__version__} cannot read this program ({reason})"
+            f"{path}: PyTorch {torch.__version__} cannot read this program ({one_line(error)})"
         ) from error
     return from_program(program, inputs, path.stem)
 

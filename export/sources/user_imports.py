@@ -112,6 +112,8 @@ def _is_shadowed(name: str, loaded: ModuleType | None, folder: str) -> bool:
 
 def _unload(names: set[str]) -> dict[str, ModuleType]:
     """Remove the modules with these top-level names from sys.modules, and return them."""
+    if not names:
+        return {}
     modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
     for name in modules:
         del sys.modules[name]

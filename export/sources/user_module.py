@@ -5,15 +5,15 @@ Also checks that a module, from a file or passed as an object, can be called wit
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import inspect
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import SequenceMatcher
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,17 +21,31 @@ from typing import Any
 import torch
 from torch import nn
 
-from export.errors import SourceError, UntraceableError, UsageError
+from export.errors import (
+    SourceError,
+    UntraceableError,
+    UsageError,
+    error_with_type,
+    errors_of_option,
+)
 from export.input_spec import InputSpec
 from export.source import Source
+from export.sources.dict_argument import with_dict_argument
+from export.sources.random_weights import watched_weights
 from export.sources.state_dict import fit_weights, read_weights
 from export.sources.user_imports import OWN_PACKAGES, UserImports
+from export.sources.wrapped_forward import wrap_forward
+
+# names of factories that an error lists
+MAX_FACTORY_NAMES = 8
 
 FACTORY_SPEC = re.compile(r"(?P<file>.+\.py):(?P<factory>[^:/\\]*)\Z", re.DOTALL)
 
 
 def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path | None = None) -> Source:
     """Load the user's file, call its factory, and load the weights into the module.
+
+    The source has the name of the factory, since a file may have several.
 
     Errors of the user's code become a SourceError with the line where it stopped.
     """
@@ -45,35 +59,30 @@ def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path |
     where = f"{path.name}:{factory}"
     folders = [path.parent, package_root(path), Path.cwd()]
     user_imports = UserImports(folders)
-    with user_imports.active(), _user_errors(path, folders):
-        module = _call_factory(_load_file(path), factory, path)
+    with user_imports.active():
+        with _user_errors(path, folders):
+            file_module = _load_file(path)
+        with _user_errors(path, folders, f"your factory {factory} failed at "), watched_weights() as watch:
+            module = _call_factory(file_module, factory, path)
     if weights is not None:
-        tensors = read_weights(Path(weights))
-        with user_imports.active():
-            fit_weights(module, tensors, str(weights))
+        with errors_of_option("--weights"), user_imports.active():
+            fit_weights(module, read_weights(Path(weights)), str(weights))
     expect_ready(module, where)
+    module = with_dict_argument(module, inputs, where)
     expect_arguments(module, inputs, where)
     with user_imports.active(), _user_errors(path, folders):
         module = with_user_imports(module, user_imports).eval().cpu()
-    return Source(path.stem, "module", inputs, module=module)
+    return Source(factory, "module", inputs, module=module, random_weights=weights is None and watch.random)
 
 
 def with_user_imports(module: nn.Module, user_imports: UserImports) -> nn.Module:
-    """Give the module a class whose forward runs with the user's imports active, whenever it is called."""
-    user_class = type(module)
+    """The module with a forward that runs with the user's imports active, whenever it is called."""
 
-    @functools.wraps(user_class.forward)
-    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def call_with_imports(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with user_imports.active():
-            return user_class.forward(self, *args, **kwargs)
+            return forward(*args, **kwargs)
 
-    namespace = {
-        "forward": forward,
-        "__module__": user_class.__module__,
-        "__qualname__": user_class.__qualname__,
-    }
-    module.__class__ = type(user_class.__name__, (user_class,), namespace)
-    return module
+    return wrap_forward(module, call_with_imports)
 
 
 def package_root(path: Path) -> Path:
@@ -130,10 +139,16 @@ def expect_arguments(module: nn.Module, inputs: tuple[InputSpec, ...], where: st
         raise UsageError(f"--input: expected one for each argument of {call}, as in {example}")
     if len(inputs) < min_count or (max_count is not None and len(inputs) > max_count):
         if max_count is None:
-            expected = f"{min_count} or more"
+            hint, expected = "", f"{min_count} or more"
         else:
+            argument = positional[0].name if positional else ""
+            hint = (
+                f": if it is a dictionary, write its type, as in {argument}: dict" if max_count == 1 else ""
+            )
             expected = str(min_count) if min_count == max_count else f"{min_count} to {max_count}"
-        raise UsageError(f"--input: expected {expected}, one for each argument of {call}, got {len(inputs)}")
+        raise UsageError(
+            f"--input: expected {expected}, one for each argument of {call}, got {len(inputs)}{hint}"
+        )
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -166,10 +181,7 @@ def _load_file(path: Path) -> ModuleType:
 def _call_factory(module: ModuleType, factory: str, path: Path) -> nn.Module:
     """Call the factory, which may also be a module itself, as a global of the user's file."""
     if not hasattr(module, factory):
-        callables = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]
-        raise SourceError(
-            f"{path}: has no {factory!r}, only {', '.join(callables[:8]) or 'nothing that can be called'}"
-        )
+        raise SourceError(f"{path}: expected {_factory_names(module, factory)}, got {factory!r}")
     target = getattr(module, factory)
     if isinstance(target, nn.Module):
         return target
@@ -186,6 +198,25 @@ def _call_factory(module: ModuleType, factory: str, path: Path) -> nn.Module:
     return result
 
 
+def _factory_names(module: ModuleType, wanted: str) -> str:
+    """The functions and modules that a file defines, those with names like the wanted one first."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if name[0] != "_"
+        and (
+            isinstance(value, nn.Module)
+            or (
+                (inspect.isfunction(value) or (inspect.isclass(value) and issubclass(value, nn.Module)))
+                and value.__module__ == module.__name__
+            )
+        )
+    ]
+    names.sort(key=lambda name: -SequenceMatcher(None, wanted.lower(), name.lower()).ratio())
+    more = f" or {len(names) - MAX_FACTORY_NAMES} others" if len(names) > MAX_FACTORY_NAMES else ""
+    return f"{', '.join(names[:MAX_FACTORY_NAMES])}{more}" if names else "a function or module defined in it"
+
+
 def _required_arguments(factory: Any) -> list[str]:
     try:
         parameters = inspect.signature(factory).parameters.values()
@@ -200,15 +231,18 @@ def _required_arguments(factory: Any) -> list[str]:
 
 
 @contextmanager
-def _user_errors(path: Path, folders: list[Path]) -> Iterator[None]:
-    """Turn any exception of the user's code into a SourceError of one line, with their file and line."""
+def _user_errors(path: Path, folders: list[Path], what: str = "") -> Iterator[None]:
+    """Turn any exception of the user's code into a SourceError of one line, with their file and line.
+
+    `what` begins the line.
+    """
     try:
         yield
     except SourceError:
         raise
     except SyntaxError as error:
         raise SourceError(
-            f"{error.filename or path}:{error.lineno}: {type(error).__name__}: {error.msg}"
+            f"{what}{error.filename or path}:{error.lineno}: {type(error).__name__}: {error.msg}"
         ) from error
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
@@ -218,5 +252,4 @@ def _user_errors(path: Path, folders: list[Path]) -> Iterator[None]:
             if any(Path(frame.filename).is_relative_to(folder) for folder in folders[:2])
         ]
         where = f"{user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else str(path)
-        message = " ".join(str(error).split())[:300]
-        raise SourceError(f"{where}: {type(error).__name__}{': ' if message else ''}{message}") from error
+        raise SourceError(f"{what}{where}: {error_with_type(error)}") from error

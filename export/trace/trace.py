@@ -8,14 +8,14 @@ callers will use.
 from __future__ import annotations
 
 import contextlib
-import copy
+import inspect
 import io
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, dropwhile
 from typing import Any
 from unittest.mock import patch
 
@@ -23,24 +23,33 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 import torch
 from onnxscript.optimizer import fold_constants
+from onnxscript.values import TracedOnnxFunction
 from torch import Tensor, nn
 from torch._decomp import decomposition_table
 from torch._dynamo.exc import UserError
+from torch._higher_order_ops import utils as higher_order
 from torch.export import Dim, ExportedProgram
-from torch.utils._pytree import MappingKey, tree_flatten_with_path, tree_unflatten
+from torch.utils._pytree import GetAttrKey, MappingKey, SequenceKey, tree_flatten_with_path, tree_unflatten
 
+from export.defaults import DEFAULT_OPSET
 from export.errors import UntraceableError, UsageError
-from export.input_spec import InputSpec
+from export.input_spec import NAME_PATTERN, InputSpec
+from export.module_copy import copy_module
 from export.source import Source
-from export.trace.untraceable import expect_opset, expect_stateless, explain_errors
+from export.trace.first_call import call_once
+from export.trace.untraceable import (
+    all_nodes,
+    expect_no_loop_operators,
+    expect_opset,
+    expect_stateless,
+    explain_errors,
+    source_location,
+)
 
-DEFAULT_OPSET = 20
-# the opsets that torch.onnx can write and onnxruntime can run
-OPSETS = range(18, 24)
 # sizes of dynamic dimensions while tracing; torch takes a dimension of size 1 for fixed
 TRACING_SIZES = (3, 17, 19, 23, 29, 31, 37, 41, 43, 47)
 # operators that are kept whole while tracing, as ONNX has an operator for each
-RECURRENT_OPS = (torch.ops.aten.gru.input, torch.ops.aten.lstm.input)
+ATEN_RECURRENT_OPS = (torch.ops.aten.gru.input, torch.ops.aten.lstm.input)
 
 
 @dataclass(frozen=True)
@@ -49,22 +58,29 @@ class TracedGraph:
 
     Initializers have the names and the bits of the network's parameters, buffers and constants. Values of the
     graph have the name of the program node that they came from, if there is one.
+
+    Attributes:
+        model: The graph.
+        program: The program.
+        places: The line of the user's code that computes a value, by the name of the value.
     """
 
     model: ir.Model
     program: ExportedProgram
+    places: dict[str, str]
 
 
 def trace(source: Source, opset: int = DEFAULT_OPSET) -> TracedGraph:
     """Trace a module or a program, with every named dimension dynamic. The module is not changed."""
     dims = list(dict.fromkeys(dim for spec in source.inputs for dim in spec.dims if isinstance(dim, str)))
-    with silence_exporter(), recurrent_shapes(), explain_errors(dims):
+    with silence_exporter(), unparsed_functions(), recurrent_shapes(), explain_errors(dims):
         if source.program is not None:
             program = source.program
         elif source.module is not None:
-            program = export_program(copy.deepcopy(source.module), source.inputs, dims)
+            program = export_program(copy_module(source.module), source.inputs, dims)
         else:
             raise UntraceableError("an .onnx file is a graph already and cannot be traced")
+        expect_no_loop_operators(program)
         onnx_program = torch.onnx.export(
             program, (), dynamo=True, verbose=False, optimize=False, opset_version=opset
         )
@@ -74,8 +90,26 @@ def trace(source: Source, opset: int = DEFAULT_OPSET) -> TracedGraph:
         expect_stateless(onnx_program.exported_program)
     expect_opset(opset, onnx_program.model.opset_imports.get(""))
     clean_up(onnx_program.model)
+    lines = {node.name: source_location(node) for node in all_nodes(onnx_program.exported_program)}
+    located = locate(onnx_program.model, lines)
     name_io(onnx_program.model, program, source.inputs)
-    return TracedGraph(onnx_program.model, onnx_program.exported_program)
+    places = {str(value.name): line.removesuffix(": ") for value, line in located.items()}
+    return TracedGraph(onnx_program.model, onnx_program.exported_program, places)
+
+
+def locate(model: ir.Model, lines: Mapping[str, str]) -> dict[ir.Value, str]:
+    """The line of the user's code for each value, given those of the program's nodes by name.
+
+    The exporter writes some operators as several nodes. The inner ones have the line of their last.
+    """
+    located: dict[ir.Value, str] = {}
+    for node in reversed(list(model.graph.all_nodes())):
+        for value in node.outputs:
+            users = (output for user in value.consumers() for output in user.outputs)
+            line = lines.get(str(value.name)) or next(filter(None, map(located.get, users)), None)
+            if line is not None:
+                located[value] = line
+    return located
 
 
 def export_program(module: nn.Module, inputs: tuple[InputSpec, ...], dims: list[str]) -> ExportedProgram:
@@ -86,15 +120,20 @@ def export_program(module: nn.Module, inputs: tuple[InputSpec, ...], dims: list[
     Conditions on other dimensions are ignored, since parity is proved on many sizes.
     """
     args = tuple(example_tensor(spec, dict(zip(dims, TRACING_SIZES, strict=False))) for spec in inputs)
-    with torch.no_grad():
-        copy.deepcopy(module)(*args)  # if it does not run at all, PyTorch's own error names the real sizes
+    with torch.no_grad(), uncompiled_branches():
+        call_once(module, args, inputs)  # if it does not run at all, PyTorch's own error names the real sizes
 
     def attempt(dynamic: Callable[[str], Any]) -> ExportedProgram:
         axes = {dim: dynamic(dim) for dim in dims}
-        shapes = tuple(
+        shapes: tuple[Any, ...] = tuple(
             {number: axes[dim] for number, dim in enumerate(spec.dims) if isinstance(dim, str)}
             for spec in inputs
         )
+        parameters = inspect.signature(module.forward).parameters.values()
+        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+            kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            named = sum(parameter.kind in kinds for parameter in parameters)
+            shapes = (*shapes[:named], shapes[named:])  # those of *args are a tuple of their own
         return torch.export.export(module, args, dynamic_shapes=shapes, strict=False)
 
     try:
@@ -112,6 +151,11 @@ def example_tensor(spec: InputSpec, sizes: dict[str, int]) -> Tensor:
     return torch.rand(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype)
 
 
+def uncompiled_branches() -> contextlib.AbstractContextManager[object]:
+    """Make `torch.cond` call its branches; it would compile them, again for each batch."""
+    return patch.object(higher_order, "_hop_compile_and_call", lambda function, args: function(*args))
+
+
 @contextlib.contextmanager
 def recurrent_shapes() -> Iterator[None]:
     """Keep nn.GRU and nn.LSTM whole while the block runs, for sequences of any length.
@@ -121,8 +165,10 @@ def recurrent_shapes() -> Iterator[None]:
     """
     kernel = {torch._C.DispatchKey.CompositeImplicitAutograd: recurrent_outputs}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patch.dict(decomposition_table, dict.fromkeys(RECURRENT_OPS, recurrent_outputs)))
-        for operator in RECURRENT_OPS:
+        stack.enter_context(
+            patch.dict(decomposition_table, dict.fromkeys(ATEN_RECURRENT_OPS, recurrent_outputs))
+        )
+        for operator in ATEN_RECURRENT_OPS:
             stack.callback(operator._dispatch_cache.clear)
             stack.enter_context(patch.dict(operator.py_kernels, kernel, clear=True))
             operator._dispatch_cache.clear()
@@ -179,6 +225,31 @@ def strip_metadata(model: ir.Model) -> None:
     model.doc_string = None
 
 
+# the property that parses a function
+PARSED_FUNCTION = vars(TracedOnnxFunction)["function_ir"]
+
+
+class UnparsedFunction:
+    """The parsed form of a function of onnxscript. It is parsed when more than its domain is needed."""
+
+    def __init__(self, function: TracedOnnxFunction) -> None:
+        self._function = function
+        self.domain = function.opset.domain
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(PARSED_FUNCTION.__get__(self._function), name)
+
+
+@contextlib.contextmanager
+def unparsed_functions() -> Iterator[None]:
+    """Let torch.onnx find its operators while the block runs without parsing the source of all 497.
+
+    It needs only their domains, and parsing takes a tenth of the time of a small export.
+    """
+    with patch.object(TracedOnnxFunction, "function_ir", property(UnparsedFunction)):
+        yield
+
+
 @contextlib.contextmanager
 def silence_exporter() -> Iterator[None]:
     """Suppress the exporter's log lines, warnings and stderr output, none of which a user can act upon."""
@@ -200,7 +271,8 @@ def name_io(model: ir.Model, program: ExportedProgram, inputs: tuple[InputSpec, 
         claim_name(model, value, spec.name)
         sizes = value.shape or ()  # a scalar input has no shape
         symbols |= {str(size): str(dim) for size, dim in zip(sizes, spec.dims, strict=True)}
-    for value, name in zip(model.graph.outputs, output_names(program), strict=True):
+    names = output_names(program, [spec.name for spec in inputs])
+    for value, name in zip(model.graph.outputs, names, strict=True):
         claim_name(model, value, name)
     computed = [output for node in model.graph.all_nodes() for output in node.outputs]
     for value in (*model.graph.inputs, *computed):
@@ -230,19 +302,45 @@ def rename_symbols(size: str | None, symbols: dict[str, str]) -> str | None:
     return size and re.sub(r"\w+", lambda word: symbols.get(word[0], word[0]), size)
 
 
-def output_names(program: ExportedProgram) -> list[str]:
-    """A name for each tensor that the program returns.
+def output_names(program: ExportedProgram, input_names: Collection[str]) -> list[str]:
+    """A name for each tensor that the program returns, that no input and no weight has.
 
-    The tensors of a dictionary are named by its keys. Otherwise a single one is `output`, and several are
-    `output0`, `output1` and so on.
+    The tensors of dictionaries and named tuples are named by their keys and fields, nested ones as in
+    `state.hidden`. Several in a list have its name and their number, as in `states.0`. Of tensors without any
+    name, a single one is `output`, and several are `output0`, `output1` and so on.
     """
     outputs = tree_unflatten(list(program.graph_signature.user_outputs), program.call_spec.out_spec)
-    leaves = tree_flatten_with_path(outputs)[0]
-    paths = [path for path, node in leaves if isinstance(node, str)]
-    keys = ["_".join(str(key.key) for key in path if isinstance(key, MappingKey)) for path in paths]
-    numbered = ["output"] if len(paths) == 1 else [f"output{number}" for number in range(len(paths))]
-    names = [
-        key if key and keys.count(key) == 1 else other for key, other in zip(keys, numbered, strict=True)
+    paths = [path for path, node in tree_flatten_with_path(outputs)[0] if isinstance(node, str)]
+    # from short to long: without numbers, with those in named lists, and with the place in the outer tuple
+    forms = [
+        [joined(key for key in path if not is_place(key)) for path in paths],
+        [joined(dropwhile(is_place, path)) for path in paths],
+        [joined(path) for path in paths],
     ]
-    weights = program.state_dict.keys() | program.constants.keys()
-    return [f"{name}_out" if name in weights else name for name in names]
+    names: list[str] = []
+    taken = {*program.state_dict, *program.constants, *input_names}
+    for number in range(len(paths)):
+        if not forms[0][number]:
+            name = f"output{number}" if len(paths) > 1 else "output"
+        else:
+            name = next((form[number] for form in forms if form.count(form[number]) == 1), forms[-1][number])
+        name = re.sub(r"[^A-Za-z0-9_.]", "_", name)
+        name = name if NAME_PATTERN.match(name) else f"output{name}"
+        while name in taken:
+            name = f"{name}_out"
+        names.append(name)
+        taken.add(name)
+    return names
+
+
+def joined(path: Iterable[Any]) -> str:
+    """The keys, fields and numbers on the way to a tensor in the structure that a program returns."""
+    return ".".join(
+        str(key.key if isinstance(key, MappingKey) else key.name if isinstance(key, GetAttrKey) else key.idx)
+        for key in path
+    )
+
+
+def is_place(key: Any) -> bool:
+    """Whether a step on the way is a number in a list or tuple."""
+    return isinstance(key, SequenceKey)

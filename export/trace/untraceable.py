@@ -16,17 +16,26 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import fx
 from torch._dynamo.exc import UserError
+from torch._ops import HigherOrderOperator
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.nn.utils import rnn
 
-from export.errors import ExportError, UntraceableError, UsageError
+from export.errors import ExportError, UntraceableError, UsageError, error_with_type
 
 # code that is not the user's: PyTorch's, and this package's
 TORCH_FOLDER = Path(torch.__file__).parent
 PACKAGE_FOLDER = Path(__file__).parents[1]
 
+# operators that run a function many times, whose steps the proof cannot follow
+LOOP_OPERATORS = {
+    "while_loop": "torch.while_loop",
+    "scan": "scan",
+    "map_impl": "map",
+    "associative_scan": "associative_scan",
+}
 VIOLATED_DIMENSIONS = re.compile(r"Constraints violated \(([^)]*)\)")
 
 
@@ -42,7 +51,7 @@ def explain_errors(dims: list[str]) -> Iterator[None]:
 
     def reject_packed_sequence(*args: Any, **kwargs: Any) -> None:
         raise UntraceableError(
-            f"{user_line(traceback.extract_stack())}: packed sequences cannot be exported: call the layer on "
+            f"{user_line(traceback.extract_stack())}packed sequences cannot be exported: call the layer on "
             "the padded tensor, and mask its output"
         )
 
@@ -65,23 +74,22 @@ def one_sentence(error: Exception, guard_lines: list[str], dims: list[str]) -> s
     where = user_line(traceback.extract_tb(error.__traceback__))
     if isinstance(error, GuardOnDataDependentSymNode):
         return (
-            f"{where}: Python code depends on the values of the data, and a graph computes the same for all "
+            f"{where}Python code depends on the values of the data, and a graph computes the same for all "
             "rows: use torch.where, or keep the value a tensor instead of converting it to a Python number"
         )
     if isinstance(error, UserError) and (match := VIOLATED_DIMENSIONS.search(str(error))):
         dim = match[1].split(",")[0].strip()
         computed = "" if dim in dims else " (a size computed from yours)"
         return (
-            f"{next(filter(None, guard_lines), where)}: the code works only for some sizes of {dim!r}"
+            f"{next(filter(None, guard_lines), where)}the code works only for some sizes of {dim!r}"
             f"{computed} (a Python loop or condition over it, or a fixed shape): rewrite it, or give {dim!r} "
             "a number in --input"
         )
-    text = " ".join(str(error).split())[:300] or type(error).__name__
-    return f"{where}: PyTorch stopped at {type(error).__name__}: {text}"
+    return f"{where}PyTorch stopped at {error_with_type(error)}"
 
 
 def user_line(stack: traceback.StackSummary) -> str:
-    """The innermost line of user code in a stack: file, line number, function and the code itself."""
+    """The innermost line of user code in a stack, as the beginning of a sentence; empty without any."""
     for frame in reversed(stack):
         path = Path(frame.filename)
         if frame.filename.startswith("<"):
@@ -92,8 +100,14 @@ def user_line(stack: traceback.StackSummary) -> str:
             continue
         if frame.name == "<module>":
             continue
-        return f"{path.name}:{frame.lineno} in {frame.name}: {(frame.line or '').strip()}".rstrip(": ")
+        return code_place(frame.filename, frame.lineno, frame.name, frame.line)
     return ""
+
+
+def code_place(file: str, line: object, function: str, code: str | None) -> str:
+    """A line of code as the beginning of a sentence; its text may be unknown."""
+    place = f"{Path(file).name}:{line} in {function}: "
+    return f"{place}{code.strip()}: " if code and code.strip() else place
 
 
 def expect_stateless(program: ExportedProgram) -> None:
@@ -117,7 +131,24 @@ def expect_stateless(program: ExportedProgram) -> None:
         )
 
 
-def draws_random_numbers(node: torch.fx.Node) -> bool:
+def expect_no_loop_operators(program: ExportedProgram) -> None:
+    """Raise an UntraceableError if the code calls a loop operator, such as `torch.while_loop`."""
+    for node in all_nodes(program):
+        name = node.target.__name__ if isinstance(node.target, HigherOrderOperator) else ""
+        if loop := LOOP_OPERATORS.get(name):
+            raise UntraceableError(
+                f"{source_location(node)}the operator {loop} cannot be exported: write a loop in Python over "
+                "a fixed number of steps, which is unrolled, or compute all steps at once"
+            )
+
+
+def all_nodes(program: ExportedProgram) -> Iterator[fx.Node]:
+    """The nodes of a program, and before them those in the branches of `torch.cond`."""
+    graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, fx.GraphModule)]
+    return (node for graph in reversed(graphs) for node in graph.nodes)
+
+
+def draws_random_numbers(node: fx.Node) -> bool:
     """Whether a node draws random numbers; dropout does so in train mode only."""
     operator = node.target
     if torch.Tag.nondeterministic_seeded not in getattr(operator, "tags", ()):
@@ -132,15 +163,16 @@ def draws_random_numbers(node: torch.fx.Node) -> bool:
     return arguments.get("train") is not False and arguments.get("dropout_p") != 0
 
 
-def source_location(node: torch.fx.Node) -> str:
+def source_location(node: fx.Node) -> str:
     """The line of user code that made a node, as the beginning of a sentence; empty if it is not known."""
     lines = str(node.meta.get("stack_trace") or "").splitlines()
     for number in range(len(lines) - 1, -1, -1):
         if match := re.match(r'\s*File "(.+)", line (\d+), in (\w+)', lines[number]):
-            if Path(match[1]).is_relative_to(TORCH_FOLDER):
+            # torch generates code with a file name such as <eval_with_key>
+            path = Path(match[1])
+            if match[1].startswith("<") or any(map(path.is_relative_to, (TORCH_FOLDER, PACKAGE_FOLDER))):
                 continue
-            code = lines[number + 1].strip() if number + 1 < len(lines) else ""
-            return f"{Path(match[1]).name}:{match[2]} in {match[3]}: {code}: "
+            return code_place(match[1], match[2], match[3], "".join(lines[number + 1 : number + 2]))
     return ""
 
 

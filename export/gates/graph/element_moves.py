@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.graph_view import attribute, axes_of, constant_array, constant_integers, first_input
+from export.gates.graph.nodes import attribute, axes_of, constant_array, constant_integers, first_input
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -40,6 +40,13 @@ def shape_of(value: ir.Value) -> list[int | None] | None:
     if value.shape is None:
         return None
     return [dim if isinstance(dim, int) else None for dim in value.shape]
+
+
+def before_moves(value: ir.Value) -> ir.Value:
+    """The value before its elements were moved."""
+    while (node := value.producer()) is not None and node.op_type in MOVE_OPS:
+        value = first_input(node)
+    return value
 
 
 def move_indices(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
@@ -98,10 +105,10 @@ def _through_reshape(node: ir.Node, output: ir.Value, index: Indices) -> Indices
         while left is not None and right is not None and left != right:
             if left < right and a > 0:
                 a -= 1
-                left = None if before[a] is None else left * (before[a] or 0)
+                left = None if (size := before[a]) is None else left * size
             elif left > right and b > 0:
                 b -= 1
-                right = None if after[b] is None else right * (after[b] or 0)
+                right = None if (size := after[b]) is None else right * size
             else:
                 break
         if left is None or right is None or left != right:

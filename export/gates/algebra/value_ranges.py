@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.gates.element_moves import MOVE_OPS
-from export.gates.graph_view import GraphView, attribute, constant_scalar
+from export.gates.algebra.sigmoids import match_softplus
+from export.gates.graph.element_moves import MOVE_OPS
+from export.gates.graph.nodes import attribute, constant_scalar, subgraphs
+from export.gates.graph.view import GraphView
 
 INF = math.inf
 MAX_EXPONENT = 700.0  # exp overflows float64 shortly above: counted as infinite
@@ -47,7 +49,6 @@ FIXED_RANGES = {
     "Erf": (-1.0, 1.0),
     "Sin": (-1.0, 1.0),
     "Cos": (-1.0, 1.0),
-    "Softplus": (0.0, INF),
 }
 # operators that move, choose, repeat or average elements: the result stays within the bounds of its inputs
 RANGE_KEEPING_OPS = MOVE_OPS | {
@@ -111,7 +112,7 @@ class ValueRanges:
             node.op_type not in SHAPE_ONLY_OPS
         )
         # loops and branches are not analysed
-        if any(a.type in {ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS} for a in node.attributes.values()):
+        if subgraphs(node):
             return ValueRange(input_dependent=True, continuous=True)
         dtype = node.outputs[0].dtype if node.outputs else None
         is_float = dtype is None or dtype.is_floating_point()
@@ -129,6 +130,8 @@ class ValueRanges:
             return FIXED_RANGES[op]
         if node.outputs and node.outputs[0].dtype == ir.DataType.BOOL:
             return 0.0, 1.0
+        if match_softplus(node) is not None:
+            return 0.0, INF
         if op in RANGE_KEEPING_OPS:
             return self._bounds_of_range_keeping(node, inputs)
         if op == "Clip":

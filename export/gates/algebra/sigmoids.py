@@ -6,11 +6,18 @@ finds its logit: the value that the sigmoid is applied to.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import onnx_ir as ir
 
-from export.gates.graph_view import constant_scalar, first_input, is_pass_through, present_inputs
+from export.gates.graph.nodes import (
+    constant_scalar,
+    first_input,
+    is_all_ones,
+    is_pass_through,
+    present_inputs,
+)
 
 SIGMOID_OPS = frozenset({"Sigmoid", "HardSigmoid", "Softmax"})
 
@@ -32,6 +39,14 @@ class Scaled(NamedTuple):
     factor: float
 
 
+class Line(NamedTuple):
+    """factor * value + offset."""
+
+    value: ir.Value
+    factor: float
+    offset: float
+
+
 def match_sigmoid(value: ir.Value) -> SigmoidMatch | None:
     """The logit of a value between 0 and 1; None if the value is no sigmoid.
 
@@ -43,9 +58,8 @@ def match_sigmoid(value: ir.Value) -> SigmoidMatch | None:
         return None
     sign = 1.0 if factor > 0 else -1.0
     if node.op_type == "Exp":
-        # exp(log(sigmoid(x))), as in code that computes with logarithms
-        log = first_input(node).producer()
-        return match_sigmoid(first_input(log)) if log is not None and log.op_type == "Log" else None
+        match = _match_exponential(first_input(node))
+        return None if match is None else SigmoidMatch(match.logit, sign * match.slope)
     if node.op_type in SIGMOID_OPS:
         return SigmoidMatch(first_input(node), sign)
     if node.op_type == "Tanh":
@@ -86,24 +100,40 @@ def intermediate_values(gate: ir.Value, logit: ir.Value) -> set[ir.Value]:
     return between - {gate}
 
 
+def lines_of(value: ir.Value) -> Iterator[Line]:
+    """Every way to write a value as a x + b with constant numbers a and b, from the last x back."""
+    factor, offset = 1.0, 0.0
+    while (node := value.producer()) is not None:
+        match node.op_type, present_inputs(node):
+            case "Add" | "Sub" as op, [a, b]:
+                first, second = _number(a), _number(b)
+                sign = -1.0 if op == "Sub" else 1.0
+                if second is not None:
+                    value, offset = a, offset + factor * sign * second
+                elif first is not None:
+                    value, offset, factor = b, offset + factor * first, factor * sign
+                else:
+                    return
+            case _ if is_pass_through(node):
+                value = first_input(node)
+            case _ if (scaled := match_scaling(node)) is not None and scaled.factor:
+                value, factor = scaled.value, factor * scaled.factor
+            case _:
+                return
+        yield Line(value, factor, offset)
+
+
+def _number(value: ir.Value) -> float | None:
+    """The number that each element of a constant is."""
+    number = constant_scalar(value)
+    return 1.0 if number is None and is_all_ones(value) else number
+
+
 def linear_source(value: ir.Value) -> Scaled:
     """The x and the a of a value a x + b, where a and b are constant numbers."""
     factor = 1.0
-    while (node := value.producer()) is not None:
-        if is_pass_through(node):
-            value = first_input(node)
-        elif node.op_type in {"Add", "Sub"}:
-            a, b = node.inputs
-            if a is not None and constant_scalar(b) is not None:
-                value = a
-            elif b is not None and constant_scalar(a) is not None:
-                value, factor = b, factor * (-1.0 if node.op_type == "Sub" else 1.0)
-            else:
-                break
-        elif (scaled := match_scaling(node)) is not None and scaled.factor:
-            value, factor = scaled.value, factor * scaled.factor
-        else:
-            break
+    for line in lines_of(value):
+        value, factor = line.value, line.factor
     return Scaled(value, factor)
 
 
@@ -118,6 +148,38 @@ def match_scaling(node: ir.Node) -> Scaled | None:
         return Scaled(a, number if node.op_type == "Mul" else 1 / number)
     if b is not None and node.op_type == "Mul" and (number := constant_scalar(a)) is not None:
         return Scaled(b, number)
+    return None
+
+
+def match_softplus(node: ir.Node) -> ir.Value | None:
+    """The x of a node that computes softplus(x).
+
+    PyTorch chooses x itself where it is so large that softplus(x) is the same.
+    """
+    if node.op_type == "Softplus":
+        return first_input(node)
+    match node.op_type, [value.producer() for value in present_inputs(node)]:
+        case "Where", [ir.Node(op_type="Greater") as condition, _, ir.Node() as small]:
+            inner, factor = linear_source(small.outputs[0])
+            softplus, large = inner.producer(), present_inputs(node)[1]
+            if softplus is not None and softplus.op_type == "Softplus" and factor == 1.0:
+                compared = {linear_source(first_input(condition)), linear_source(first_input(softplus))}
+                return large if compared == {linear_source(large)} else None
+    return None
+
+
+def _match_exponential(exponent: ir.Value) -> SigmoidMatch | None:
+    """The sigmoid that is the exponential of this value, as in code that computes with logarithms."""
+    inner, factor = linear_source(exponent)
+    node = inner.producer()
+    if node is None:
+        return None
+    if node.op_type == "Log" and inner is exponent:
+        # exp(log(sigmoid(x)))
+        return match_sigmoid(first_input(node))
+    if (source := match_softplus(node)) is not None and factor == -1.0:
+        # exp(-softplus(x)) = sigmoid(-x)
+        return SigmoidMatch(source, -1.0)
     return None
 
 

@@ -8,16 +8,18 @@ element by element (`BiasTerm`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.element_moves import MOVE_OPS, Indices, move_indices, shape_of
-from export.gates.graph_view import Array, GraphView, attribute, constant_array, first_input, present_inputs
-from export.gates.sigmoids import intermediate_values, match_scaling, match_sigmoid
-from export.gates.value_ranges import ValueRanges
+from export.gates.algebra.sigmoids import intermediate_values, match_scaling, match_sigmoid
+from export.gates.algebra.value_ranges import ValueRanges
+from export.gates.graph.element_moves import MOVE_OPS, Indices, before_moves, move_indices, shape_of
+from export.gates.graph.nodes import Array, attribute, constant_array, first_input, present_inputs
+from export.gates.graph.view import GraphView
 
 # operators that combine data with weights
 AFFINE_OPS = frozenset({"Gemm", "MatMul", "Conv", "BatchNormalization", "LayerNormalization"})
@@ -76,7 +78,7 @@ class Logit:
         bias_terms: The biases in the logit, and those that could be there, in terms of the gate's elements.
         new_bias: How a bias of shape `new_bias_shape`, added to the logit, would reach the gate; None if that
             shape cannot be known.
-        new_bias_shape: One element for each unit.
+        new_bias_shape: One element for each unit, and for each part of a softmax.
         weights: The weights that the logit is computed with.
     """
 
@@ -123,18 +125,19 @@ class LogitTracer:
         """The logit of a gate, as far as it can be known."""
         gate = self._view.canonical(gate)
         if gate not in self._logits:
-            match = match_sigmoid(_before_moves(gate))
+            match = match_sigmoid(before_moves(gate))
             self._logits[gate] = Logit() if match is None else self._trace(gate, match.logit)
         return self._logits[gate]
 
     def softmax_node(self, gate: ir.Value) -> ir.Node | None:
         """The softmax that a gate is a part of."""
-        node = _before_moves(gate).producer()
+        node = before_moves(gate).producer()
         return node if node is not None and node.op_type == "Softmax" else None
 
     def _trace(self, gate: ir.Value, logit: ir.Value) -> Logit:
         terms = list(find_bias_terms(logit))
-        shape = _bias_shape(logit, terms)
+        softmax = self.softmax_node(gate)
+        shape = _bias_shape(logit, terms, None if softmax is None else attribute(softmax, "axis", -1))
         new_bias = None if shape is None else BiasTerm(None, _bias_index(shape, logit), path=(logit,))
         return Logit(
             value=logit,
@@ -183,11 +186,11 @@ def belongs_to_one_logit(value: ir.Value, node: ir.Node) -> bool:
     A value with several users is something else, such as a residual stream, unless it is the output of an
     affine operator, or is only cut into pieces: then it is one fused map for H and the gate.
     """
-    uses = value.uses()
+    users = [user for user, _ in value.uses() if user.op_type != "Shape"]
     return (
-        len(uses) < 2
+        len(users) < 2
         or node.op_type in AFFINE_OPS | MOVE_OPS
-        or all(user.op_type in MOVE_OPS for user, _ in uses)
+        or all(user.op_type in MOVE_OPS for user in users)
     )
 
 
@@ -263,7 +266,7 @@ def _terms_of_concat(node: ir.Node, value: ir.Value, depth: int) -> Iterator[Bia
 
 
 def _terms_of_gate(gate: ir.Value, terms: Iterable[BiasTerm]) -> list[BiasTerm]:
-    """The bias terms of a logit as those of its gate: only nodes after the sigmoid move elements."""
+    """The bias terms of a logit, followed through the sigmoid and the moves after it to the gate."""
     moves: list[tuple[ir.Node, ir.Value]] = []
     value = gate
     while (match := match_sigmoid(value)) is None and (node := value.producer()) is not None:
@@ -275,20 +278,24 @@ def _terms_of_gate(gate: ir.Value, terms: Iterable[BiasTerm]) -> list[BiasTerm]:
     return gate_terms
 
 
-def _bias_shape(value: ir.Value, terms: list[BiasTerm]) -> tuple[int, ...] | None:
-    """The shape of a bias with one element per unit of a value, along the unit axis of its other biases."""
+def _bias_shape(value: ir.Value, terms: list[BiasTerm], softmax_axis: int | None) -> tuple[int, ...] | None:
+    """The shape of a bias with one element per unit of a value, along the unit axis of its other biases.
+
+    The parts of a softmax are gates of their own: each has its own elements.
+    """
     shape = shape_of(value)
     if shape is None or not terms:
         return None
-    axis = _unit_axis(terms)
-    units = shape[axis]
-    return None if units is None else (units,) + (1,) * (-1 - axis)
+    axes = {_unit_axis(terms)} | (set() if softmax_axis is None else {softmax_axis % len(shape) - len(shape)})
+    if any(shape[axis] is None for axis in axes):
+        return None
+    return tuple(shape[axis] or 1 if axis in axes else 1 for axis in range(min(axes), 0))
 
 
 def _bias_index(bias_shape: tuple[int, ...], value: ir.Value) -> Indices:
     """The elements of a bias of this shape, with the rank of the value."""
     rank = len(shape_of(value) or bias_shape)
-    return np.arange(bias_shape[0]).reshape((1,) * (rank - len(bias_shape)) + bias_shape)
+    return np.arange(math.prod(bias_shape)).reshape((1,) * (rank - len(bias_shape)) + bias_shape)
 
 
 def _unit_axis(terms: Iterable[BiasTerm]) -> int:
@@ -316,9 +323,3 @@ def _initializers(value: ir.Value) -> Iterator[ir.Value]:
         elif node is not None and source not in seen:
             seen.add(source)
             waiting.extend(present_inputs(node))
-
-
-def _before_moves(value: ir.Value) -> ir.Value:
-    while (node := value.producer()) is not None and node.op_type in MOVE_OPS:
-        value = first_input(node)
-    return value

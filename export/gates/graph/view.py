@@ -1,4 +1,4 @@
-"""Read-only view of an ONNX graph: order of computation, equal computations, constants and attributes.
+"""Read-only view of a graph: its nodes in order, and which of its values are computed in the same way.
 
 Exporters write the same computation more than once, pass values through casts, and repeat constants.
 `GraphView.canonical` maps all values that are computed in the same way to the first of them (common
@@ -8,20 +8,15 @@ subexpression elimination, without changing the graph), so that the gate search 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from export.gates.graph.nodes import constant_array, first_input, is_pass_through
+from export.gates.graph.unstacked_forms import UnstackedForms
 
-# operators through which a constant keeps its number
-VALUE_KEEPING_OPS = frozenset({"Identity", "Cast", "CastLike", "Expand", "Reshape", "Unsqueeze", "Squeeze"})
-# operators that give other numbers on every run: two of them are never equal
-RANDOM_OPS = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
-)
 # In elements. Integer constants up to this size (axes, shapes) and single floats are equal if their contents
 # are. Larger constants are weights. They identify a layer, so each is equal to itself only.
 MAX_LITERAL_ELEMENTS = 16
@@ -33,12 +28,14 @@ LEFT, RIGHT = 1, 2
 class GraphView:
     """A graph in topological order, with its equal computations identified."""
 
-    def __init__(self, graph: ir.Graph) -> None:
+    def __init__(self, graph: ir.Graph, unstacked: UnstackedForms | None = None) -> None:
         self.graph = graph
+        self._unstacked = unstacked
         self.nodes = list(graph)
         self.positions: dict[ir.Node, int] = {node: position for position, node in enumerate(self.nodes)}
         self._canonical: dict[ir.Value, ir.Value] = {}
         self._first_with_key: dict[Any, ir.Value] = {}
+        self._repeats: defaultdict[ir.Value, list[ir.Value]] = defaultdict(list)
         for value in (*graph.inputs, *graph.initializers.values()):
             self._canonical[value] = self._canonical_literal(value)
         for node in self.nodes:
@@ -48,15 +45,32 @@ class GraphView:
         """The first value in the graph that is computed in the same way as this one."""
         return self._canonical.get(value, value)
 
-    def same_operation_on(self, node: ir.Node, first_input: ir.Value) -> ir.Value | None:
-        """What `node` would compute from another first input; None if the graph does not compute it."""
-        inputs = [self.canonical(first_input), *node.inputs[1:]]
-        return self._first_with_key.get(self._key(node, 0, inputs))
+    def unstacked_node(self, value: ir.Value) -> ir.Node | None:
+        """The node that was added to the graph as the unstacked form of a value; None if there is none."""
+        form = None if self._unstacked is None else self._unstacked.get(value)
+        node = None if form is None else form.producer()
+        return node if node is not None and self.is_added(node) else None
+
+    def is_added(self, node: ir.Node) -> bool:
+        """Whether a node was added to the graph for a unstacked form."""
+        return self._unstacked is not None and node in self._unstacked
+
+    def repeats(self, value: ir.Value) -> list[ir.Value]:
+        """The values with the dtype of a canonical value that other nodes compute from equal inputs."""
+        return [repeat for repeat in self._repeats.get(value, []) if repeat.dtype == value.dtype]
+
+    def key_with(self, node: ir.Node, first_input: ir.Value) -> Hashable:
+        """Identifies what `node` would compute from another first input."""
+        return self._key(node, 0, [self.canonical(first_input), *node.inputs[1:]])
+
+    def first_with_key(self, key: Hashable) -> ir.Value | None:
+        """The first value that is computed in this way; None if the graph has none."""
+        return self._first_with_key.get(key)
 
     def position(self, value: ir.Value) -> int:
         """The position of the node that computes a value; -1 for inputs and initializers."""
         node = value.producer()
-        return -1 if node is None else self.positions.get(node, -1)
+        return -1 if node is None else self.positions[node]
 
     def exclusive_ancestors(
         self, left: Iterable[ir.Value], right: Iterable[ir.Value]
@@ -117,8 +131,16 @@ class GraphView:
             self._canonical[node.outputs[0]] = self._canonical_literal(node.outputs[0])
             return
         for number, value in enumerate(node.outputs):
+            form = None if self._unstacked is None else self._unstacked.get(value)
+            if form is not None and self.unstacked_node(value) is None:
+                # operators that only take apart what others put together
+                self._canonical[value] = self.canonical(form)
+                continue
             key = self._key(node, number, node.inputs)
-            self._canonical[value] = value if key is None else self._first_with_key.setdefault(key, value)
+            first = value if key is None else self._first_with_key.setdefault(key, value)
+            self._canonical[value] = first
+            if first is not value:
+                self._repeats[first].append(value)
 
     def _key(self, node: ir.Node, output_number: int, inputs: Iterable[ir.Value | None]) -> Any:
         """Equal for outputs that are computed in the same way; None for an output that equals no other."""
@@ -134,88 +156,5 @@ class GraphView:
             if attribute.type == ir.AttributeType.TENSOR:
                 content = attribute.as_tensor().tobytes()
             attributes.append((name, tuple(content) if isinstance(content, list) else content))
-        if node.op_type in RANDOM_OPS:
-            return None
         sources = tuple(None if value is None else self.canonical(value) for value in inputs)
         return node.domain, node.op_type, output_number, tuple(attributes), sources
-
-
-def is_pass_through(node: ir.Node) -> bool:
-    """Whether a node returns its first input unchanged, except perhaps for the float type."""
-    if node.op_type == "Identity":
-        return True
-    if node.op_type == "Dropout":
-        training = constant_array(node.inputs[2]) if len(node.inputs) > 2 else None
-        return training is None or not training.any()
-    if node.op_type in {"Cast", "CastLike"}:
-        return is_float(first_input(node)) and is_float(node.outputs[0])
-    return False
-
-
-def is_float(value: ir.Value) -> bool:
-    """Whether a value holds floating point numbers; assumed if the graph gives no dtype."""
-    node = value.producer()
-    if value.dtype is None and node is not None and node.op_type == "Cast":
-        return ir.DataType(attribute(node, "to")).is_floating_point()
-    return value.dtype is None or value.dtype.is_floating_point()
-
-
-def constant_array(value: ir.Value | None) -> Array | None:
-    """The elements of an initializer or a Constant node; None for a computed value."""
-    if value is None:
-        return None
-    tensor = ir.convenience.get_const_tensor(value)
-    return None if tensor is None or tensor.dtype == ir.DataType.STRING else tensor.numpy()
-
-
-def constant_integers(value: ir.Value | None) -> list[int] | None:
-    """The elements of a constant as integers, for axes, sizes and the like."""
-    data = constant_array(value)
-    return None if data is None else [int(number) for number in data.reshape(-1)]
-
-
-def constant_scalar(value: ir.Value | None) -> float | None:
-    """The single number of a constant, even if it was cast, reshaped or repeated; None if there is none."""
-    node = None if value is None else value.producer()
-    while node is not None and node.op_type in VALUE_KEEPING_OPS:
-        value = node.inputs[0]
-        node = None if value is None else value.producer()
-    if node is not None and node.op_type == "ConstantOfShape":
-        fill = node.attributes.get("value")
-        return 0.0 if fill is None else float(fill.as_tensor().numpy().reshape(-1)[0])
-    data = constant_array(value)
-    return float(data.reshape(-1)[0]) if data is not None and data.size == 1 else None
-
-
-def is_all_ones(value: ir.Value | None) -> bool:
-    """Whether a value is a constant with 1 in every element, as in `torch.ones_like(t) - t`."""
-    if (number := constant_scalar(value)) is not None:
-        return number == 1.0
-    data = constant_array(value)
-    return data is not None and data.size > 0 and bool((data == 1).all())
-
-
-def attribute(node: ir.Node, name: str, default: Any = None) -> Any:
-    """The value of a node's attribute, or the default."""
-    entry = node.attributes.get(name)
-    return default if entry is None else entry.value
-
-
-def axes_of(node: ir.Node) -> list[int] | None:
-    """The axes of a Squeeze, Unsqueeze or the like: an input in new opsets, an attribute in old ones."""
-    if len(node.inputs) > 1 and node.inputs[1] is not None:
-        return constant_integers(node.inputs[1])
-    axes = attribute(node, "axes")
-    return None if axes is None else [int(axis) for axis in axes]
-
-
-def first_input(node: ir.Node) -> ir.Value:
-    """The first input of a node; a ValueError for operators that have none."""
-    if not node.inputs or node.inputs[0] is None:
-        raise ValueError(f"{node.op_type}: expected a first input, got none")
-    return node.inputs[0]
-
-
-def present_inputs(node: ir.Node) -> list[ir.Value]:
-    """The inputs of a node without the optional ones that were left out."""
-    return [value for value in node.inputs if value is not None]

@@ -1,0 +1,100 @@
+"""A graph with its proof, and what is written of it: its bytes in fp32 or in a lower precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from export.output.model_bytes import weights_digest
+from export.output.repository import PLAIN_FILE, PlainTwin
+from export.parity.prove import Proof, prove
+from export.precision.compare import Comparison, PrecisionLimits, compare, require_agreement
+from export.precision.lower import lower
+from export.prepared_graph import PreparedGraph, open_on_all_devices
+from export.source import Rows, Source
+from export.steps import Steps
+from service.artifact.manifest import Manifest
+from service.artifact.runtime import Runtime, open_model
+
+
+@dataclass(frozen=True)
+class ProvedGraph:
+    """A graph that was proved in fp32, and what is written of it.
+
+    Attributes:
+        graph: The graph.
+        runtime: The graph in fp32, open on the CPU.
+        proof: Its proof.
+        data: The bytes to write: those of the graph, or of a variant of lower precision.
+        comparison: How the variant compares with fp32.
+    """
+
+    graph: PreparedGraph
+    runtime: Runtime
+    proof: Proof
+    data: bytes
+    comparison: Comparison | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know about the graph, its proof and its precision."""
+        compared = () if self.comparison is None else self.comparison.warnings
+        return (*self.graph.warnings, *self.proof.warnings, *compared)
+
+    @property
+    def manifest_fields(self) -> dict[str, Any]:
+        """What the manifest says about the proof and the precision."""
+        return {
+            "parity": self.proof.parity,
+            "batch_coupled": self.proof.batch_coupled,
+            "variant": None if self.comparison is None else self.comparison.variant,
+            "weights": weights_digest(self.graph.model),
+        }
+
+
+def prove_graph(graph: PreparedGraph, source: Source, seed: int, steps: Steps) -> ProvedGraph:
+    """Open the graph on every device, and prove that it computes what the source does."""
+    runtimes = open_on_all_devices(graph.data)
+    proof = prove(
+        source,
+        graph.traced,
+        graph.model,
+        graph.gates.origins,
+        runtimes=runtimes,
+        seed=seed,
+        progress=steps.listener.advanced,
+    )
+    return ProvedGraph(graph, runtimes[0], proof, graph.data)
+
+
+def lower_precision(proved: ProvedGraph, rows: Rows | None, limits: PrecisionLimits) -> ProvedGraph:
+    """The graph in the precision of the limits, which it must keep; the same graph if that is fp32.
+
+    Without rows, it is compared with fp32 on the random rows of the proof.
+    """
+    if limits.precision == "fp32":
+        return proved
+    graph = proved.graph
+    data = lower(graph.data, limits.precision)
+    comparison = compare(
+        proved.runtime,
+        open_model(data),
+        rows or proved.proof.random_rows,
+        precision=limits.precision,
+        gates=graph.gates.gates,
+        sizes=(len(graph.data), len(data)),
+        drawn=rows is None,
+    )
+    require_agreement(comparison, limits.min_agreement, limits.max_error)
+    return replace(proved, data=data, comparison=comparison)
+
+
+def plain_twin(proved: ProvedGraph, manifest: Manifest) -> PlainTwin:
+    """The file without gates, and its manifest, given that of the file with gates."""
+    fields = {"plain": True, "gates": (), "profile": None, "lesion": None, **proved.manifest_fields}
+    return PlainTwin(manifest.model_copy(update=fields), proved.data)
+
+
+def new_warnings(twin: ProvedGraph, proved: ProvedGraph) -> tuple[str, ...]:
+    """The warnings of the twin's proof that the proof of the file with gates does not have."""
+    return tuple(f"{PLAIN_FILE}: {text}" for text in twin.proof.warnings if text not in proved.proof.warnings)
