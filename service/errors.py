@@ -12,6 +12,7 @@ ServiceError
     ├── RequestTimeoutError         408
     ├── TooLargeError               413
     ├── UnsupportedEncodingError    415
+    ├── MisdirectedError            421
     ├── NotFiniteError              422
     ├── InternalError               500
     ├── NotReadyError               503
@@ -48,11 +49,13 @@ class RunError(ServiceError):
     """The model cannot be run on these rows. The message is only for the log.
 
     `caused_by_input` is True if the values in the request are at fault, such as ids outside of a table.
+    `out_of_memory` is True if the run needs more memory than the process has.
     """
 
-    def __init__(self, message: str, *, caused_by_input: bool = False) -> None:
+    def __init__(self, message: str, *, caused_by_input: bool = False, out_of_memory: bool = False) -> None:
         super().__init__(message)
         self.caused_by_input = caused_by_input
+        self.out_of_memory = out_of_memory
 
 
 class DeviceError(ServiceError):
@@ -108,6 +111,12 @@ class UnsupportedEncodingError(RequestError):
     """The Content-Encoding is not supported."""
 
     status, reason = 415, "unknown_encoding"
+
+
+class MisdirectedError(RequestError):
+    """The request is for a host that this service does not answer for."""
+
+    status, reason = 421, "misdirected"
 
 
 class NotFiniteError(RequestError):

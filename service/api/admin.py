@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from service.api.context import ServiceContext
 from service.api.openapi.operation import ModelName, operation
 from service.errors import NotFoundError, NotReadyError, RequestError
-from service.protocol.json_document import expect_shallow, expect_short
+from service.protocol.json_document import expect_shallow, expect_short, kind, syntax_error
 
 
 def fastapi_routes(context: ServiceContext) -> APIRouter:
@@ -34,7 +34,7 @@ def fastapi_routes(context: ServiceContext) -> APIRouter:
         "/models/{model}/load",
         summary="Load a model from the repository",
         dependencies=[admin],
-        openapi_extra=operation("Nothing", body="Nothing", body_required=False),
+        openapi_extra=operation("Change", body="Nothing", body_required=False),
     )
     async def load(model: ModelName, request: Request) -> Response:
         await _read_body(request, context)
@@ -44,7 +44,7 @@ def fastapi_routes(context: ServiceContext) -> APIRouter:
         "/models/{model}/unload",
         summary="Stop serving a model",
         dependencies=[admin],
-        openapi_extra=operation("Nothing", body="Nothing", body_required=False),
+        openapi_extra=operation("Change", body="Nothing", body_required=False),
     )
     async def unload(model: ModelName, request: Request) -> Response:
         await _read_body(request, context)
@@ -54,23 +54,24 @@ def fastapi_routes(context: ServiceContext) -> APIRouter:
 
 
 def _response(outcome: dict[str, Any]) -> Response:
-    """An empty object for success, or an error with the reason."""
+    """An object for success, empty unless there is a warning, or an error with the reason."""
     if outcome["ok"]:
-        return Response(b"{}", media_type="application/json")
+        answer = {"warning": outcome["warning"]} if "warning" in outcome else {}
+        return Response(orjson.dumps(answer), media_type="application/json")
     raise (NotReadyError if outcome.get("known", True) else NotFoundError)(outcome["reason"])
 
 
 async def _read_body(request: Request, context: ServiceContext) -> dict[str, Any]:
     """The request's JSON object, empty if there is no body."""
-    body = await context.budget.read(request.scope["turnpike.request"])
+    body = await context.bodies.read(request.scope["turnpike.request"])
     expect_short(body, context.limits.max_json_bytes)
     if not body.strip():
         return {}
     try:
         record = orjson.loads(body)
-    except ValueError as error:
-        raise RequestError("the body: expected JSON or nothing, got something else") from error
+    except orjson.JSONDecodeError as error:
+        raise syntax_error(error) from error
     expect_shallow(body, context.limits.max_depth)
     if not isinstance(record, dict):
-        raise RequestError(f"the body: expected a JSON object or nothing, got {type(record).__name__}")
+        raise RequestError(f"body: expected a JSON object or nothing, got {kind(record)}")
     return record

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Depends, FastAPI, Response
 from starlette.types import Receive, Scope, Send
 
-from service.api import admin, gates, health, lesion, model_facts, open_inference, predict
+from service.api import admin, gates, health, lesion, model_facts, open_inference, predict, traffic
 from service.api.context import ServiceContext, SupervisorClient
 from service.api.dashboard import add_dashboard
 from service.api.openapi.operation import operation
@@ -25,15 +25,18 @@ from service.artifact.limits import RequestLimits
 from service.artifact.low_priority import low_priority_caller
 from service.artifact.runtime import expect_device
 from service.config.cpus import threads_per_worker
+from service.config.memory_share import max_held_bytes
 from service.http.asgi import AsgiRequest, fastapi_endpoint
 from service.http.auth import Authenticator
-from service.http.body import MemoryBudget
+from service.http.body import BodyReader
 from service.http.connection.shared_state import ConnectionLimits
 from service.http.cors import Cors
+from service.http.hosts import AllowedHosts
 from service.http.middleware import RequestMiddleware
 from service.http.observer import RequestObserver
 from service.http.router import Router
 from service.http.tracing import Tracing
+from service.memory.budget import MemoryBudget
 from service.registry.loader import load
 from service.registry.model import Model
 from service.registry.registry import ModelRegistry
@@ -54,6 +57,7 @@ class Application:
 
     def __init__(self, settings: Settings, supervisor: SupervisorClient) -> None:
         counters = RequestCounters()
+        budget = MemoryBudget(max_held_bytes(settings))
         self._load = partial(load, settings=settings, counters=counters, threads=threads_per_worker(settings))
         self.registry = ModelRegistry(self._load_model)
         self.context = ServiceContext(
@@ -64,7 +68,13 @@ class Application:
             registry=self.registry,
             counters=counters,
             auth=Authenticator.from_settings(settings),
-            budget=MemoryBudget(settings.max_held, limit=settings.max_body, seconds=settings.body_seconds),
+            budget=budget,
+            bodies=BodyReader(
+                budget,
+                limit=settings.max_body,
+                seconds=settings.body_seconds,
+                max_ratio=settings.max_inflate_ratio,
+            ),
             supervisor=supervisor,
         )
         self.draining = False
@@ -85,10 +95,11 @@ class Application:
             self.context.budget,
             observer,
             Cors(settings.cors) if settings.cors else None,
+            AllowedHosts.from_settings(settings),
         )
         # what the connections call
         self.handle = self._middleware.handle
-        self.count_rejected = observer.rejected
+        self.count_refused = observer.refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -102,6 +113,11 @@ class Application:
             return self._load(file)
         with low_priority_caller() as call:
             return self._load(file, call=call)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory that requests and unread answers hold."""
+        return self.context.budget.bytes
 
     def is_ready(self) -> bool:
         """Whether load balancers should send requests here."""
@@ -146,6 +162,7 @@ def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple
         open_inference.fastapi_routes(context),
         predict.fastapi_routes(context),
         admin.fastapi_routes(context),
+        traffic.fastapi_routes(context),
     ):
         fastapi.include_router(routes)
 
@@ -166,6 +183,8 @@ def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple
 
     if settings.dashboard:
         add_dashboard(fastapi, context.auth)
+    else:
+        health.add_root(fastapi, context.auth)
     if settings.docs:
         add_reference(fastapi, router.routes, context.auth)
     return fastapi, router

@@ -1,4 +1,4 @@
-"""The objects that all routes of a worker share: settings, models, counters, keys, memory budget."""
+"""The objects that all routes of a worker share: settings, models, counters, keys, memory budget, bodies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from service.artifact.limits import RequestLimits
 from service.http.auth import Authenticator
-from service.http.body import MemoryBudget
+from service.http.body import BodyReader
+from service.memory.budget import MemoryBudget
 from service.registry.registry import ModelRegistry
 from service.telemetry.counters import RequestCounters
 
@@ -19,7 +20,7 @@ class SupervisorClient(Protocol):
     """A worker's channel to the supervisor, which in turn asks all workers."""
 
     async def ask(self, what: str, argument: Any = None) -> Any:
-        """Ask for "snapshots", "load" or "unload", and return the answer."""
+        """Ask for "snapshots", "traffic", "load" or "unload", and return the answer."""
 
 
 @dataclass(frozen=True)
@@ -32,4 +33,5 @@ class ServiceContext:
     counters: RequestCounters
     auth: Authenticator
     budget: MemoryBudget
+    bodies: BodyReader
     supervisor: SupervisorClient

@@ -1,4 +1,4 @@
-"""Serves the dashboard at `/`: the files of `service/dashboard`, and Plotly's JavaScript from its package.
+"""Serves the dashboard to browsers: files of `service/dashboard`, and the JavaScript of the package plotly.
 
 The files need no key, because they contain no data: the page sends its key with every request to the API.
 """
@@ -19,6 +19,7 @@ from fastapi import Depends, FastAPI, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
+from service.api.health import alive
 from service.errors import NotFoundError
 from service.http.auth import Authenticator
 
@@ -59,8 +60,8 @@ MODULE_PRELOAD = '<link rel="modulepreload" href="dashboard/%s">\n'
 CHUNK_SIZE = 1 << 14
 REVALIDATE = "no-cache"
 CACHE_FOREVER = "public, max-age=31536000, immutable"
-# a weight in Accept-Encoding that refuses a coding
-ZERO_WEIGHT = re.compile(r"\s*q=0(\.0*)?\s*")
+# the value of q in the headers Accept and Accept-Encoding
+WEIGHT = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +117,15 @@ def add_dashboard(app: FastAPI, auth: Authenticator, folder: Path = FOLDER) -> N
         files[CHART_LIBRARY] = StaticFile(".js", library.read_bytes, version)
     without_key = [Depends(auth.require("open"))]
 
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False, dependencies=without_key)
+    @app.get("/", include_in_schema=False, dependencies=without_key)
     async def index(request: Request) -> Response:
-        return await files[INDEX].response(request)
+        if not _accepts_page(request.headers):
+            return alive()
+        response = await files[INDEX].response(request)
+        response.headers["Vary"] = "Accept, Accept-Encoding"
+        return response
 
-    @app.api_route(
-        "/dashboard/{file:path}", methods=["GET", "HEAD"], include_in_schema=False, dependencies=without_key
-    )
+    @app.get("/dashboard/{file:path}", include_in_schema=False, dependencies=without_key)
     async def dashboard_file(file: str, request: Request) -> Response:
         if file == CHART_LIBRARY and library is None:
             raise NotFoundError(
@@ -182,9 +185,24 @@ def _has_current(headers: Headers, etag: str) -> bool:
     return etag.removeprefix("W/") in (tag.strip().removeprefix("W/") for tag in known)
 
 
+def _accepts_page(headers: Headers) -> bool:
+    """Whether a client wants HTML, as browsers do, and not rather JSON.
+
+    Programs often accept anything, `*/*`. Browsers name HTML first.
+    """
+    weights = _weights(headers.get("accept", ""))
+    return 0 < weights.get("text/html", 0) >= weights.get("application/json", 0)
+
+
 def _accepts_gzip(headers: Headers) -> bool:
-    for item in headers.get("accept-encoding", "").split(","):
-        coding, _, weight = item.partition(";")
-        if coding.strip().lower() == "gzip":
-            return not ZERO_WEIGHT.fullmatch(weight)
-    return False
+    return _weights(headers.get("accept-encoding", "")).get("gzip", 0) > 0
+
+
+def _weights(header: str) -> dict[str, float]:
+    """Weight of each item that a client accepts: 0 refuses it, 1 is the most and the default."""
+    weights = {}
+    for text in header.lower().split(","):
+        item, *parameters = (part.strip() for part in text.split(";"))
+        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+        weights[item] = float(weight) if WEIGHT.fullmatch(weight) else 0.0
+    return weights

@@ -13,7 +13,7 @@ from service.api.context import ServiceContext
 from service.api.inference import InferenceCall, run_deadline
 from service.errors import RequestError
 from service.gates.query import check_gate_output_size
-from service.http.request import Request
+from service.http.request import Request, RequestHead
 from service.http.response import Response, ResponseBody, body_response
 from service.http.router import Endpoint, Router
 from service.inference_types import InferenceRequest
@@ -22,6 +22,8 @@ from service.registry.model import Model
 
 JSON_LENGTH_HEADER = b"inference-header-content-length"
 TIMEOUT_HEADER = b"x-request-timeout-ms"
+# the arrays of a larger body are counted against the memory budget in place of it
+LARGE_BODY_BYTES = 1 << 16
 
 
 class ModelEndpoint(ABC):
@@ -32,7 +34,7 @@ class ModelEndpoint(ABC):
 
     def __init__(self, context: ServiceContext) -> None:
         self.context = context
-        self._budget = context.budget
+        self._bodies, self._budget = context.bodies, context.budget
         self._max_gates = context.settings.max_gates
         self._decoder = CachingDecoder(
             context.limits, self.extra_keys, partial(check_gate_output_size, limit=self._max_gates)
@@ -43,32 +45,36 @@ class ModelEndpoint(ABC):
         """The model that the path of the request names."""
         return self.context.registry.find(params["model"], params.get("version"))
 
-    def decode(self, body: bytes, json_length: int | None, model: Model) -> InferenceRequest:
-        """Decode the body. `json_length` is the number of bytes before binary tensors, if there are any."""
+    def decode(self, body: bytes, head: RequestHead, model: Model) -> InferenceRequest:
+        """Decode the body."""
+        length = head.fields.get(JSON_LENGTH_HEADER)
+        json_length = None if length is None else _json_length(length)
         return self._decoder.decode(body, json_length, model.signature, model.digest)
 
     @abstractmethod
-    async def answer(self, call: InferenceCall) -> ResponseBody:
+    async def answer(self, call: InferenceCall) -> ResponseBody | Response:
         """Run the model, and encode the response."""
 
     async def __call__(self, request: Request) -> Response:
         model = self.find_model(request.path_params)
         try:
             if model.batcher.is_full:
-                # rejected before its body is read and decoded
+                # refused before its body is read and decoded
                 raise model.batcher.overloaded_error()
-            body = self._budget.take_complete(request)
+            body = self._bodies.take_complete(request)
             if body is None:
-                body = await self._budget.read(request)
+                body = await self._bodies.read(request)
             received = perf_counter_ns()
-            fields = request.head.fields
-            length = fields.get(JSON_LENGTH_HEADER)
-            inference = self.decode(body, None if length is None else _json_length(length), model)
+            head = request.head
+            inference = self.decode(body, head, model)
+            if request.budgeted_bytes > LARGE_BODY_BYTES:
+                self._release_body(request, inference)
+                body = b""
             decoded = perf_counter_ns()
             call = InferenceCall(
                 model,
                 inference,
-                run_deadline(inference, fields.get(TIMEOUT_HEADER), self._timeout_ms),
+                run_deadline(inference, head.fields.get(TIMEOUT_HEADER), self._timeout_ms),
                 request,
             )
             answer = await self.answer(call)
@@ -87,7 +93,14 @@ class ModelEndpoint(ABC):
                 encode_ns=ended - call.last_run_ended_ns,
                 rows=inference.rows,
             )
-        return body_response(answer)
+        if answer.__class__ is Response:
+            return answer
+        return body_response(answer)  # type: ignore[arg-type]
+
+    def _release_body(self, request: Request, inference: InferenceRequest) -> None:
+        """Hold the decoded arrays of a request in place of its body, which they may be views of."""
+        request.complete_body = None
+        self._budget.recount(request, sum(array.nbytes for array in inference.feeds.values()))
 
 
 def add_model_routes(

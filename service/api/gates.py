@@ -13,6 +13,7 @@ from service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, op
 from service.bounded_cache import BoundedCache
 from service.config.cpus import threads_per_worker
 from service.errors import NotFiniteError, NotFoundError, RequestError
+from service.gates.lesions import MOVE_KEYS, parse_lesion_request
 from service.gates.query import (
     GateQuery,
     OutputSizes,
@@ -66,8 +67,9 @@ GATES = operation(
     "GatesAnswer",
     "Run a model and read its gates",
     GATES_TAG,
-    "Takes the same body as infer. Returns the outputs and statistics of every transform gate." + BINARY_DATA,
-    body="InferRequest",
+    "Takes the same body as infer. Returns the outputs and statistics of every transform gate. With `close`, "
+    "`open` or `shift`, as in a lesion, all of these are of the network with the gates moved." + BINARY_DATA,
+    body="GatesRequest",
     binary=True,
     runs_model=True,
     examples={"digit": example("One handwritten digit", DIGIT_TENSOR)},
@@ -88,6 +90,8 @@ GATES = operation(
 
 class GatesEndpoint(GatedEndpoint):
     """`POST …/gates`: the outputs, a summary of each gate, and each row's route through the layers."""
+
+    extra_keys = MOVE_KEYS
 
     def __init__(self, context: ServiceContext, max_prepared_models: int = MAX_PREPARED_MODELS) -> None:
         super().__init__(context)
@@ -113,9 +117,11 @@ class GatesEndpoint(GatedEndpoint):
             sizes = prepared.sizes_with_blocks
         size = sizes.total_bytes(inference)
         check_response_size(query, size, self._max_gates)
+        moved_biases = _moved_biases(call)
 
         # a summary alone is computed within the run, for all its requests together
-        if query.detail == "summary" and not query.blocks and sizes.is_exact and size < LARGE_GATE_BYTES:
+        is_small = sizes.is_exact and size < LARGE_GATE_BYTES
+        if query.detail == "summary" and not query.blocks and is_small and not moved_biases:
             result = await call.run(inference.output_names, reader=reader)
             infer_body = encode_infer(
                 call.model.name, call.model.version, inference, result, call.model.labels
@@ -123,7 +129,8 @@ class GatesEndpoint(GatedEndpoint):
             return _add_summary(infer_body, result.reader_result)
 
         # anything else needs the gates as arrays, whose exact size may be known only after the run
-        arrays = await call.run_named(tuple(dict.fromkeys((*inference.output_names, *gate_names))))
+        names = tuple(dict.fromkeys((*inference.output_names, *gate_names)))
+        arrays = await call.run_named(names, moved_biases, unbatched=bool(moved_biases))
         size = sum([arrays[name].nbytes for name in gate_names])
         check_response_size(query, size, self._max_gates)
         if size < LARGE_GATE_BYTES:
@@ -142,6 +149,15 @@ class GatesEndpoint(GatedEndpoint):
             OutputSizes((*reader.output_names, *blocks), model.signature),
         )
         return self._prepared.add(model.digest, prepared)
+
+
+def _moved_biases(call: InferenceCall) -> dict[str, Array] | None:
+    """The biases to feed if the request closes, opens or shifts gates; None if it does not."""
+    parameters = call.inference.parameters
+    if not parameters or MOVE_KEYS.isdisjoint(parameters):
+        return None
+    lesion = parse_lesion_request(parameters, call.model.gates)
+    return lesion.bias_overrides(call.model.biases)
 
 
 def _encode_gates(

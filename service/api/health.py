@@ -1,11 +1,14 @@
-"""Health routes for probes and load balancers: is the process alive, and should it get requests?"""
+"""Health routes for probes and load balancers: is the process alive, and should it get requests?
+
+The first protocol of KServe asks for `/`, where browsers get the dashboard.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import orjson
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, FastAPI, Response
 
 from service.api.openapi.operation import operation
 from service.http.auth import Authenticator
@@ -15,13 +18,10 @@ def fastapi_routes(auth: Authenticator, is_ready: Callable[[], bool]) -> APIRout
     """The health routes. They need no key, because probes have none."""
     routes = APIRouter(prefix="/v2/health", tags=["Health"], dependencies=[Depends(auth.require("open"))])
 
-    # some load balancers probe with HEAD
-    @routes.head("/live", include_in_schema=False)
     @routes.get("/live", summary="Whether the process is alive", openapi_extra=operation("Health"))
     async def live() -> Response:
         return _health(is_ready())
 
-    @routes.head("/ready", include_in_schema=False)
     @routes.get(
         "/ready",
         summary="Whether requests should be sent here",
@@ -32,6 +32,23 @@ def fastapi_routes(auth: Authenticator, is_ready: Callable[[], bool]) -> APIRout
         return _health(is_ready_now, 200 if is_ready_now else 503)
 
     return routes
+
+
+def add_root(app: FastAPI, auth: Authenticator) -> None:
+    """Add the route `/` for a service without a dashboard."""
+
+    @app.get("/", include_in_schema=False, dependencies=[Depends(auth.require("open"))])
+    async def root() -> Response:
+        return alive()
+
+
+def alive() -> Response:
+    """The answer at `/` for clients of KServe's first protocol."""
+    return Response(
+        orjson.dumps({"status": "alive"}),
+        media_type="application/json",
+        headers={"Cache-Control": "no-cache", "Vary": "Accept"},
+    )
 
 
 def _health(ready: bool, status: int = 200) -> Response:

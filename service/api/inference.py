@@ -83,6 +83,7 @@ class InferenceCall:
                 future=self.request.waiter(),
                 reader=reader,
                 layout=None if extra_feeds else inference.layout,
+                unobserved=self.request.head.skips_drift,
             )
             try:
                 await queued.future
@@ -139,6 +140,8 @@ def _run_failed(model: Model, error: RunError) -> RequestError:
             f"inputs: model {model.name!r} cannot be run on these values; "
             "expected values that it accepts, such as ids below the size of its table"
         )
+    if error.out_of_memory:
+        return InternalError(f"model {model.name!r} needs more memory for these rows than the worker has")
     return InternalError(f"model {model.name!r} failed on these rows")
 
 

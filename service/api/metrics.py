@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from service.gates.drift import DriftReport
 from service.registry.registry import ModelRegistry
-from service.repository.deployment import NOT_CHOSEN, UNLOADED
+from service.repository.deployment import NEW, NOT_CHOSEN, UNLOADED
 from service.telemetry.counters import ROW_BOUNDS, TIME_BOUNDS_NS, Snapshot, merge_snapshots
 from service.version import VERSION
 
@@ -87,6 +87,16 @@ class MetricsCollector(Collector):
             self._merged["started"],
         )
         yield _gauge("turnpike_workers", "Running worker processes.", self._merged["workers"])
+        yield _gauge(
+            "turnpike_workers_answering",
+            "Workers that answered this scrape; for the others, the counts of their last report are used.",
+            self._merged["answering"],
+        )
+        yield CounterMetricFamily(
+            "turnpike_log_lines_dropped",
+            "Lines of the log that could not be written in time.",
+            self._merged["log_lines_dropped"],
+        )
 
     def _http(self) -> Iterator[Metric]:
         yield _gauge(
@@ -177,7 +187,7 @@ class MetricsCollector(Collector):
             if (
                 entry["reason"]
                 and entry["version"]
-                and not entry["reason"].startswith((UNLOADED, NOT_CHOSEN))
+                and not entry["reason"].startswith((UNLOADED, NOT_CHOSEN, NEW))
             ):
                 reasons.add((*key, entry["reason"]))
         for key, current in states.items():

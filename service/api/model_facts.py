@@ -72,6 +72,7 @@ def certificate_json(model: Model) -> bytes:
         "source": None,
         "labels": model.labels,
         "alphabet": "",
+        "features": [],
         "batch_coupled": False,
         "ranges": {},
         "samples": 0,
@@ -83,7 +84,16 @@ def certificate_json(model: Model) -> bytes:
     }
     if manifest is not None:
         record |= manifest.model_dump(
-            include={"precision", "source", "alphabet", "batch_coupled", "variant", "tools", "weights"}
+            include={
+                "precision",
+                "source",
+                "alphabet",
+                "features",
+                "batch_coupled",
+                "variant",
+                "tools",
+                "weights",
+            }
         )
         record["ranges"] = {
             input_range.input: {"low": input_range.low, "high": input_range.high}

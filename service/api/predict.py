@@ -2,44 +2,64 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import orjson
 from fastapi import APIRouter, Depends
 
 from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint, add_model_routes
 from service.api.inference import InferenceCall
 from service.api.openapi.operation import DIGIT, ModelName, example, operation
-from service.http.response import ResponseBody
+from service.http.request import RequestHead
+from service.http.response import Response, ResponseBody
 from service.http.router import Router
 from service.inference_types import InferenceRequest
+from service.protocol.predict_csv import decode_csv, predictions_csv
 from service.protocol.predict_json import decode_instances, encode_predictions
 from service.registry.model import Model
+
+CSV_LINES = b"content-type: text/csv; charset=utf-8\r\n"
 
 PREDICT = operation(
     "PredictAnswer",
     "Run a model on rows",
     "Predict",
-    "Takes rows and returns predictions, with labels and probabilities if the model has labels.",
+    "Takes rows and returns predictions, with labels and probabilities if the model has labels.\n\n"
+    "Rows may also be CSV, with a column for each value of a row. A header has the names of the model's "
+    "features, in any order; without one, the columns are in the order of the model. "
+    "With `Accept: text/csv`, the answer is a table too.",
     body="PredictRequest",
+    csv=True,
     runs_model=True,
     examples={"digit": example("One handwritten digit", {"instances": [list(DIGIT)]})},
 )
 
 
 class PredictEndpoint(ModelEndpoint):
-    """`{"instances": […]}` to `{"predictions": […]}`."""
+    """`{"instances": […]}` to `{"predictions": […]}`, each of them in JSON or as a table in CSV."""
 
-    def decode(self, body: bytes, json_length: int | None, model: Model) -> InferenceRequest:
+    def decode(self, body: bytes, head: RequestHead, model: Model) -> InferenceRequest:
+        if head.sends_csv:
+            return decode_csv(body, model.signature, self.context.limits)
         return decode_instances(body, model.signature, self.context.limits)
 
-    async def answer(self, call: InferenceCall) -> ResponseBody:
+    async def answer(self, call: InferenceCall) -> ResponseBody | Response:
         model, inference = call.model, call.inference
         result = await call.run(inference.output_names)
         content = encode_predictions(
             model.name, model.version, inference, result, model.labels, model.distribution
         )
+        if call.request.head.wants_csv:
+            # in a thread, because a large table takes long
+            return Response(await asyncio.to_thread(_to_csv, content), CSV_LINES)
         return content, None
+
+
+def _to_csv(content: bytes) -> bytes:
+    """The predictions of an answer in JSON as a table."""
+    return predictions_csv(orjson.loads(content)["predictions"]).encode()
 
 
 def add_routes(router: Router, context: ServiceContext) -> None:

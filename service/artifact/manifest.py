@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator
 from math import prod
 from typing import Annotated, Literal, Self
 
@@ -108,12 +109,39 @@ class ParityBatch(ManifestRecord):
     digest: str
 
 
+class UnjudgedTensors(ManifestRecord):
+    """Tensors that were not judged in one batch, since rounding decides their values there.
+
+    They are `first` and the tensors after it in data-flow order, `tensors` together.
+    """
+
+    batch: str
+    first: str
+    tensors: int
+
+
+class InputRange(ManifestRecord):
+    """The smallest and largest value of an input."""
+
+    input: str
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"expected low at most high, got {self.low:g} and {self.high:g}")
+        return self
+
+
 class Parity(ManifestRecord):
     """The proof of parity: what was compared, against which reference, and the errors.
 
     Files that fail are not written, so the verdict is always `pass`. `reference` names the computation that
     counts as exact. `identical` counts initializers that equal their parameters bit for bit; `derived` counts
-    those that the exporter folded, which agree to `ulp` units in the last place.
+    those that the exporter folded, which agree to `ulp` units in the last place. If `input_ranges` is not
+    empty, the proof holds only for these values of the inputs. `explained` names the first tensor that keeps
+    its bounds only if errors that rounding explains are left out.
     """
 
     verdict: Literal["pass"] = "pass"
@@ -122,9 +150,44 @@ class Parity(ManifestRecord):
     seed: int
     batches: tuple[ParityBatch, ...]
     tensors: tuple[TensorParity, ...]
+    unjudged: tuple[UnjudgedTensors, ...] = ()
+    explained: str | None = None
     identical: int
     derived: int
     ulp: float
+    input_ranges: tuple[InputRange, ...] = ()
+
+    @property
+    def range_text(self) -> str:
+        """The values that the proof holds for, as in `for values of x from -5 to 5`."""
+        ranges = (f"{bounds.input} from {bounds.low:g} to {bounds.high:g}" for bounds in self.input_ranges)
+        return f"for values of {' and of '.join(ranges)}" if self.input_ranges else "for all values"
+
+    @property
+    def limits(self) -> Iterator[str]:
+        """What the proof leaves out, as lines of text."""
+        if self.input_ranges:
+            yield f"proved {self.range_text} only"
+        if self.explained is not None:
+            yield f"bounds kept without errors that rounding explains, from {self.explained} on"
+        if self.unjudged:
+            yield (
+                f"not judged, because rounding decides the values (of {len(self.tensors)} tensors; see "
+                "docs/explanation/parity.md):"
+            )
+        for unjudged in self.unjudged:
+            others = unjudged.tensors - 1
+            after = f" and the {others} after it" if others else ""
+            yield f"  in the batch '{unjudged.batch}': {unjudged.first}{after}"
+
+    def unjudged_names(self, batch: str) -> tuple[str, ...]:
+        """The tensors that were not judged in a batch, in data-flow order."""
+        names = [tensor.name for tensor in self.tensors]
+        for unjudged in self.unjudged:
+            if unjudged.batch == batch and unjudged.first in names:
+                start = names.index(unjudged.first)
+                return tuple(names[start : start + unjudged.tensors])
+        return ()
 
     @property
     def worst(self) -> TensorParity | None:
@@ -185,26 +248,31 @@ class LesionCurve(ManifestRecord):
 class Variant(ManifestRecord):
     """How a lower precision compares with fp32 on the same rows.
 
-    Run times depend on the machine, so they are only in the report of the export.
+    `error` is the relative root mean square error of the outputs; files of older versions do not have it. Run
+    times depend on the machine, so they are only in the report of the export.
     """
 
     agreement: float
+    error: float | None = None
     rows: int
     metric: float | None = None
     metric_fp32: float | None = None
 
 
-class InputRange(ManifestRecord):
-    """The smallest and largest value of an input over the rows of the export."""
+class Feature(ManifestRecord):
+    """A column of a table, and what its values are in real rows. `name` is all that its header says."""
 
-    input: str
+    name: Annotated[str, Field(min_length=1)]
+    unit: str = ""
     low: float
     high: float
+    mean: float
+    sd: Annotated[float, Field(ge=0)]
 
     @model_validator(mode="after")
-    def _check_order(self) -> Self:
-        if self.low > self.high:
-            raise ValueError(f"expected low at most high, got {self.low:g} and {self.high:g}")
+    def _check_range(self) -> Self:
+        if not self.low <= self.mean <= self.high:
+            raise ValueError(f"expected low <= mean <= high, got {self.low}, {self.mean} and {self.high}")
         return self
 
 
@@ -242,8 +310,12 @@ class Sample(ManifestRecord):
 class Manifest(ManifestRecord):
     """What the service and people need to know about a model beyond its graph.
 
+    `batch_axes` has the axis of the batch in the network's own inputs and outputs, for those that have it on
+    another axis than the first. In the file it is the first.
     `weights` is the digest of the network's parameters before any lowering of the precision. `content` is the
     digest of the file without its metadata (`protobuf.content_digest`), empty until the file is written.
+    `plain` is set in the twin for other runtimes, which has neither gates nor levers.
+    `features` describes the columns of the only input if its rows are those of a table.
     """
 
     format: Literal[1] = 1
@@ -254,8 +326,11 @@ class Manifest(ManifestRecord):
     outputs: tuple[str, ...]
     labels: tuple[str, ...] = ()
     alphabet: str = ""
+    features: tuple[Feature, ...] = ()
     gates: tuple[Gate, ...] = ()
+    plain: bool = False
     batch_coupled: bool = False
+    batch_axes: dict[str, Annotated[int, Field(ge=1, le=MAX_AXES)]] = {}
     parity: Parity
     profile: Profile | None = None
     lesion: LesionCurve | None = None
@@ -265,6 +340,14 @@ class Manifest(ManifestRecord):
     weights: str
     content: str = ""
     tools: dict[str, str]
+
+    @field_validator("features")
+    @classmethod
+    def _check_feature_names(cls, features: tuple[Feature, ...]) -> tuple[Feature, ...]:
+        names = [feature.name for feature in features]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"expected distinct names, got {repeated[0]!r} twice")
+        return features
 
     @field_validator("samples")
     @classmethod

@@ -111,14 +111,16 @@ def _attribute_tensors(attributes: Iterable[memoryview], depth: int) -> Iterator
 
 
 def _name(tensor: memoryview) -> str:
-    return next((bytes(name).decode(errors="replace") for name in submessages(tensor, NAME)), "")
+    # as in protobuf, the last one counts if a field comes twice
+    names = list(submessages(tensor, NAME))
+    return bytes(names[-1]).decode(errors="replace") if names else ""
 
 
 def _array(tensor: memoryview, name: str) -> Array:
     """A copy of the values of a tensor."""
     tensor_fields = list(fields(tensor))
     dims = [dim for field in tensor_fields if field.number == DIMS for dim in _numbers(field)]
-    dtype = next((field.value for field in tensor_fields if field.number == DTYPE), 0)
+    dtype = next((field.value for field in reversed(tensor_fields) if field.number == DTYPE), 0)
     if not isinstance(dtype, int) or dtype not in FLOATS:
         raise MalformedError(f"{name}: expected floating-point numbers, got ONNX type {dtype}")
     kind, value_field = FLOATS[dtype]

@@ -16,12 +16,16 @@ from service.artifact.low_priority import Caller, call_directly
 from service.artifact.manifest import METADATA_KEY, Manifest
 from service.errors import DeviceError, ModelFileError, RunError
 from service.inference_types import Array
+from service.memory.thread_stacks import stack_room
 
 Device = Literal["cpu", "cuda"]
 
 PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 # TF32, the default of CUDA for float32 products, keeps 10 bits of the mantissa, which would break parity
 PROVIDER_OPTIONS: dict[Device, dict[str, str]] = {"cpu": {}, "cuda": {"use_tf32": "0"}}
+
+# what the errors of onnxruntime's allocators contain
+NO_MEMORY = ("Failed to allocate memory", "bad_alloc")
 
 # onnxruntime's name of a tensor type -> NumPy's name of the dtype
 DTYPE_BY_ONNX_TYPE = {
@@ -65,7 +69,8 @@ class Signature:
 
     `batch` is the name of the dimension that every input has first, None if there is no such dimension.
     `splittable` are the outputs, hidden ones included, that can be cut along axis 0 into equal parts, one for
-    each row and in the order of the rows.
+    each row and in the order of the rows. `features` are the names of the columns if the only input is a
+    table.
     """
 
     inputs: Mapping[str, Tensor]
@@ -73,6 +78,7 @@ class Signature:
     hidden: Mapping[str, Tensor]
     batch: str | None
     splittable: frozenset[str]
+    features: tuple[str, ...] = ()
 
 
 def device_available(device: Device) -> bool:
@@ -122,6 +128,7 @@ class Runtime:
                 f"onnxruntime cannot run the model on these rows ({_first_line(error)})",
                 caused_by_input=isinstance(error, InvalidArgument)
                 or (self._has_free_dims and isinstance(error, Fail)),
+                out_of_memory=_is_out_of_memory(error),
             ) from error
 
     def with_caller(self, call: Caller) -> Runtime:
@@ -150,6 +157,7 @@ def open_model(
     device: Device = "cpu",
     where: str = "model.onnx",
     call: Caller = call_directly,
+    arena: bool = True,
 ) -> Runtime:
     """Open a model in the way that the service does.
 
@@ -160,6 +168,8 @@ def open_model(
         where: Name of the model in error messages, if `model` is not a path.
         call: Used to create the session, unless that starts threads. New threads inherit the priority of
             the thread that creates them, and would keep a low one while they run requests.
+        arena: Whether the model keeps the memory of its largest run for the next one. If memory is limited,
+            other models and requests may need it.
 
     Raises:
         ModelFileError: There is no such file, onnxruntime cannot open it, or its manifest is invalid.
@@ -179,17 +189,23 @@ def open_model(
     open_session = partial(
         onnxruntime.InferenceSession,
         str(model) if isinstance(model, Path) else model,
-        session_options(threads),
+        session_options(threads, arena=arena),
         providers=[(PROVIDERS[device], PROVIDER_OPTIONS[device])],
         # otherwise onnxruntime prints a message if the provider fails, and continues with another one
         enable_fallback=0,
     )
     try:
-        session = call(open_session) if threads == 1 and device == "cpu" else open_session()
+        if threads == 1 and device == "cpu":
+            session = call(open_session)
+        else:
+            with stack_room(threads):
+                session = open_session()
     except Exception as error:  # onnxruntime's own exceptions share no base
         raise ModelFileError(
             f"{where}: onnxruntime cannot open it ({_first_line(error)})",
-            "its file is damaged or not an ONNX model",
+            "there is not enough memory to load it"
+            if _is_out_of_memory(error)
+            else "its file is damaged or not an ONNX model",
         ) from error
     if session.get_providers()[0] != PROVIDERS[device]:
         raise DeviceError(
@@ -199,16 +215,21 @@ def open_model(
     return Runtime(session, where)
 
 
-def session_options(threads: int) -> onnxruntime.SessionOptions:
+def session_options(threads: int, *, arena: bool = True) -> onnxruntime.SessionOptions:
     """The options of every session that this package opens."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = arena
     # errors are raised; onnxruntime would also warn about every lever (an input with a default)
     options.log_severity_level = 4
     # threads that spin while they wait take CPU time from the other workers
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or any(text in str(error) for text in NO_MEMORY)
 
 
 def _first_line(error: Exception) -> str:

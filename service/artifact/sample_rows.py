@@ -20,13 +20,19 @@ def to_input_row(sample_input: SampleInput, tensor: Tensor) -> Array:
 
 
 def check_sample_rows(manifest: Manifest, inputs: Inputs) -> None:
-    """Raise a ValueError if a sample does not fit the model's inputs, or a range names an unknown input.
+    """Raise a ValueError if a sample or the features do not fit the inputs, or a range names an unknown one.
 
     Samples must be postable as JSON, which has no NaN or infinity, and for which the protocol has no FP16.
     """
     for input_range in manifest.ranges:
         if input_range.input not in inputs:
             raise ValueError(f"ranges: expected an input, {', '.join(inputs)}, got {input_range.input!r}")
+    if manifest.features:
+        count = len(manifest.features)
+        (tensor, *others) = inputs.values()
+        if others or len(tensor.dims) != 2 or tensor.dims[1] not in (count, "?"):
+            got = ", ".join(map(str, inputs.values()))
+            raise ValueError(f"features: expected one input with {count} columns, got {got}")
     for number, sample in enumerate(manifest.samples):
         where = f"samples[{number}]"
         names = [sample_input.name for sample_input in sample.inputs]

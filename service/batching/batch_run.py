@@ -43,6 +43,7 @@ class BatchRunner:
         pad_single_rows: True if the model computes a single row with other last bits than the same row in a
             batch. A single row then runs next to a copy of itself.
         max_rows: The most rows in one run.
+        unobserved_run: Like `run`, for runs that are left out of statistics of the model; `run` if None.
     """
 
     def __init__(
@@ -54,8 +55,9 @@ class BatchRunner:
         batched: bool,
         pad_single_rows: bool,
         max_rows: int,
+        unobserved_run: Run | None = None,
     ) -> None:
-        self._run = run
+        self._run, self._unobserved_run = run, unobserved_run or run
         self._inputs = tuple(inputs)
         self._splittable = frozenset(splittable)
         self.batched = batched
@@ -99,7 +101,8 @@ class BatchRunner:
 
         # the common case, kept short: one request, nothing to read
         if len(requests) == 1 and first.reader is None:
-            arrays = self._run_padded(first.feeds, first.rows, first.output_names)
+            run = self._unobserved_run if first.unobserved else self._run
+            arrays = self._run_padded(run, first.feeds, first.rows, first.output_names)
             run_ns, queue_ns = perf_counter_ns() - start, start - first.queued_ns
             first.outcome = InferenceResult(tuple(arrays), queue_ns, run_ns, first.rows)
             return CompletedBatch(first.rows, 1, run_ns, queue_ns, inline)
@@ -116,7 +119,9 @@ class BatchRunner:
             names = tuple(dict.fromkeys([name for needed_names in needed for name in needed_names]))
 
         # run the model, then the readers
-        arrays = self._run_padded(feeds, rows, names)
+        unobserved = any([request.unobserved for request in requests])  # noqa: C419, it is faster
+        run = self._unobserved_run if unobserved else self._run
+        arrays = self._run_padded(run, feeds, rows, names)
         run_ns = perf_counter_ns() - start
         outputs = dict(zip(names, arrays, strict=True))
         reader_results = _run_readers(requests, outputs, rows)
@@ -147,6 +152,7 @@ class BatchRunner:
         batches: list[CompletedBatch] = []
         pieces: list[list[Array]] = []
         names = tuple(dict.fromkeys(request.needed_names))
+        run = self._unobserved_run if request.unobserved else self._run
 
         # Run one piece after the other. Only the last one completes the request.
         for row in range(0, request.rows, self.max_rows):
@@ -158,7 +164,7 @@ class BatchRunner:
                 name: array[row : row + rows] if name in self._inputs else array
                 for name, array in request.feeds.items()
             }
-            pieces.append(self._run_padded(feeds, rows, names))
+            pieces.append(self._run_padded(run, feeds, rows, names))
             is_last = row + rows == request.rows
             queue_ns = start - request.queued_ns if is_last else 0
             batches.append(
@@ -175,7 +181,9 @@ class BatchRunner:
         request.outcome = InferenceResult(own, queue_ns, run_ns, self.max_rows, reader_result)
         return batches
 
-    def _run_padded(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
+    def _run_padded(
+        self, run: Run, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]
+    ) -> list[Array]:
         """One run of at most `max_rows` rows; pads a single row if the model needs that."""
         if rows == 1 and self._pad_single_rows and self.batched and self._splittable.issuperset(names):
             # Single rows take a different kernel with different rounding. A copy next to the row makes the
@@ -184,12 +192,14 @@ class BatchRunner:
                 name: np.concatenate((array, array)) if name in self._inputs else array
                 for name, array in feeds.items()
             }
-            return [_slice_rows(array, 0, 1, 2) for array in self._run_checked(pair, 2, names)]
-        return self._run_checked(feeds, rows, names)
+            return [_slice_rows(array, 0, 1, 2) for array in self._run_checked(run, pair, 2, names)]
+        return self._run_checked(run, feeds, rows, names)
 
-    def _run_checked(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
+    def _run_checked(
+        self, run: Run, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]
+    ) -> list[Array]:
         """Run the model and check that the outputs are complete: wrong rows would reach another request."""
-        arrays = self._run(feeds, names)
+        arrays = run(feeds, names)
         if len(arrays) != len(names):
             raise InternalError(f"outputs: expected {len(names)} of the model, got {len(arrays)}")
         for name, array in zip(names, arrays, strict=True):

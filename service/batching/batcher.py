@@ -132,14 +132,14 @@ class Batcher:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next request would be rejected."""
+        """Whether the next request would be refused."""
         return len(self._queue) >= self._max_queue
 
     def overloaded_error(self) -> OverloadedError:
         """The error for a request that finds the queue full, with an estimate of when to retry."""
         seconds = math.ceil(self._run_times.seconds_for(len(self._queue)))
         return OverloadedError(
-            f"queue: expected fewer than {self._max_queue} requests waiting for the model, "
+            f"queue: expected fewer than {self._max_queue} requests (--queue) waiting for the model, "
             f"and there are {len(self._queue)}",
             max(1, seconds),
         )
@@ -182,6 +182,7 @@ class Batcher:
         future: Waiter | None = None,
         reader: OutputReader | None = None,
         layout: FeedLayout | None = None,
+        unobserved: bool = False,
     ) -> QueuedRequest:
         """Queue a request. When its future is done, it has the same result as if it had run alone.
 
@@ -198,6 +199,7 @@ class Batcher:
             future: What to await for the outcome, if not a future of the event loop.
             reader: Summarizes more outputs within the run; see `InferenceResult.reader_result`.
             layout: The layout of the feeds, if it is known.
+            unobserved: Leave its run out of statistics of the model.
         """
         if len(self._queue) >= self._max_queue:
             raise self.overloaded_error()
@@ -223,6 +225,7 @@ class Batcher:
             future or loop.create_future(),
             size,
             reader,
+            unobserved,
         )
         self._queue.append(request)
 

@@ -40,6 +40,8 @@ class QueuedRequest:
     size: int
     # summarizes outputs within the run
     reader: OutputReader | None = None
+    # the caller wants it left out of statistics of the model, and so is every run that it is part of
+    unobserved: bool = False
     outcome: InferenceResult | Exception | None = None
 
     @property
@@ -63,7 +65,8 @@ class QueuedRequest:
         """End the wait with a DeadlineError."""
         if not self.future.done():
             self.outcome = DeadlineError(
-                "timeout: expected a run before the deadline, and the request was still waiting for one"
+                "timeout: expected a run before the deadline (--timeout-ms, or less if the request says so), "
+                "and the request was still waiting for one"
             )
             self.future.set_result(None)
 

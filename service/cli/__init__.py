@@ -1,1 +1,1 @@
-"""The commands `turnpike serve` and `turnpike inspect`."""
+"""The commands `turnpike serve`, `turnpike predict` and `turnpike inspect`."""

@@ -12,23 +12,33 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.artifact.manifest import Gate, Manifest, Parity
+from service.artifact.manifest import Feature, Gate, Manifest, Parity
 from service.artifact.runtime import Runtime, Tensor, open_model
+from service.cli.model_argument import find_model
 
 app = typer.Typer(add_completion=False)
 # output that is not on a terminal is wide, so that names of gates are not cut
 console = Console(width=None if sys.stdout.isatty() else 160)
 
-# rows of the table of gates; a recurrent network has hundreds of gates
+# rows of a table; a recurrent network has hundreds of gates
 MAX_SHOWN_GATES = 40
+MAX_SHOWN_FEATURES = 40
 
 
 @app.command()
 def command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The model file.")],
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="An .onnx file, or the folder of a model, run or repository."),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
 ) -> None:
-    """Show the manifest, inputs, outputs, gates, parity and size of MODEL.onnx."""
+    """Show the manifest, inputs, outputs, gates, parity and size of MODEL.
+
+    Of a folder with several versions, the newest is shown.
+    """
+    if model.is_dir():
+        model = find_model(model).path
     runtime = open_model(model)
     if as_json:
         sys.stdout.write(json.dumps(to_record(runtime, model), indent=2) + "\n")
@@ -39,14 +49,18 @@ def command(
         )
     else:
         show_summary(runtime, model, runtime.manifest)
-        show_gates(runtime.manifest.gates)
+        show_features(runtime.manifest.features)
+        if runtime.manifest.plain:
+            console.print("\nplain: written without gates and levers for other runtimes")
+        else:
+            show_gates(runtime.manifest.gates)
         show_parity(runtime.manifest.parity)
 
 
 def to_record(runtime: Runtime, path: Path) -> dict[str, Any]:
     """The manifest, with the tensors of the graph. Without a manifest its fields are null or empty."""
     record: dict[str, Any] = dict.fromkeys(Manifest.model_fields)
-    record |= {"gates": [], "labels": [], "ranges": [], "samples": []}
+    record |= {"features": [], "gates": [], "labels": [], "ranges": [], "samples": []}
     if runtime.manifest is not None:
         record = runtime.manifest.model_dump(mode="json")
     return record | {
@@ -75,10 +89,15 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
     if manifest is not None:
         facts["labels"] = ", ".join(manifest.labels) or "none"
         if manifest.variant is not None:
+            error = manifest.variant.error
             facts["agreement"] = f"{manifest.variant.agreement:.4f} with fp32 on {manifest.variant.rows} rows"
+            facts["error"] = "unknown" if error is None else f"{error:.4f} of the outputs' size (rms)"
         facts["samples"] = f"{len(manifest.samples)} rows" if manifest.samples else "none"
         coupled = "coupled: a result depends on the other rows of the run, so requests are never batched"
         facts["rows"] = coupled if manifest.batch_coupled else "independent of each other"
+        if manifest.batch_axes:
+            axes = ", ".join(f"{name} on axis {axis}" for name, axis in manifest.batch_axes.items())
+            facts["rows"] += f"; first in the file, where the network has them elsewhere: {axes}"
         facts["made by"] = ", ".join(f"{name} {version}" for name, version in manifest.tools.items())
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
@@ -88,12 +107,31 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
     console.print(table)
 
 
+def show_features(features: tuple[Feature, ...]) -> None:
+    """Print a table with one row per column of the input; nothing if the network reads no table."""
+    if not features:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), title=f"features: {len(features)}", title_justify="left")
+    table.add_column("feature")
+    for heading in ("low", "mean", "high", "sd"):
+        table.add_column(heading, justify="right")
+    for feature in features[:MAX_SHOWN_FEATURES]:
+        numbers = (feature.low, feature.mean, feature.high, feature.sd)
+        table.add_row(escape(feature.name), *(f"{number:.4g}" for number in numbers))
+    console.print()
+    console.print(table)
+    if len(features) > MAX_SHOWN_FEATURES:
+        console.print(f"… and {len(features) - MAX_SHOWN_FEATURES} more; --json lists all")
+
+
 def show_gates(gates: tuple[Gate, ...]) -> None:
     """Print a table with one row per gate, in the order of the data flow."""
     if not gates:
-        console.print("\nno gates")
+        console.print("\nno gates in the file")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), title=f"{len(gates)} transform gates", title_justify="left")
+    table = Table(
+        box=None, padding=(0, 2, 0, 0), title=f"transform gates: {len(gates)}", title_justify="left"
+    )
     for heading in ("gate", "units", "kind", "carry", "bias", "levers"):
         table.add_column(heading)
     for gate in gates[:MAX_SHOWN_GATES]:
@@ -115,9 +153,12 @@ def show_parity(parity: Parity) -> None:
         f"{parity.identical} initializers bit for bit, {parity.derived} derived within {parity.ulp:g} ulp",
         highlight=False,
     )
+    for line in parity.limits:
+        console.print(escape(line), highlight=False)
     if (worst := parity.worst) is not None:
+        count = len(parity.tensors)
         console.print(
-            f"{len(parity.tensors)} tensors; largest error relative to PyTorch: {escape(worst.name)}, "
-            f"rms {worst.rms:.1e} (PyTorch {worst.rms_torch:.1e})",
+            f"{count} tensor{'s' if count > 1 else ''}; largest error relative to PyTorch: "
+            f"{escape(worst.name)}, rms {worst.rms:.1e} (PyTorch {worst.rms_torch:.1e})",
             highlight=False,
         )

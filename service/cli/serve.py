@@ -22,6 +22,20 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
+# headings of the help, each by the first of its settings
+PANELS = {
+    "models": "What is served",
+    "host": "Where it listens",
+    "workers": "How it runs",
+    "max_body": "Limits on requests",
+    "api_keys_file": "Keys",
+    "drain_wait": "How it stops",
+    "log_level": "Logs, pages and monitoring",
+}
+
+ModelsArgument = Annotated[
+    str | None, typer.Argument(metavar="MODELS", help="What to serve.", show_default="the bundled model")
+]
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -35,13 +49,16 @@ PrintConfigOption = Annotated[
 ]
 
 
-def command(config: Path | None, print_config: bool, **flags: Any) -> None:
-    """Serve the models of a repository, or a small bundled one that reads digits.
+def command(place: str | None, config: Path | None, print_config: bool, **flags: Any) -> None:
+    """Serve models, or a small bundled one that reads digits.
+
+    MODELS is a repository, a run that was exported, or one model, version or .onnx file.
 
     Every option is also an environment variable, such as TURNPIKE_MAX_BATCH.
     Options override variables, and variables override the file of --config.
     """
-    resolved = resolve({name: value for name, value in flags.items() if value not in (None, [])}, config)
+    given = {name: value for name, value in flags.items() if value not in (None, [])}
+    resolved = resolve(given, config, place)
     if print_config:
         sys.stdout.write(settings_as_toml(resolved))
         return
@@ -68,27 +85,35 @@ def metavar(kind: Any) -> str:
 def options() -> list[inspect.Parameter]:
     """One parameter for each setting, without validation: the rules are in Settings alone."""
     parameters = [
+        inspect.Parameter("place", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ModelsArgument),
         inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigOption),
         inspect.Parameter(
             "print_config", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=PrintConfigOption
         ),
     ]
+    panel = ""
     for name, field in Settings.model_fields.items():
         if name in SECRETS:
             continue
+        panel = PANELS.get(name, panel)
         default = field.default
         default_text = "" if default in (None, ()) or isinstance(default, bool) else f" (default: {default})"
         help_text = (field.description or "") + default_text
         if field.annotation is bool:
             kind: Any = bool | None
             option = typer.Option(
-                f"{flag_of(name)}/{flag_of('no_' + name)}", help=help_text, show_default=False
+                f"{flag_of(name)}/{flag_of('no_' + name)}",
+                help=help_text,
+                show_default=False,
+                rich_help_panel=panel,
             )
         else:
             is_list = get_origin(field.annotation) is tuple
             kind = list[str] | None if is_list else str | None
             value_name = "|".join(filter(None, (metavar(field.annotation), KEYWORDS.get(name))))
-            option = typer.Option(flag_of(name), help=help_text, metavar=value_name, show_default=False)
+            option = typer.Option(
+                flag_of(name), help=help_text, metavar=value_name, show_default=False, rich_help_panel=panel
+            )
         parameters.append(
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]

@@ -21,7 +21,8 @@ from service.artifact.protobuf import submessages
 from service.config.cpus import available_cpus, cpu_model, default_workers
 from service.config.settings import MAX_WORKERS, Settings
 from service.errors import SettingError
-from service.repository.scan import VersionPolicy, scan
+from service.repository.location import locate
+from service.repository.scan import VersionPolicy
 
 # the file in a model repository that `turnpike tune` writes
 TUNED_FILE = "tuned.toml"
@@ -47,7 +48,7 @@ class TunedSettings:
 
 def auto_settings(settings: Settings) -> TunedSettings:
     """The settings that suit the models of these settings on this machine."""
-    file = None if settings.models is None else settings.models / TUNED_FILE
+    file = None if settings.models is None else locate(settings.models).root / TUNED_FILE
     if file is None or not file.exists():
         return guess(settings)
     try:
@@ -131,7 +132,7 @@ def largest_model_weight_size(settings: Settings) -> int:
         # the weights of the bundled model are small
         return 0
     policy = VersionPolicy.parse(settings.versions)
-    models = scan(settings.models).models.values()
+    models = locate(settings.models).scan().models.values()
     files = [file for versions in models for file in policy.choose(versions)]
     return median_weight_size(max(files, key=attrgetter("size")).path) if files else 0
 

@@ -7,11 +7,11 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_limits, read_text
+
 if TYPE_CHECKING:
     from service.config.settings import Settings
 
-CGROUP_ROOT = Path("/sys/fs/cgroup")
-OWN_CGROUPS = Path("/proc/self/cgroup")
 CPU_INFO = Path("/proc/cpuinfo")
 # bytes of one weight above which splitting its product over threads gains more than waking them costs
 LARGE_WEIGHT_BYTES = 2 << 20
@@ -46,7 +46,7 @@ def available_cpus(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> float:
         if hasattr(os, "sched_getaffinity")
         else float(os.cpu_count() or 1)
     )
-    return min([affinity, *cgroup_quotas(root, own)])
+    return min([affinity, *cgroup_limits("cpu", quota_v1, quota_v2, root, own)])
 
 
 def cpu_model(info: Path = CPU_INFO) -> str:
@@ -55,38 +55,6 @@ def cpu_model(info: Path = CPU_INFO) -> str:
     values = {name.strip(): value.strip() for name, _, value in lines if value.strip()}
     names = (values.get("model name"), values.get("CPU implementer"), values.get("CPU part"))
     return " ".join(filter(None, names)) or platform.processor() or platform.machine()
-
-
-def cgroup_quotas(root: Path, own: Path) -> list[float]:
-    """The CPU quotas of this process's cgroups and of those above them."""
-    try:
-        entries = own.read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
-        return []
-    quotas = []
-    for entry in entries:
-        _, _, rest = entry.partition(":")
-        controllers, _, path = rest.partition(":")
-        if not path:
-            continue
-        # an entry without controllers is of cgroup version 2
-        if not controllers:
-            mount, read_quota = root, quota_v2
-        elif "cpu" in controllers.split(","):
-            mount, read_quota = root / controllers, quota_v1
-            if not mount.is_dir():
-                mount = root / "cpu"
-        else:
-            continue
-        group = mount / path.lstrip("/")
-        # in a container the path may be that of the host, and the mount is the group itself
-        for folder in (group, *group.parents):
-            quota = read_quota(folder)
-            if quota is not None:
-                quotas.append(quota)
-            if folder == mount:
-                break
-    return quotas
 
 
 def quota_v2(folder: Path) -> float | None:
@@ -103,11 +71,3 @@ def quota_ratio(quota: str, period: str) -> float | None:
     if not (quota.isdigit() and period.isdigit() and int(period)):
         return None
     return int(quota) / int(period)
-
-
-def read_text(file: Path) -> str:
-    """The stripped content of a file, or nothing if it cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        return ""

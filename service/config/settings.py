@@ -13,16 +13,23 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from service.artifact.limits import MAX_ROWS
+from service.errors import SettingError
+from service.repository.location import locate
 
 MIB = 1 << 20
 PREFIX = "TURNPIKE_"
 # never printed, and not options of the command line, which every user of the machine can read
 SECRETS = frozenset({"api_keys", "admin_key"})
 MAX_WORKERS = 256
+# with a shorter limit, a busy worker could be taken for one that hangs
+MIN_WORKER_SECONDS, MAX_WORKER_SECONDS = 1, 3600
 # words that may be given instead of a number; sources.py replaces them by one
 KEYWORDS = {"workers": "auto"}
 # settings that name files to read, which may be pipes
 FILE_SETTINGS = ("tls_cert", "tls_key", "api_keys_file", "admin_key_file")
+
+# a name, all names below one, an address, or any host; a port is ignored
+ALLOWED_HOST = re.compile(r"(?:\*|(?:\*\.)?[\w-]+(?:\.[\w-]+)*\.?|\[[\da-fA-F:.]+\])(?::\d{1,5})?", re.ASCII)
 
 Strings = tuple[str, ...]
 
@@ -34,11 +41,13 @@ class Settings(BaseModel):
 
     # what is served
     models: Path | None = Field(
-        None, description="Model repository (a folder). Default: the bundled digits model."
+        None,
+        description="Models to serve: a repository, a run, or one model, version or .onnx file. "
+        "Default: the bundled digits model.",
     )
     versions: str = Field("latest", description="Versions to serve: latest, all, or a list such as 1,3.")
     poll: float = Field(
-        0, ge=0, description="Seconds between scans of the repository for changes; 0 for never."
+        2, ge=0, description="Seconds between scans of the repository for changes; 0 for never."
     )
     allow_unverified: bool = Field(False, description="Also serve files without a manifest.")
     check_parity: bool = Field(
@@ -53,10 +62,21 @@ class Settings(BaseModel):
     )
     tls_key: Path | None = Field(None, description="Private key of the certificate (PEM).")
     cors: Strings = Field((), description="Origins whose web pages may call the service. Default: none.")
+    allowed_hosts: Strings = Field(
+        (),
+        description="Hosts that requests may name, such as *.example.org; * for any. "
+        "Default: any, but on a loopback address only this machine's own names.",
+    )
 
     # how it runs
     workers: int = Field(
         1, ge=1, le=MAX_WORKERS, description="Worker processes on the one port; auto chooses a number."
+    )
+    worker_seconds: float = Field(
+        30,
+        ge=0,
+        le=MAX_WORKER_SECONDS,
+        description="Seconds of silence after which a worker is replaced; 0 for never.",
     )
     threads: int = Field(
         0, ge=0, le=1024, description="Threads for each run; 0 divides the CPUs among workers."
@@ -67,16 +87,22 @@ class Settings(BaseModel):
         0, ge=0, le=10_000, description="Milliseconds that a run may wait for more rows."
     )
     exact: bool = Field(True, description="Batch only if that changes no bit of any result.")
-    queue: int = Field(1024, ge=1, description="Requests that may wait for a model; more are rejected.")
+    queue: int = Field(1024, ge=1, description="Requests that may wait for a model; more are refused.")
 
     # limits on requests
     timeout_ms: int = Field(30_000, ge=1, description="Milliseconds that a request may wait for its run.")
     max_body: int = Field(64 * MIB, ge=1, description="Maximum bytes of a request body, decompressed.")
+    max_inflate_ratio: int = Field(
+        200, ge=1, description="How many times larger than its compressed size a body may be, above 1 MiB."
+    )
     max_json: int = Field(
         16 * MIB, ge=1, description="Maximum bytes of JSON in a request; binary data may be more."
     )
     max_held: int = Field(
-        512 * MIB, ge=1, description="Maximum bytes of all requests that a worker holds at once."
+        512 * MIB,
+        ge=1,
+        description="Maximum bytes of bodies, decoded requests and unread answers that a worker holds; "
+        "by default less in a small container.",
     )
     max_rows: int = Field(4096, ge=1, description="Maximum rows in a request.")
     max_depth: int = Field(32, ge=4, le=512, description="Maximum nesting depth of JSON in a request.")
@@ -114,7 +140,7 @@ class Settings(BaseModel):
     drift_rows: int = Field(10_000, ge=100, description="Rows of live traffic that drift is computed from.")
     otlp: str | None = Field(None, description="URL of an OpenTelemetry collector (OTLP over HTTP).")
 
-    @field_validator("cors", "api_keys", mode="before")
+    @field_validator("cors", "allowed_hosts", "api_keys", mode="before")
     @classmethod
     def _split_list(cls, value: Any) -> Any:
         """Split a string at its commas."""
@@ -125,7 +151,7 @@ class Settings(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _reject_empty(cls, value: Any) -> Any:
+    def _refuse_empty(cls, value: Any) -> Any:
         # an empty variable is usually a secret that failed to arrive
         if value == "":
             raise ValueError("got an empty value: give one, or leave it out")
@@ -138,11 +164,21 @@ class Settings(BaseModel):
             raise ValueError(f"expected latest, all, or version numbers such as 1,3, got {value!r}")
         return value
 
+    @field_validator("worker_seconds")
+    @classmethod
+    def _check_worker_seconds(cls, value: float) -> float:
+        if 0 < value < MIN_WORKER_SECONDS:
+            raise ValueError(f"expected 0, or at least {MIN_WORKER_SECONDS} second, got {value:g}")
+        return value
+
     @field_validator("models")
     @classmethod
     def _check_folder(cls, value: Path | None) -> Path | None:
-        if value is not None and not (value.is_dir() and os.access(value, os.R_OK | os.X_OK)):
-            raise ValueError(f"expected a folder of models that can be read, got {str(value)!r}")
+        if value is not None:
+            try:
+                locate(value)
+            except SettingError as error:
+                raise ValueError(str(error)) from error
         return value
 
     @field_validator(*FILE_SETTINGS)
@@ -158,6 +194,14 @@ class Settings(BaseModel):
         for origin in value:
             if origin != "*" and not re.fullmatch(r"https?://[^/\s]+", origin):
                 raise ValueError(f"expected origins such as https://example.org, or *, got {origin!r}")
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for host in value:
+            if not ALLOWED_HOST.fullmatch(host):
+                raise ValueError(f"expected hosts such as example.org, *.example.org or *, got {host!r}")
         return value
 
     @field_validator("otlp")

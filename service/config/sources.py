@@ -42,12 +42,15 @@ class ResolvedSettings:
     warning: str = ""
 
 
-def resolve(flags: Mapping[str, Any], config: Path | None = None) -> ResolvedSettings:
+def resolve(
+    flags: Mapping[str, Any], config: Path | None = None, models: str | None = None
+) -> ResolvedSettings:
     """Every setting from its first source.
 
     Args:
         flags: Settings of the command line, by name.
         config: A TOML file, used instead of the one that the environment names.
+        models: The argument MODELS of the command line, another spelling of --models.
 
     Raises:
         SettingError: A value is invalid. The message names the source, the value and the valid values.
@@ -62,6 +65,10 @@ def resolve(flags: Mapping[str, Any], config: Path | None = None) -> ResolvedSet
     origins |= {name: variable_of(name) for name in from_variables}
     origins |= {name: flag_of(name) for name in flags}
     values = {**from_file, **from_variables, **flags}
+    if models is not None:
+        if "models" in flags:
+            raise SettingError(f"MODELS: expected one place, got {models!r} and --models {flags['models']!r}")
+        origins["models"], values["models"] = "MODELS", models
     if values.get("workers") != KEYWORDS["workers"]:
         return ResolvedSettings(validate(values, origins), origins)
 

@@ -4,6 +4,7 @@ import { startGates } from "./gates/gates_section.js";
 import { startLive } from "./live/live_section.js";
 import { startModels } from "./models/models_section.js";
 import { startRow } from "./row/row_section.js";
+import { startSharedView } from "./share/shared_view.js";
 import { startPageHeader } from "./shell/page_header.js";
 import { startTheme } from "./shell/theme.js";
 import { startTry } from "./try/try_section.js";
@@ -17,3 +18,5 @@ startRow(sectionBody("row"));
 startGates(sectionBody("gates"));
 startLive(sectionBody("live"));
 startModels(sectionBody("models"));
+// last, so that each section knows a new model before it shows the row of the address
+startSharedView();

@@ -15,8 +15,10 @@ from service.errors import RequestError
 from service.inference_types import Array
 from service.protocol.classification import probabilities
 
+# keys that move gates, in the body of a request for a lesion or for gates
+MOVE_KEYS = frozenset({"close", "open", "shift"})
 # keys of a lesion request's body, in addition to those of an infer request
-LESION_KEYS = frozenset({"close", "open", "shift", "curve"})
+LESION_KEYS = MOVE_KEYS | {"curve"}
 # rows times layers of a lesion curve, which runs all rows once for each layer
 MAX_CURVE_ROWS = 65_536
 
@@ -58,7 +60,8 @@ def parse_lesion_request(parameters: Mapping[str, Any], gates: Sequence[Gate]) -
         raise RequestError(f"curve: expected it without {moves[0]}, since it closes each layer in its turn")
     if not curve and not moves:
         raise RequestError(
-            "the body: expected close, open, shift or curve to say what to do, got none of them"
+            'body: expected close, open, shift or curve to say what to do, as in {"inputs": [...], '
+            '"close": [0]}, got none of them'
         )
     return LesionRequest(
         closed=_parse_gates("close", parameters.get("close", []), gates),

@@ -113,8 +113,8 @@ def check_gate_output_size(request: InferenceRequest, signature: Signature, limi
             size *= JSON_EXPANSION
         if size > limit:
             raise TooLargeError(
-                f"outputs: expected at most {limit} bytes of gates, and on these rows they are about {size}; "
-                "ask with fewer rows or for fewer gates"
+                f"outputs: expected at most {limit} bytes of gates (--max-gates), and on these rows they are "
+                f"about {size}; ask with fewer rows or for fewer gates"
             )
 
 
@@ -124,8 +124,9 @@ def check_response_size(query: GateQuery, size: int, limit: int) -> None:
         size *= JSON_EXPANSION
     if size > limit:
         raise TooLargeError(
-            f"gates: expected at most {limit} bytes of them, and on these rows they are about {size}; "
-            "ask with fewer rows" + (", or for detail=summary" if query.detail == "rows" else "")
+            f"gates: expected at most {limit} bytes of them (--max-gates), and on these rows they are "
+            f"about {size}; ask with fewer rows"
+            + (", or for detail=summary" if query.detail == "rows" else "")
         )
 
 

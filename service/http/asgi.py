@@ -29,6 +29,9 @@ class AsgiEndpoint:
     async def __call__(self, request: Request) -> None:
         request.route_path = "unknown"
         scope, receive, send = request.asgi()
+        if scope.get("method") == "HEAD":
+            # FastAPI's routes know only GET; the request leaves out the body of its answer
+            scope["method"] = "GET"
         # lets FastAPI's endpoints reach the request
         scope["turnpike.request"] = request
         try:
@@ -102,11 +105,11 @@ class AsgiRequest(Request):
         if response.close:
             headers.append((b"connection", b"close"))
         await self._start({"type": "http.response.start", "status": response.status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": response.body})
+        await self._send_body({"type": "http.response.body", "body": response.body})
 
     def asgi(self) -> tuple[dict[str, Any], Any, Any]:
         async def send(message: Message) -> None:
-            await (self._start if message["type"] == "http.response.start" else self._send)(message)
+            await (self._start if message["type"] == "http.response.start" else self._send_body)(message)
 
         return dict(self._scope), self._receive, send
 
@@ -120,3 +123,7 @@ class AsgiRequest(Request):
         headers = [line.partition(b": ")[::2] for line in lines.splitlines()]
         message["headers"] = [*message.get("headers", ()), *headers]
         await self._send(message)
+
+    async def _send_body(self, message: Message) -> None:
+        """Send a part of the answer's body, which an answer to HEAD does not have."""
+        await self._send({**message, "body": b""} if self.head.method == "HEAD" else message)

@@ -78,7 +78,7 @@ class Authenticator:
 
 
 class RequireKey:
-    """A FastAPI dependency that rejects requests without a key for its level."""
+    """A FastAPI dependency that refuses requests without a key for its level."""
 
     def __init__(self, auth: Authenticator, level: Level) -> None:
         self.level = level

@@ -1,36 +1,30 @@
-"""Reads and decompresses the body of a request, within limits on bytes, time and the memory of the worker."""
+"""Reads the body of a request, within limits on its size, its time and the memory of the worker."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import zlib
-from collections.abc import Iterator
-from typing import Any
+import io
 
-from service.errors import (
-    OverloadedError,
-    RequestError,
-    RequestTimeoutError,
-    TooLargeError,
-    UnsupportedEncodingError,
-)
-from service.http.request import Request
-from service.protocol.json_document import quoted
-
-# the argument `wbits` of zlib for each Content-Encoding
-WINDOW_BITS = {"gzip": 31, "deflate": 15}
+from service.errors import RequestTimeoutError, TooLargeError
+from service.http.decompression import Decompressor
+from service.http.request import ClientGoneError, Request
+from service.memory.budget import MemoryBudget
 
 
-class MemoryBudget:
-    """Limits the bytes of all request bodies and large answers in this worker's memory to `capacity`.
+class BodyReader:
+    """Reads the bodies of all requests of this worker. Their bytes count in the memory budget.
 
-    One body may have at most `limit` bytes, also when decompressed, and may take `seconds` to arrive.
+    Args:
+        budget: Counts the bytes until they are released.
+        limit: Bytes of one body, decompressed.
+        seconds: Time in which a body must arrive and be decompressed.
+        max_ratio: Bytes that a compressed byte of a body may stand for.
     """
 
-    def __init__(self, capacity: int, *, limit: int, seconds: float) -> None:
-        self.capacity, self.limit, self.seconds = capacity, limit, seconds
-        self.bytes = 0
+    def __init__(self, budget: MemoryBudget, *, limit: int, seconds: float, max_ratio: int = 200) -> None:
+        self.budget, self.limit, self.seconds, self.max_ratio = budget, limit, seconds, max_ratio
+        # held while a slice is decompressed and other callbacks of the event loop get their turn
+        self._decompressing = asyncio.Lock()
 
     def take_complete(self, request: Request) -> bytes | None:
         """The body if all of it has arrived and it is not compressed; else None, then call `read`."""
@@ -41,88 +35,83 @@ class MemoryBudget:
         if size > self.limit:
             # a body in chunks is refused as soon as it exceeds the limit, so its full size is not known
             raise self._too_large("more" if request.head.content_length is None else str(size))
-        if self.bytes + size > self.capacity:
-            raise self._used_up()
-        self.bytes += size
+        # what `take` does, without a call: this is on the path of most requests
+        budget = self.budget
+        total = budget.bytes + size
+        if total > budget.capacity:
+            raise budget.used_up()
+        budget.bytes = total
         request.budgeted_bytes = size
         return body
 
     async def read(self, request: Request) -> bytes:
-        """Wait for the whole body. Its bytes count against the budget until `release` is called."""
+        """Wait for the whole body. Its bytes count in the budget until they are released."""
         content_length = request.head.content_length
         if content_length is not None and content_length > self.limit:
             raise self._too_large(str(content_length))
-        decompressor = _decompressor(request.head.fields.get(b"content-encoding"))
+        decompressor = Decompressor.of(request.head.fields.get(b"content-encoding"), self.max_ratio)
         deadline = asyncio.get_running_loop().time() + self.seconds
-        chunks: list[bytes] = []
+        # gives its bytes back without a copy, unlike a list of chunks to be joined
+        body = io.BytesIO()
         more = True
         while more:
             try:
                 chunk, more = await request.next_chunk(deadline)
             except TimeoutError as error:
-                raise RequestTimeoutError(f"body: expected all of it within {self.seconds:g} s") from error
-            if decompressor is not None:
-                chunk = self._decompress(chunk, decompressor, request.budgeted_bytes)
-            self._take(request, len(chunk))
-            chunks.append(chunk)
-        if decompressor is not None and not decompressor.eof:
-            raise _damaged()
-        return b"".join(chunks)
-
-    def release(self, request: Request) -> None:
-        """Give the bytes of the request's body back to the budget."""
-        self.bytes -= request.budgeted_bytes
-        request.budgeted_bytes = 0
-
-    @contextlib.contextmanager
-    def hold(self, size: int) -> Iterator[None]:
-        """Count an answer of this size against the budget while it is sent. Raises OverloadedError."""
-        if self.bytes + size > self.capacity:
-            raise self._used_up()
-        self.bytes += size
-        try:
-            yield
-        finally:
-            self.bytes -= size
+                raise self._too_slow() from error
+            if decompressor is None:
+                self._take(request, len(chunk))
+                body.write(chunk)
+            else:
+                if decompressor.consumed_bytes + len(chunk) > self.limit:
+                    raise self._too_large("more")
+                decompressor.feed(chunk)
+                # the decompressor frees what it has decompressed
+                del chunk
+                await self._decompress(request, decompressor, body, deadline)
+        if decompressor is not None:
+            decompressor.expect_end()
+        return body.getvalue()
 
     def _take(self, request: Request, size: int) -> None:
         if request.budgeted_bytes + size > self.limit:
             raise self._too_large("more")
-        if self.bytes + size > self.capacity:
-            raise self._used_up()
-        self.bytes += size
-        request.budgeted_bytes += size
-
-    def _used_up(self) -> OverloadedError:
-        return OverloadedError("server: the memory budget for requests is used up; try again")
+        self.budget.take(request, size)
 
     def _too_large(self, size: str) -> TooLargeError:
-        return TooLargeError(f"body: expected at most {self.limit} bytes, got {size}")
+        return TooLargeError(f"body: expected at most {self.limit} bytes (--max-body), got {size}")
 
-    def _decompress(self, chunk: bytes, decompressor: Any, size_so_far: int) -> bytes:
-        try:
-            # one byte more than allowed is enough to notice that a body is too large
-            data: bytes = decompressor.decompress(chunk, self.limit - size_so_far + 1)
-        except zlib.error as error:
-            raise _damaged() from error
-        if decompressor.unused_data:
-            raise _damaged()
-        return data
-
-
-def _decompressor(encoding: bytes | None) -> Any:
-    """The zlib object for a Content-Encoding; None if the body is not compressed."""
-    if encoding is None:
-        return None
-    name = encoding.decode("latin-1").strip().lower()
-    if name == "identity":
-        return None
-    if name not in WINDOW_BITS:
-        raise UnsupportedEncodingError(
-            f"Content-Encoding: expected gzip, deflate or identity, got {quoted(name)}"
+    def _too_slow(self) -> RequestTimeoutError:
+        return RequestTimeoutError(
+            f"body: expected all of it within {self.seconds:g} seconds (--body-seconds), got only a part"
         )
-    return zlib.decompressobj(WINDOW_BITS[name])
 
+    async def _decompress(
+        self, request: Request, decompressor: Decompressor, body: io.BytesIO, deadline: float
+    ) -> None:
+        """Decompress what has arrived, in slices. Until then it counts in the budget too.
 
-def _damaged() -> RequestError:
-    return RequestError("body: expected one whole compressed stream, got a damaged one")
+        All bodies take turns: between two slices, even of different bodies, other requests are answered.
+        """
+        budget = self.budget
+        waiting = decompressor.input_bytes
+        budget.expect_room(waiting)
+        budget.bytes += waiting
+        try:
+            while waiting:
+                async with self._decompressing:
+                    if request.client_gone:
+                        raise ClientGoneError
+                    if asyncio.get_running_loop().time() > deadline:
+                        raise self._too_slow()
+                    # one byte more than allowed is enough to notice that a body is too large
+                    data = decompressor.next_slice(self.limit - request.budgeted_bytes + 1)
+                    budget.bytes -= waiting - decompressor.input_bytes
+                    waiting = decompressor.input_bytes
+                    self._take(request, len(data))
+                    decompressor.expect_ratio()
+                    body.write(data)
+                    if waiting:
+                        await asyncio.sleep(0)
+        finally:
+            budget.bytes -= waiting

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
+from dataclasses import replace
 
 from starlette.requests import ClientDisconnect
 
 from service.http.auth import Authenticator
-from service.http.body import MemoryBudget
 from service.http.cors import Cors
+from service.http.hosts import AllowedHosts
 from service.http.observer import RequestObserver
 from service.http.request import ClientGoneError, Request
 from service.http.response import LARGE_RESPONSE_BYTES
 from service.http.router import Router
+from service.memory.budget import MemoryBudget
 
 
 class RequestMiddleware:
@@ -25,21 +27,27 @@ class RequestMiddleware:
         budget: MemoryBudget,
         observer: RequestObserver,
         cors: Cors | None = None,
+        hosts: AllowedHosts | None = None,
     ) -> None:
         self._router = router
         self._auth = auth
         self._budget = budget
         self._observer = observer
         self._cors = cors
+        self._hosts = hosts
 
     async def handle(self, request: Request) -> None:
         """Answer a request. Raises only CancelledError, when the server cuts the request off at its end."""
         observer = self._observer
         observer.started(request)
         try:
+            match = request.head.match
+            if match is None:
+                if self._hosts is not None:
+                    self._hosts.check(request.head)
+                match = self._router.match(request.head)
             response = None if self._cors is None else self._cors.apply(request)
             if response is None:
-                match = self._router.match(request.head)
                 route = match.route
                 request.route_path = route.path
                 request.path_params = match.params
@@ -51,6 +59,7 @@ class RequestMiddleware:
                     if sending is not None:
                         await sending
                 else:
+                    self._release_all_but_times(request)
                     with self._budget.hold(len(response.body)):
                         await request.respond_slowly(response)
         except (ClientGoneError, ClientDisconnect):
@@ -69,3 +78,10 @@ class RequestMiddleware:
             if request.budgeted_bytes:
                 self._budget.release(request)
             observer.finished(request)
+
+    def _release_all_but_times(self, request: Request) -> None:
+        """Free what a request no longer needs while its client reads the answer, which may take long."""
+        request.complete_body = None
+        self._budget.release(request)
+        if request.result is not None:
+            request.result = replace(request.result, arrays=(), reader_result=None)

@@ -50,7 +50,7 @@ class RequestObserver:
             log.error("request %s failed", request.id, exc_info=error)
         self._counters.count_error(response.reason)
         request.error_message = response.message
-        request.overloaded = isinstance(error, OverloadedError)
+        request.overloaded = isinstance(error, OverloadedError | MemoryError)
         return response
 
     def finished(self, request: Request) -> None:
@@ -59,18 +59,16 @@ class RequestObserver:
         self._counters.in_flight -= 1
         status = request.status or CLIENT_CLOSED_REQUEST
         route = request.route_path
-        method = request.head.method
-        if method not in METHODS:
-            method = "unknown"
+        head, client = request.head, request.client
+        method = head.method if head.method in METHODS else "unknown"
         self._counters.count_response(route, method, status, ns)
         if self._tracing is not None:
             self._tracing.record(request, route, method, status, ns)
         if self._access_log is not None:
-            head, client = request.head, request.client
             self._access_log.add(
                 (
                     client[0] if client else None,
-                    method,
+                    head.method,
                     head.logged_path,
                     route,
                     status,
@@ -83,7 +81,7 @@ class RequestObserver:
                 _extra_fields(request) if request.trace or request.error_message else None,
             )
 
-    def rejected(self, status: int) -> str:
+    def refused(self, status: int) -> str:
         """Count input that is no valid request, and return the request id for its answer."""
         self._counters.count_response("unknown", "unknown", status, 0)
         self._counters.count_error("bad_request")

@@ -27,6 +27,7 @@ Headers = list[tuple[bytes, bytes]]
 # a request id that a caller may choose: short, printable, without spaces
 VALID_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 MAX_LOGGED_PATH_LENGTH = 200
+DRIFT_HEADER = b"x-turnpike-drift"
 # The header `traceparent` of W3C: version, trace, parent span, flags. Later versions may add more fields.
 TRACEPARENT = re.compile(
     rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
@@ -54,6 +55,9 @@ class RequestHead:
         "path",
         "query",
         "raw_path",
+        "sends_csv",
+        "skips_drift",
+        "wants_csv",
     )
 
     def __init__(
@@ -81,12 +85,17 @@ class RequestHead:
         # the request id that the caller chose, if it is valid
         chosen_id = self.fields.get(b"x-request-id")
         self.chosen_id = chosen_id.decode() if chosen_id and VALID_ID.fullmatch(chosen_id) else None
+        # the caller, such as a load test, asks not to be counted in the drift of gates
+        self.skips_drift = self.fields.get(DRIFT_HEADER) == b"skip"
+        # whether the body of a prediction is CSV, and whether its answer should be
+        self.sends_csv = self.fields.get(b"content-type", b"")[:8].lower() == b"text/csv"
+        self.wants_csv = b"text/csv" in self.fields.get(b"accept", b"")
         self.http_version = http_version
         self.keep_alive = keep_alive
         # bytes of the body; None if it comes in chunks
         self.content_length = content_length
         self.expects_continue = expects_continue
-        # the route, once the router has looked it up
+        # the route, once the host was found to be allowed and the router has looked the route up
         self.match: Match | None = None
 
 
@@ -131,7 +140,7 @@ class Request(ABC):
     # HTTP status of the answer; 0 until one has begun
     status: int = 0
     error_message: str | None = None
-    # rejected with an OverloadedError
+    # refused with an OverloadedError
     overloaded: bool = False
     client_gone: bool = False
 

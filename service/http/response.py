@@ -79,6 +79,8 @@ def body_response(body: ResponseBody) -> Response:
 
 def error_response(error: Exception, request: Request) -> ErrorResponse:
     """The response to an error. The text of an exception from elsewhere is never sent."""
+    if isinstance(error, MemoryError):
+        error = OverloadedError("server: this worker has no memory left for the request; try again")
     if isinstance(error, RequestError):
         return ErrorResponse(
             error.status,
@@ -109,9 +111,14 @@ def _routing_error(error: HTTPException, request: Request) -> ErrorResponse:
     if error.status_code == 404:
         return ErrorResponse(404, "unknown", f"{target}: there is no such route")
     if error.status_code == 405:
-        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+        methods = set((error.headers or {}).get("Allow", "").split(", "))
+        # every route for GET answers HEAD too
+        allowed = sorted(methods | {"HEAD"} if "GET" in methods else methods)
         return ErrorResponse(
-            405, "method", f"{target}: expected the method {allowed}", b"allow: %b\r\n" % allowed.encode()
+            405,
+            "method",
+            f"{target}: expected the method {' or '.join(allowed)}",
+            b"allow: %b\r\n" % ", ".join(allowed).encode(),
         )
     return ErrorResponse(error.status_code, "bad_request", f"{target}: expected a valid request")
 

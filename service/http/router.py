@@ -75,9 +75,10 @@ class Router:
         self.routes.append(_route(method, path, level, endpoint, name, operation))
 
     def match(self, head: RequestHead) -> Match:
-        """The route of a request. Its endpoint raises a 405 if the path has routes only for other methods."""
-        if head.match is not None:
-            return head.match
+        """Look up the route of a head, and store it there.
+
+        Its endpoint raises a 405 if the path has routes only for other methods.
+        """
         key = (head.method, head.path)
         match = self._matches.get(key)
         if match is None:

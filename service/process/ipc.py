@@ -22,8 +22,6 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Any], Awaitable[Any]]
 
 MAX_MESSAGE_BYTES = 64 << 20
-# by then a response counts as lost; loading a large model takes minutes
-ASK_TIMEOUT_SECONDS = 600.0
 ERROR_BY_NAME = {
     kind.__name__: kind
     for kind in vars(errors).values()
@@ -60,8 +58,10 @@ class IpcChannel:
         end.setblocking(False)
         return cls(*await asyncio.open_unix_connection(sock=end, limit=MAX_MESSAGE_BYTES))
 
-    async def ask(self, name: str, argument: Any = None, seconds: float = ASK_TIMEOUT_SECONDS) -> Any:
+    async def ask(self, name: str, argument: Any = None, seconds: float | None = None) -> Any:
         """Send a request to the handler of that name and wait for its result.
+
+        There is a time limit only if `seconds` is given.
 
         Raises:
             ChannelClosedError: The other end is gone.
@@ -98,7 +98,8 @@ class IpcChannel:
         except ConnectionError:
             # the other process ended before it had read everything; the worker pool reports that
             pass
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError, KeyError):
+            # the last two are raised for a message without the expected keys
             log.warning("the channel between processes broke", exc_info=True)
         finally:
             self.closed.set()

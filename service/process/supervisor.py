@@ -10,12 +10,15 @@ import signal
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from service.http.connection.listener import listen, listener_url, tls_context
 from service.process.ipc import Handler
-from service.process.worker_pool import WorkerHandle, WorkerPool
+from service.process.worker_handle import WorkerHandle
+from service.process.worker_pool import WorkerPool
+from service.repository.location import locate
 from service.repository.rollout import Rollout
-from service.telemetry.log import configure_logging
+from service.telemetry.log import TERMINAL_LINES, configure_logging
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
@@ -69,7 +72,7 @@ class Supervisor:
         handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload}
         self._workers = WorkerPool(settings, listener, make_app, handlers, self._bring_up_to_date)
         self._rollout = Rollout(
-            settings.models or BUNDLED_REPOSITORY, settings.versions, self._workers.broadcast
+            locate(settings.models or BUNDLED_REPOSITORY), settings.versions, self._workers.broadcast
         )
 
     async def run(self) -> int:
@@ -82,12 +85,24 @@ class Supervisor:
         stopping = asyncio.create_task(self._stopping.wait())
         ends: tuple[asyncio.Future[Any], ...] = (serving, stopping, self._workers.start_failed)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if self._stopping.is_set():
+            log.info(
+                "turnpike is stopping: open connections: %d; "
+                "the port closes in %g s, and requests then have %g s to finish",
+                self._workers.connections,
+                self._settings.drain_wait,
+                self._settings.drain_seconds,
+            )
         await self._workers.drain()
         for end in ends:
             if end.done():
                 # raises the reason if the start failed
                 end.result()
             end.cancel()
+        if self._workers.exit_status:
+            log.error("turnpike has stopped with status %d: requests were cut off", self._workers.exit_status)
+        else:
+            log.info("turnpike has stopped: no request was cut off")
         return self._workers.exit_status
 
     async def _serve(self) -> None:
@@ -95,11 +110,28 @@ class Supervisor:
         await self._workers.start()
         await self._rollout.rescan()
         self._first_scan_done.set()
-        log.info("turnpike serves %s (%s)", self._address, ", ".join(self._rollout.names) or "no model yet")
+        names = self._rollout.names
+        log.info(
+            "turnpike serves %s (%s)",
+            self._address,
+            ", ".join(names) or "no model yet",
+            extra={TERMINAL_LINES: self._next_steps(names)},
+        )
         while self._settings.poll:
             await asyncio.sleep(self._settings.poll)
             await self._rescan(explicit=False)
         await self._stopping.wait()
+
+    def _next_steps(self, names: list[str]) -> list[str]:
+        """What to open or copy, for a reader at a terminal."""
+        address = self._address
+        path = f"/v2/models/{quote(names[0].rpartition('/')[0], safe='')}" if names else "/v2/models"
+        return [
+            *([f"page: {address}/"] if self._settings.dashboard else []),
+            *([f"docs: {address}/docs"] if self._settings.docs else []),
+            f"API:  curl -s {address}{path}",
+            "Ctrl-C stops it",
+        ]
 
     async def _bring_up_to_date(self, worker: WorkerHandle, pause: float = FIRST_PAUSE_SECONDS) -> None:
         """Have a replacement worker serve what the others do. Until then it accepts no connections.
@@ -123,10 +155,15 @@ class Supervisor:
                 return
 
     async def _load(self, name: str) -> dict[str, Any]:
-        return await self._rollout.load(name)
+        return self._warn(await self._rollout.load(name))
 
     async def _unload(self, name: str) -> dict[str, Any]:
-        return await self._rollout.unload(name)
+        return self._warn(await self._rollout.unload(name))
+
+    def _warn(self, outcome: dict[str, Any]) -> dict[str, Any]:
+        """Add to a success which workers may not serve yet what the others do."""
+        outdated = self._workers.outdated()
+        return {**outcome, "warning": ". ".join(outdated)} if outdated and outcome["ok"] else outcome
 
     async def _rescan(self, *, explicit: bool) -> None:
         """Rescan the repository. If that fails, what is served stays."""
@@ -138,7 +175,7 @@ class Supervisor:
     def _on_stop_signal(self) -> None:
         # a second signal ends the workers at once
         if self._stopping.is_set():
-            self._workers.kill()
+            self._workers.kill("a second signal came")
         self._stopping.set()
 
     def _on_hang_up(self) -> None:

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import uvloop
 
+from service.config.memory_share import memory_per_worker
 from service.errors import ServiceError
-from service.http.connection.listener import ConnectionCounts
+from service.http.connection.connection_counts import ConnectionCounts
 from service.http.connection.server import Server
 from service.http.connection.shared_state import HttpApplication
+from service.memory.free_memory import FreeMemory
+from service.memory.process_limit import limit_memory
 from service.process.ipc import Handler, IpcChannel
-from service.telemetry.access_log import access_log
 from service.telemetry.log import configure_logging
+from service.telemetry.log_writer import log_writer
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
@@ -44,6 +47,10 @@ class WorkerApplication(HttpApplication, Protocol):
     draining: bool
     handlers: dict[str, Handler]
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory that requests and unread answers hold."""
+
     async def start(self) -> None:
         """Prepare to answer requests."""
 
@@ -61,8 +68,8 @@ def run_worker(
     channel_end: socket.socket,
     number: int,
     make_app: MakeApp,
-) -> None:
-    """Run a worker and exit its process, with status 0, or 1 if it failed or cut off a request.
+) -> int:
+    """Run a worker. Returns the exit status: 0, or 1 if it failed or cut off a request.
 
     Args:
         settings: The settings of the service.
@@ -74,16 +81,8 @@ def run_worker(
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     configure_logging(settings.log_level, number)
-    status = FAILED
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            status = runner.run(Worker(settings, listener, counts, number).run(channel_end, make_app))
-    except BaseException:
-        log.exception("worker %d failed", number)
-    finally:
-        access_log.flush()
-        # a normal exit would wait for the thread of a run that was cut off
-        os._exit(status)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(Worker(settings, listener, counts, number).run(channel_end, make_app))
 
 
 class Worker:
@@ -115,15 +114,26 @@ class Worker:
             channel.notify("failed", {"text": str(error), "status": error.exit_status})
             await channel.close()
             return FAILED
+        # CUDA reserves much more memory than it uses
+        limit_memory(memory_per_worker(self._settings) if self._settings.device == "cpu" else None)
         # a full collection takes 40 ms with the objects of all libraries; leave them out from now on
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
-        channel.handlers |= {**app.handlers, "accept": self._accept, "drain": self._drain}
+
+        async def answer_beat(_: Any) -> None:
+            channel.notify("beat")
+
+        channel.handlers |= {
+            **app.handlers,
+            "accept": self._accept,
+            "drain": self._drain,
+            "beat": answer_beat,
+        }
         channel.notify("up")
         # serve
         orphaned = asyncio.create_task(self._drain_if_orphaned(channel))
-        reporting = asyncio.create_task(self._report_regularly(channel, app))
+        reporting = asyncio.create_task(self._maintain_regularly(channel, app))
         status = await self._serve(app)
         # end
         reporting.cancel()
@@ -165,7 +175,7 @@ class Worker:
     def _on_signal(self) -> None:
         # the first signal drains this worker alone, unless the supervisor stops all; a second one ends it
         if self._signals:
-            access_log.flush()
+            log_writer.flush()
             os._exit(FAILED)
         self._signals += 1
         self._stopping.set()
@@ -175,9 +185,12 @@ class Worker:
         log.error("the supervisor is gone: worker %d finishes its requests and ends", self._number)
         await self._drain(None)
 
-    async def _report_regularly(self, channel: IpcChannel, app: WorkerApplication) -> None:
+    async def _maintain_regularly(self, channel: IpcChannel, app: WorkerApplication) -> None:
+        """Once a second, send the counters and return free memory to the system."""
+        free_memory = FreeMemory()
         while True:
             await asyncio.sleep(REPORT_SECONDS)
+            free_memory.limit(app.held_bytes)
             try:
                 await self._report(channel, app)
             except Exception:

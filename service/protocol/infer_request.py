@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from simdjson import Array as JsonArray
 
 from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
@@ -13,6 +14,7 @@ from service.artifact.limits import RequestLimits
 from service.errors import RequestError
 from service.inference_types import Array, InferenceRequest, RequestedOutput
 from service.protocol.json_document import (
+    MISSING,
     expect_array,
     expect_flag,
     expect_object,
@@ -28,6 +30,7 @@ from service.protocol.json_document import (
     to_json,
     to_python,
 )
+from service.protocol.tensor_faults import first_fault
 from service.protocol.tensors import arrays_in, expect_even, infer_shape, read_binary, read_json, read_shape
 
 if TYPE_CHECKING:
@@ -62,8 +65,8 @@ class InputReader:
         self._position = position
         # sizes of the named dimensions, as the inputs read so far have them
         self._dim_sizes: dict[str, int] = {}
-        # the tensors in JSON: value, shape, and where it stands
-        self._json_data: list[tuple[JsonArray, tuple[int, ...], str]] = []
+        # the tensors in JSON: value, shape, dtype, and where it stands
+        self._json_data: list[tuple[JsonArray, tuple[int, ...], np.dtype[Any], str]] = []
         # the number of JSON arrays that these should consist of, and the depth of the deepest
         self._json_arrays = self._json_depth = 0
         self.feeds: dict[str, Array] = {}
@@ -92,23 +95,26 @@ class InputReader:
         outer_arrays = other_arrays + 1 + len(self.feeds)
         has_more_arrays = has_more_than(text, b"[", outer_arrays + self._json_arrays)
         if has_more_arrays:
-            for data, shape, where in self._json_data:
-                expect_even(data, shape, where)
+            for data, shape, dtype, where in self._json_data:
+                try:
+                    expect_even(data, shape, where)
+                except RequestError as error:
+                    raise first_fault(data, shape, dtype, where) or error from None
         if has_more_arrays or has_more_than(text, b"{", max_depth - outer_arrays - self._json_depth):
             expect_shallow(text, max_depth)
 
     def _read_input(self, entry: Any, where: str) -> None:
         # Which input of the model is it, and do its datatype and shape fit?
         present = keys(expect_object(entry, where), where)
-        tensor = self._tensor(entry["name"] if "name" in present else None, where)
-        datatype = entry["datatype"] if "datatype" in present else None
+        tensor = self._tensor(entry["name"] if "name" in present else MISSING, where)
+        datatype = entry["datatype"] if "datatype" in present else MISSING
         if datatype != DATATYPES[tensor.dtype]:
             datatype = expect_text(datatype, f"{where}.datatype")
             raise RequestError(
                 f"{where}.datatype: expected {DATATYPES[tensor.dtype]}, got {quoted(datatype)}"
             )
         shape = read_shape(
-            entry["shape"] if "shape" in present else None, tensor, self._dim_sizes, f"{where}.shape"
+            entry["shape"] if "shape" in present else MISSING, tensor, self._dim_sizes, f"{where}.shape"
         )
         if self._signature.batch is not None:
             self._expect_rows(shape[0], f"{where}.shape")
@@ -116,7 +122,7 @@ class InputReader:
         # read its values from the JSON or from the bytes that follow
         size = _binary_size(entry["parameters"], where) if "parameters" in present else None
         if size is None:
-            data = entry["data"] if "data" in present else None
+            data = entry["data"] if "data" in present else MISSING
             self.feeds[tensor.name] = self._read_json(data, shape, tensor.dtype, f"{where}.data")
         elif "data" in present:
             raise RequestError(f"{where}: expected data or parameters.binary_data_size, got both")
@@ -134,8 +140,12 @@ class InputReader:
     def _read_json(self, data: Any, shape: tuple[int, ...], dtype: str, where: str) -> Array:
         if dtype == "float16":
             raise RequestError(f"{where}: FP16 cannot be written in JSON; expected binary data")
-        array = read_json(data, shape, WIRE_DTYPES[dtype], where)
-        self._json_data.append((data, shape, where))
+        wire_dtype = WIRE_DTYPES[dtype]
+        try:
+            array = read_json(data, shape, wire_dtype, where)
+        except RequestError as error:
+            raise first_fault(data, shape, wire_dtype, where) or error from None
+        self._json_data.append((data, shape, wire_dtype, where))
         self._json_arrays += arrays_in(data, shape)
         self._json_depth = max(self._json_depth, len(shape))
         return array
@@ -153,7 +163,9 @@ class InputReader:
 
     def _expect_rows(self, rows: int, where: str) -> None:
         if rows > self._limits.max_rows:
-            raise RequestError(f"{where}: expected at most {self._limits.max_rows} rows, got {rows}")
+            raise RequestError(
+                f"{where}: expected at most {self._limits.max_rows} rows (--max-rows), got {rows}"
+            )
         if self.feeds and rows != self.rows:
             raise RequestError(f"{where}: expected {self.rows} rows as in the inputs before it, got {rows}")
         self.rows = rows
@@ -222,7 +234,7 @@ def decode_infer(
 
     # read the inputs and the requested outputs
     inputs = InputReader(body, len(text), signature, limits)
-    inputs.read(expect_array(request["inputs"] if "inputs" in present else None, "inputs"))
+    inputs.read(expect_array(request["inputs"] if "inputs" in present else MISSING, "inputs"))
     inputs.expect_even(text, 1 if "outputs" in present else 0, limits.max_depth)
     binary = parameters.get("binary_data_output") is True
     outputs = _outputs(request["outputs"], signature, binary=binary) if "outputs" in present else ()
@@ -255,7 +267,7 @@ def _outputs(value: Any, signature: Signature, *, binary: bool) -> tuple[Request
         where = f"outputs[{index}]"
         node = expect_object(entry, where)
         present = keys(node, where)
-        name = expect_text(node["name"] if "name" in present else None, f"{where}.name")
+        name = expect_text(node["name"] if "name" in present else MISSING, f"{where}.name")
         if name not in signature.outputs and name not in signature.hidden:
             known = ", ".join(map(repr, signature.outputs))
             raise RequestError(f"{where}.name: expected one of {known} or a gate, got {quoted(name)}")
@@ -300,6 +312,6 @@ def _decode_raw(body: bytes | memoryview, signature: Signature, limits: RequestL
     shape = infer_shape(tensor.dims, len(body) // dtype.itemsize, "body")
     rows = 1 if signature.batch is None else shape[0]
     if rows > limits.max_rows:
-        raise RequestError(f"body: expected at most {limits.max_rows} rows, got {rows}")
+        raise RequestError(f"body: expected at most {limits.max_rows} rows (--max-rows), got {rows}")
     array = read_binary(body, 0, len(body), shape, dtype, "body")
     return InferenceRequest({tensor.name: array}, rows, _all_outputs(tuple(signature.outputs), binary=True))

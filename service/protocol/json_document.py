@@ -15,11 +15,25 @@ from simdjson import Parser
 from service.errors import RequestError, TooLargeError
 from service.inference_types import Parameter
 
-# spellings of NaN and Infinity that some clients write although JSON has none
-NOT_FINITE = re.compile(rb"[\[,:]\s*-?(NaN|Inf)")
+# Bytes of an invalid text that is parsed once more to find the position of the error, which takes less than
+# 10 ms. The error of a longer text has no position.
+MAX_EXPLAINED_BYTES = 1 << 20
+# bytes that are searched for a number that is too large, in less than 10 ms
+MAX_SEARCHED_BYTES = 1 << 16
+# characters that are quoted from the position of an error on
+MAX_NEAR_LENGTH = 20
+# spellings of NaN and Infinity that some clients write although JSON has none, behind their sign
+NOT_FINITE = re.compile(r"(?:[Nn]a[Nn]|[Ii]nf(?:inity)?)\b")
+# strings, which are passed over even if cut off, and whole numbers that may be too large for 64 bits
+STRING_OR_LONG_NUMBER = re.compile(
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|(?<![\d.eE+-])-?\d{19,}(?![\d.eE])', re.DOTALL
+)
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # keys of one object: more than any valid request has, and few enough to be checked quickly
 MAX_KEYS = 1000
 SCALARS = str | int | float | bool
+# stands for the value of a key that an object lacks
+MISSING = object()
 
 NESTING = b'[]{}"'
 NOT_NESTING = bytes(set(range(256)) - set(NESTING))
@@ -36,29 +50,84 @@ def parse(text: bytes) -> JsonObject:
         # lives
         document = Parser().parse(text)
     except UnicodeDecodeError as error:
-        raise RequestError("body: expected JSON in UTF-8, got bytes that are not UTF-8") from error
-    except ValueError as error:
-        if not text:
-            raise RequestError("body: expected a JSON object, got an empty body") from error
-        if NOT_FINITE.search(text):
-            raise RequestError(
-                "body: expected JSON, which has no NaN and no Infinity; send them as binary data"
-            ) from error
-        raise RequestError(
-            "body: expected a JSON object whose numbers fit into 64 bits, got something else"
-        ) from error
-    except RuntimeError as error:
-        raise RequestError(
-            "body: expected a JSON object whose numbers fit into 64 bits, nested less deeply"
-        ) from error
+        raise RequestError(f"body: expected JSON in UTF-8, got other bytes{_undecodable(text)}") from error
+    except (ValueError, RuntimeError) as error:
+        raise _parse_error(text, str(error)) from error
     return expect_object(document, "body")
+
+
+def _parse_error(text: bytes, reason: str) -> RequestError:
+    """The error for a text that simdjson refused, for a reason that begins with its error code."""
+    if not text.strip():
+        return RequestError("body: expected a JSON object, got an empty body")
+    if reason.startswith("DEPTH_ERROR"):
+        return RequestError("body: expected JSON nested less deeply (--max-depth), got over 1000 levels")
+    is_number = reason.startswith("BIGINT_ERROR")
+    if len(text) <= MAX_EXPLAINED_BYTES and not is_number:
+        try:
+            orjson.loads(text.removeprefix(BYTE_ORDER_MARK))
+        except orjson.JSONDecodeError as fault:
+            return syntax_error(fault)
+        # valid JSON, but orjson reads whole numbers of any size
+        is_number = reason.startswith("NUMBER_ERROR")
+    if is_number:
+        return RequestError(
+            f"body: expected numbers that fit into 64 bits, got a larger one{_large_number(text)}"
+        )
+    return RequestError(
+        f"body: expected valid JSON, got an error somewhere in {len(text)} bytes; "
+        f"bodies of up to {MAX_EXPLAINED_BYTES} bytes are searched"
+    )
+
+
+def _undecodable(text: bytes) -> str:
+    """Where the first bytes are that are not UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return f", {text[error.start : error.start + 1]!r} at offset {error.start}"
+    return ""
+
+
+def _large_number(text: bytes) -> str:
+    """Where the first whole number over 64 bits is, and its beginning; empty if it is not found soon."""
+    for match in STRING_OR_LONG_NUMBER.finditer(text, 0, MAX_SEARCHED_BYTES):
+        number = match[0]
+        if number[:1] == b'"' or (len(number) <= 20 and -(2**63) <= int(number) < 2**64):
+            continue
+        line_start = text.rfind(b"\n", 0, match.start()) + 1
+        line = text.count(b"\n", 0, line_start) + 1
+        column = len(text[line_start : match.start()].decode()) + 1
+        return f" at line {line}, column {column}: {quoted(number[:MAX_NEAR_LENGTH].decode())}"
+    return ""
+
+
+def syntax_error(fault: orjson.JSONDecodeError) -> RequestError:
+    """The error for a text that orjson refused."""
+    text, position = fault.doc, fault.pos
+    if fault.msg.startswith(("depth limit", "failed to allocate")):
+        # a limit of orjson, so the position is not where the text is wrong
+        return RequestError("body: expected valid JSON, got something else")
+    where = f"at line {fault.lineno}, column {fault.colno}"
+    if position >= len(text):
+        return RequestError(f"body: expected valid JSON, got only a part, which ends {where}")
+    if NOT_FINITE.match(text, position):
+        return RequestError(
+            f"body: expected JSON, which has no NaN and no Infinity, got one {where}; "
+            "send them as binary data"
+        )
+    near = quoted(text[position : position + MAX_NEAR_LENGTH])
+    if fault.msg.startswith("number is infinity"):
+        return RequestError(f"body: expected numbers that fit into 64 bits, got a larger one {where}: {near}")
+    return RequestError(f"body: expected valid JSON, got an error {where}, near {near}")
 
 
 def expect_short(text: bytes, max_bytes: int) -> None:
     """Raise TooLargeError if parsing the text would delay all other requests."""
     if len(text) > max_bytes:
         raise TooLargeError(
-            f"body: expected at most {max_bytes} bytes of JSON, got {len(text)}; binary data may be more"
+            f"body: expected at most {max_bytes} bytes of JSON (--max-json), got {len(text)}; "
+            "binary data may be more"
         )
 
 
@@ -153,7 +222,7 @@ def expect_shallow(text: bytes, max_depth: int) -> None:
     if text.count(b"[") + text.count(b"{") <= max_depth:
         return
     if (depth := nesting_depth(text)) > max_depth:
-        raise RequestError(f"body: expected JSON nested at most {max_depth} deep, got {depth}")
+        raise RequestError(f"body: expected JSON nested at most {max_depth} deep (--max-depth), got {depth}")
 
 
 def nesting_depth(text: bytes) -> int:
@@ -169,6 +238,8 @@ def nesting_depth(text: bytes) -> int:
 
 def kind(value: Any) -> str:
     """The name of a value's type in JSON, for error messages."""
+    if value is MISSING:
+        return "no such key"
     if value is None:
         return "null"
     if isinstance(value, JsonArray | list):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from service.artifact.limits import RequestLimits
 from service.errors import NotFiniteError, RequestError
 from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
 from service.protocol.classification import probabilities
+from service.protocol.feature_names import expect_features
 from service.protocol.json_document import (
+    MISSING,
     expect_array,
     expect_object,
     expect_shallow,
@@ -26,7 +29,9 @@ from service.protocol.json_document import (
     parse,
     quoted,
     to_json,
+    to_python,
 )
+from service.protocol.tensor_faults import first_fault
 from service.protocol.tensors import arrays_in, expect_even, expect_fit, infer_shape, read_json
 
 if TYPE_CHECKING:
@@ -38,17 +43,18 @@ def decode_instances(
 ) -> InferenceRequest:
     """Decode a body whose instances are rows of the model's one input, or objects `{"input": row}`.
 
-    A row is nested like the input's shape, or flat. A model without a batch axis takes one instance.
+    A row is nested like the input's shape, or flat. If the input has features, a row may also be an object
+    with a number for each of them. A model without a batch axis takes one instance.
     """
     text = bytes(body)
     expect_short(text, limits.max_json_bytes)
     request = parse(text)
     expect_shallow(text, limits.max_depth)
     present = keys(request, "body")
-    instances = expect_array(request["instances"] if "instances" in present else None, "instances")
+    instances = expect_array(request["instances"] if "instances" in present else MISSING, "instances")
     rows = len(instances)
     if rows > limits.max_rows:
-        raise RequestError(f"instances: expected at most {limits.max_rows} rows, got {rows}")
+        raise RequestError(f"instances: expected at most {limits.max_rows} rows (--max-rows), got {rows}")
     if signature.batch is None and rows != 1:
         raise RequestError(f"instances: expected 1, since the model has no batch axis, got {rows}")
     feeds: dict[str, Array] = {}
@@ -56,11 +62,15 @@ def decode_instances(
     brackets = text.count(b"[")
     for name, values in _columns(instances, signature).items():
         where, tensor = f"instances ({name})", signature.inputs[name]
-        if signature.batch is None:
-            feeds[name] = _read_rows(values, tensor.dims, tensor.dtype, where, brackets)[0]
-        else:
-            feeds[name] = _read_rows(values, tensor.dims[1:], tensor.dtype, where, brackets)
-        expect_fit(feeds[name].shape, tensor, sizes, where)
+        dims = tensor.dims if signature.batch is None else tensor.dims[1:]
+        try:
+            array = _read_rows(values, dims, tensor.dtype, where, brackets)
+            feeds[name] = array[0] if signature.batch is None else array
+            expect_fit(feeds[name].shape, tensor, sizes, where)
+        except RequestError as error:
+            member = "" if values is instances else f".{name}"
+            features = signature.features if _is_named_row(instances, signature) else ()
+            raise (_row_fault(values, dims, WIRE_DTYPES[tensor.dtype], member, features) or error) from None
     return InferenceRequest(feeds, rows, tuple(map(RequestedOutput, signature.outputs)))
 
 
@@ -75,6 +85,8 @@ def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]
                 f"instances[0]: expected an object with {', '.join(signature.inputs)}, got {kind(first)}"
             )
         return dict.fromkeys(signature.inputs, instances)
+    if _is_named_row(instances, signature):
+        return _named_rows(instances, signature)
     rows: dict[str, list[bytes]] = {name: [] for name in signature.inputs}
     for index, instance in enumerate(instances):
         where = f"instances[{index}]"
@@ -93,6 +105,39 @@ def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]
         name: expect_array(Parser().parse(b"[" + b",".join(values) + b"]"), "instances")
         for name, values in rows.items()
     }
+
+
+def _is_named_row(instances: JsonArray, signature: Signature) -> bool:
+    """Whether the first instance is an object by features, and not by the model's inputs."""
+    first: Any = instances[0] if signature.features and len(instances) else None
+    if type(first) is not JsonObject:
+        return False
+    (name,) = signature.inputs
+    return list(first) != [name] or type(first[name]) is not JsonArray
+
+
+def _named_rows(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]:
+    """Rows that name their values, with the values in the order of the features."""
+    features = signature.features
+    (tensor,) = signature.inputs.values()
+    types = {bool} if tensor.dtype == "bool" else {int, float}
+    names = set(features)
+    rows = []
+    for index, (node, row) in enumerate(zip(instances, to_python(instances), strict=True)):
+        where = f"instances[{index}]"
+        # a dict has the last of several values of one key
+        if type(row) is not dict or row.keys() != names or len(node) != len(row):  # type: ignore[arg-type]
+            expect_features(list(expect_object(node, where)), features, where)
+        values = [row[name] for name in features]
+        if not types.issuperset(map(type, values)):
+            column = next(column for column, value in enumerate(values) if type(value) not in types)
+            raise RequestError(
+                f"{where}, feature {quoted(features[column])}: expected "
+                f"{'true or false' if bool in types else 'a number'}, got {kind(values[column])}"
+            )
+        rows.append(values)
+    # parsed as one array, and then read and checked like rows without names
+    return {tensor.name: expect_array(Parser().parse(orjson.dumps(rows)), "instances")}
 
 
 def _read_rows(
@@ -116,14 +161,45 @@ def _read_rows(
         shape = json_shape
     else:
         raise RequestError(
-            f"{where}: expected rows nested as [{', '.join(map(str, dims))}], or flat, "
-            f"got {len(json_shape) - 1} levels"
+            f"{where}: expected rows nested as {_nesting(dims)}, or flat, got {len(json_shape) - 1} levels"
         )
     array = read_json(values, json_shape, WIRE_DTYPES[dtype], where)
     # if the whole body has no more brackets than these rows should have, no array hides among the numbers
     if brackets != arrays_in(values, json_shape):
         expect_even(values, json_shape, where)
     return array.reshape(shape)
+
+
+def _row_fault(
+    values: JsonArray,
+    dims: tuple[int | str, ...],
+    dtype: np.dtype[Any],
+    member: str,
+    features: Sequence[str] = (),
+) -> RequestError | None:
+    """The error for the first row that does not fit.
+
+    `member` names the input in a row, and `features` its values, if the row names them.
+    """
+    levels = _shape_of_first(values)
+    if len(levels) == 1 + len(dims):
+        # a dimension that varies has the size that it has in the first row
+        rest = [dim if isinstance(dim, int) else size for dim, size in zip(dims, levels[1:], strict=True)]
+    elif len(levels) == 2:
+        fixed = all(isinstance(dim, int) for dim in dims)
+        rest = [math.prod(dim for dim in dims if isinstance(dim, int)) if fixed else levels[1]]
+    elif len(levels) == 1:
+        got = kind(values[0])
+        return RequestError(
+            f"instances[0]{member}: expected an array nested as {_nesting(dims)}, or flat, got {got}"
+        )
+    else:
+        return None
+    return first_fault(values, (len(values), *rest), dtype, "instances", member, features)
+
+
+def _nesting(dims: tuple[int | str, ...]) -> str:
+    return f"[{', '.join(map(str, dims))}]"
 
 
 def _shape_of_first(value: Any) -> tuple[int, ...]:

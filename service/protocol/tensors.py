@@ -108,7 +108,7 @@ class NumberReader:
         return values
 
     def _error(self, got: str, where: str) -> RequestError:
-        return RequestError(f"{where}: expected {_value_range(self._dtype)}, got {got}")
+        return RequestError(f"{where}: expected {value_range(self._dtype)}, got {got}")
 
 
 # a reader for each dtype of JSON numbers
@@ -126,7 +126,7 @@ def booleans(data: JsonArray, where: str) -> Array:
     return values.astype(np.bool_).ravel()
 
 
-def _value_range(dtype: np.dtype[Any]) -> str:
+def value_range(dtype: np.dtype[Any]) -> str:
     """The numbers that a dtype can hold, for error messages."""
     name = DATATYPES[dtype.name]
     if dtype.kind == "f":

@@ -1,4 +1,4 @@
 """Loads model files and holds the models of a worker: a file goes in, a model that can run comes out.
 
-Imports `gates`, `batching`, `repository`, `telemetry` and `artifact`.
+Imports `gates`, `batching`, `repository`, `memory`, `telemetry` and `artifact`.
 """

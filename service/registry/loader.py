@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import logging
 import time
@@ -17,9 +16,11 @@ from service.artifact.runtime import Runtime, Signature, Tensor, open_model
 from service.artifact.sample_rows import check_sample_rows
 from service.batching.batch_run import BatchRunner
 from service.batching.batcher import Batcher
+from service.config.memory_share import memory_per_worker
 from service.errors import DeviceError, ModelFileError
 from service.gates.drift import DriftMonitor, sampled_run
 from service.inference_types import Array
+from service.memory.free_memory import trim_memory
 from service.registry.model import Model
 from service.registry.probe import ProbeResult, check_device_agreement, probe
 from service.repository.scan import ModelFile, expect_unchanged, read_model_file
@@ -55,7 +56,13 @@ def load(
     data = call(read_model_file, file)
     expect_self_contained(data, where)
     try:
-        runtime = open_model(file.path, threads=threads, device=settings.device, call=call)
+        runtime = open_model(
+            file.path,
+            threads=threads,
+            device=settings.device,
+            call=call,
+            arena=memory_per_worker(settings) is None,
+        )
     except DeviceError as error:
         raise ModelFileError(str(error), "its device is not available") from error
     expect_unchanged(file)
@@ -83,6 +90,7 @@ def load(
     drift = None
     if manifest is not None and manifest.profile is not None and manifest.profile.layers:
         drift = DriftMonitor(manifest.profile, manifest.gates, settings.drift_rows)
+    # opening a file has used as much memory as its weights take
     trim_memory()
     model_counters = counters.for_model(file.name, file.version)
     model = Model(
@@ -98,6 +106,7 @@ def load(
             hidden=_by_name(runtime.hidden),
             batch=batch,
             splittable=result.splittable,
+            features=() if manifest is None else tuple(feature.name for feature in manifest.features),
         ),
         runtime=runtime,
         biases=biases,
@@ -110,6 +119,7 @@ def load(
                 batched=batched,
                 pad_single_rows=pad_single_rows,
                 max_rows=settings.max_batch,
+                unobserved_run=runtime.run,
             ),
             max_delay=settings.max_delay_ms / 1000,
             max_queue=settings.queue,
@@ -208,13 +218,6 @@ def may_batch(result: ProbeResult, manifest: Manifest | None, file: ModelFile, *
         return True
     log.warning("%s/%d runs each request by itself: %s", file.name, file.version, reason)
     return False
-
-
-def trim_memory() -> None:
-    """Return freed memory to the system: opening a file has used as much as its weights take."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it, and only glibc needs it
-    if trim is not None:
-        trim(0)
 
 
 def _by_name(tensors: Iterable[Tensor]) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from service.errors import ModelFileError, NotFoundError, NotReadyError, RequestError
 from service.registry.model import Model
-from service.repository.deployment import Deployment, UnavailableModel
+from service.repository.deployment import NEW, Deployment, UnavailableModel
 from service.repository.scan import ModelFile
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,8 @@ class ModelRegistry:
             states[self._loading.name, self._loading.version] = ("LOADING", "")
         for model in self.models:
             _, reason = states.get((model.name, model.version), ("", ""))
-            reason = reason and f"an older file is served, the new one is not: {reason}"
+            if reason and reason != NEW:
+                reason = f"an older file is served, the new one is not: {reason}"
             states[model.name, model.version] = ("READY", reason)
         return [
             {

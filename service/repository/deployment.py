@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from service.repository.scan import ModelFile
 
 # beginnings of the reasons why a good file is not served
 UNLOADED, NOT_CHOSEN = "unloaded", "not chosen by versions="
+NEW = "a new file is loaded once a second scan finds it unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,15 @@ class Deployment:
     @property
     def files(self) -> tuple[ModelFile, ...]:
         return tuple(file for versions in self.models.values() for file in versions)
+
+    def without(self, files: Collection[ModelFile]) -> Deployment:
+        """The same deployment without some of its files."""
+        kept = {
+            name: tuple(file for file in versions if file not in files)
+            for name, versions in self.models.items()
+        }
+        models = {name: versions for name, versions in kept.items() if versions}
+        return Deployment(self.serial, models, self.failed, self.left_out)
 
     def to_json(self) -> dict[str, Any]:
         """The deployment as dicts, lists and plain values."""

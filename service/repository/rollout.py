@@ -10,31 +10,34 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from service.errors import SettingError
-from service.repository.deployment import NOT_CHOSEN, UNLOADED, Deployment, UnavailableModel
-from service.repository.scan import ModelFile, RepositoryScan, VersionPolicy, scan
+from service.repository.deployment import NEW, NOT_CHOSEN, UNLOADED, Deployment, UnavailableModel
+from service.repository.location import Location
+from service.repository.scan import ModelFile, RepositoryScan, VersionPolicy
 
 log = logging.getLogger(__name__)
 
 Broadcast = Callable[[str, Any], Awaitable[list[Any]]]
 Outcome = dict[str, Any]
 
+# reason for a file that is not served
+WORKER_ENDED = "a worker ended while it was loaded"
+
 
 class Rollout:
     """Scans, loads and unloads, one at a time.
 
     Args:
-        root: The repository's folder.
+        location: Where the models are.
         policy: Which versions to serve, as `VersionPolicy.parse` takes it.
         broadcast: Sends a request ("prepare" or "commit", and a deployment) to all workers and returns their
-            answers, None for a worker that ended.
+            answers, None for a worker that ended. Workers that hang are left out.
     """
 
-    def __init__(self, root: Path, policy: str, broadcast: Broadcast) -> None:
-        self._root = root
+    def __init__(self, location: Location, policy: str, broadcast: Broadcast) -> None:
+        self._location = location
         self._policy = VersionPolicy.parse(policy)
         self._not_chosen = NOT_CHOSEN + policy
         self._broadcast = broadcast
@@ -45,6 +48,8 @@ class Rollout:
         self._failed: dict[ModelFile, str] = {}
         # what the last scan saw, and the part of it that the deployment is based on
         self._last_scan = self._accepted = RepositoryScan()
+        # why the last scan failed, so that a poll does not log it again and again
+        self._scan_error = ""
         self._lock = asyncio.Lock()
 
     @property
@@ -73,12 +78,15 @@ class Rollout:
         """
         async with self._lock:
             try:
-                contents = scan(self._root)
+                contents = self._location.scan()
             except SettingError as error:
                 if self._deployment.serial == 0:
                     raise
-                log.warning("the models that are served stay: %s", error)
+                if explicit or str(error) != self._scan_error:
+                    log.warning("the models that are served stay: %s", error)
+                self._scan_error = str(error)
                 return
+            self._scan_error = ""
             accepted = contents if explicit else self._unchanged_since_last_scan(contents)
             self._last_scan = contents
             if explicit:
@@ -93,7 +101,7 @@ class Rollout:
         async with self._lock:
             model = f"model {name[:80]!r}"
             try:
-                contents = scan(self._root)
+                contents = self._location.scan()
             except SettingError as error:
                 log.warning("%s", error)
                 return _failure(f"{model} cannot be loaded: the repository cannot be read")
@@ -116,7 +124,7 @@ class Rollout:
         """
         async with self._lock:
             try:
-                contents = self._accept_models(names, scan(self._root))
+                contents = self._accept_models(names, self._location.scan())
             except SettingError as error:
                 log.warning("%s", error)
                 contents = self._accepted
@@ -135,6 +143,7 @@ class Rollout:
         """The accepted scan with these models as they are now. Changes of others wait for the next scan."""
         models = {name: contents.models[name] for name in names if name in contents.models}
         self._failed = {file: reason for file, reason in self._failed.items() if file.name not in models}
+        self._last_scan = RepositoryScan({**self._last_scan.models, **models}, contents.skipped)
         return RepositoryScan({**self._accepted.models, **models}, contents.skipped)
 
     def _load_failure(self, name: str, before: tuple[ModelFile, ...] | None) -> str | None:
@@ -185,11 +194,7 @@ class Rollout:
             deployment = self._choose_files(contents)
             if verified and deployment.models == self._deployment.models:
                 break
-            answers = await self._broadcast("prepare", deployment.to_json())
-            if None in answers or not answers:
-                # a worker ended, by chance or because of these files: a second attempt tells which
-                answers = await self._broadcast("prepare", deployment.to_json())
-            failed = _failures(answers, deployment, self._deployment)
+            failed = await self._prepare(deployment)
             if not failed:
                 break
             self._failed |= failed
@@ -200,7 +205,34 @@ class Rollout:
             self._deployment.serial + 1, deployment.models, deployment.failed, deployment.left_out
         )
         await self._broadcast("commit", self._deployment.to_json())
-        log.info("serving %s", ", ".join(self.names) or "no model")
+        found = [f"{model.name}/{model.version}" for model in deployment.left_out if model.reason == NEW]
+        if found:
+            log.info("found %s: %s", ", ".join(found), NEW)
+        else:
+            log.info("serving %s", ", ".join(self.names) or "no model")
+
+    async def _prepare(self, deployment: Deployment) -> dict[ModelFile, str]:
+        """Have the workers load a deployment; returns the files that cannot be served, with the reasons."""
+        failed = await self._try(deployment)
+        if failed is not None:
+            return failed
+        new = [file for file in deployment.files if file not in self._deployment.files]
+        if len(new) < 2:
+            return dict.fromkeys(new, WORKER_ENDED)
+        # add one new file at a time, and leave out those with which a worker ends
+        all_failed: dict[ModelFile, str] = {}
+        for number, file in enumerate(new, 1):
+            failed = await self._try(deployment.without({*all_failed, *new[number:]}))
+            all_failed |= {file: WORKER_ENDED} if failed is None else failed
+        return all_failed
+
+    async def _try(self, deployment: Deployment) -> dict[ModelFile, str] | None:
+        """Have the workers load a deployment; returns the files that fail, None if a worker ends twice."""
+        for _ in range(2):  # a worker may end by chance
+            answers = await self._broadcast("prepare", deployment.to_json())
+            if answers and None not in answers:
+                return _failures(answers, deployment, self._deployment)
+        return None
 
     def _choose_files(self, contents: RepositoryScan) -> Deployment:
         """The deployment for a scan, without files that failed. They do not change what is served."""
@@ -226,7 +258,7 @@ class Rollout:
     def _unserved(
         self, contents: RepositoryScan, models: Mapping[str, tuple[ModelFile, ...]]
     ) -> tuple[tuple[UnavailableModel, ...], tuple[UnavailableModel, ...]]:
-        """The files of a scan that are not in `models`: those that failed, and those left out on purpose."""
+        """The files that are not in `models`: those that failed, and those left out on purpose or as yet."""
         failed, left_out = [], []
         for name, files in contents.models.items():
             served_versions = {file.version for file in models.get(name, ())}
@@ -237,6 +269,10 @@ class Rollout:
                     failed.append(UnavailableModel(name, file.version, self._failed[file]))
                 elif file.version not in served_versions:
                     left_out.append(UnavailableModel(name, file.version, self._not_chosen))
+        for name, files in self._last_scan.models.items():
+            known = contents.models.get(name, ())
+            reason = UNLOADED if name in self._unloaded else NEW
+            left_out += [UnavailableModel(name, file.version, reason) for file in files if file not in known]
         failed += [UnavailableModel(path.name, path.version, path.reason) for path in contents.skipped]
         return tuple(failed), tuple(left_out)
 
@@ -244,12 +280,9 @@ class Rollout:
 def _failures(answers: list[Any], deployment: Deployment, current: Deployment) -> dict[ModelFile, str]:
     """Files that cannot be served, with the reasons: new files that any worker could not load.
 
-    If a worker ended, all new files count as failed. Files of the current deployment were loaded before. They
-    may fail in a worker that started after they were replaced, so they count only if every worker failed.
+    Files of the current deployment were loaded before. They may fail in a worker that started after they were
+    replaced, so they count only if every worker failed.
     """
-    if None in answers or not answers:
-        new = (file for file in deployment.files if file not in current.files)
-        return dict.fromkeys(new, "a worker ended while it was loaded")
     failed: dict[ModelFile, str] = {}
     for file in deployment.files:
         reasons = [

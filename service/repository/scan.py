@@ -85,29 +85,38 @@ class VersionPolicy:
         return tuple(ordered[-1:] if self.latest else ordered)
 
 
-def scan(root: Path) -> RepositoryScan:
+def scan(root: Path, model: str | None = None, version: int | None = None) -> RepositoryScan:
     """Everything in a repository. Hidden files, drafts and folders without a model are ignored.
+
+    Args:
+        root: The folder.
+        model: The only model to look for; None for all.
+        version: Its only version to look for; None for all.
 
     Raises:
         SettingError: The repository cannot be read.
     """
     try:
         home = root.resolve(strict=True)
-        names = sorted(entry.name for entry in home.iterdir())
+        with os.scandir(home) as entries:
+            folders = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise SettingError(
             f"models: expected a folder that can be read, got {str(root)!r} ({error.strerror})"
         ) from error
     models: dict[str, tuple[ModelFile, ...]] = {}
     skipped: list[SkippedPath] = []
-    for name in names:
-        if name.startswith("."):
+    for folder in folders:
+        name = folder.name
+        if name.startswith(".") or model not in (None, name):
             continue
         try:
-            files = list(_scan_model(home, name, skipped))
+            files = list(_scan_model(home, folder, skipped))
         except OSError as error:  # it was removed in the meantime, or we may not read it
             skipped.append(SkippedPath(_printable(name), None, f"it cannot be read ({error.strerror})"))
             continue
+        if version is not None:
+            files = [file for file in files if file.version == version]
         if files:
             models[name] = tuple(sorted(files, key=lambda file: file.version))
     return RepositoryScan(models, tuple(skipped))
@@ -167,42 +176,49 @@ def _allocate(size: int) -> bytearray | mmap.mmap:
     return memory
 
 
-def _scan_model(home: Path, name: str, skipped: list[SkippedPath]) -> Iterator[ModelFile]:
-    """The files of one model. Appends to `skipped` what looks like a model and is not served."""
+def _scan_model(home: Path, folder: os.DirEntry[str], skipped: list[SkippedPath]) -> Iterator[ModelFile]:
+    """The files of one model. Appends to `skipped` what looks like a model and is not served.
+
+    A scan of an unchanged repository should cost little, so paths are resolved only if they have links.
+    """
     # the model's folder
-    folder = home / name
+    name = folder.name
     if not folder.is_dir():
         return
-    if not _is_inside(folder, home):
+    if folder.is_symlink() and not _is_inside(folder.path, home):
         skipped.append(SkippedPath(_printable(name), None, "its folder is a link that leaves the repository"))
         return
-    versions = [entry.name for entry in folder.iterdir() if VERSION_PATTERN.fullmatch(entry.name)]
-    versions = [version for version in versions if int(version) <= MAX_VERSION]
+    with os.scandir(folder.path) as entries:
+        versions = [entry for entry in entries if VERSION_PATTERN.fullmatch(entry.name)]
+    versions = [version for version in versions if int(version.name) <= MAX_VERSION]
     if versions and (problem := _name_problem(name)):
         skipped.append(SkippedPath(_printable(name), None, problem))
         return
     # the file of each version
     for version in versions:
-        path = folder / version / MODEL_FILE
+        number, path = int(version.name), f"{version.path}/{MODEL_FILE}"
         try:
-            status = path.stat()
+            status = os.lstat(path)
+            is_link = stat.S_ISLNK(status.st_mode)
+            if is_link:
+                status = Path(path).stat()
         except FileNotFoundError:
-            if path.is_symlink():
-                skipped.append(SkippedPath(name, int(version), "its file is a broken link"))
+            if Path(path).is_symlink():
+                skipped.append(SkippedPath(name, number, "its file is a broken link"))
             continue
         except OSError as error:
-            skipped.append(SkippedPath(name, int(version), f"its file cannot be read ({error.strerror})"))
+            skipped.append(SkippedPath(name, number, f"its file cannot be read ({error.strerror})"))
             continue
-        if not _is_inside(path, home):
-            skipped.append(SkippedPath(name, int(version), "its file is a link that leaves the repository"))
+        if (is_link or version.is_symlink()) and not _is_inside(path, home):
+            skipped.append(SkippedPath(name, number, "its file is a link that leaves the repository"))
         elif not stat.S_ISREG(status.st_mode):
-            skipped.append(SkippedPath(name, int(version), f"{MODEL_FILE} is not a file"))
+            skipped.append(SkippedPath(name, number, f"{MODEL_FILE} is not a file"))
         else:
-            yield ModelFile(name, int(version), path, file_identity(status))
+            yield ModelFile(name, number, Path(path), file_identity(status))
 
 
-def _is_inside(path: Path, home: Path) -> bool:
-    return path.resolve().is_relative_to(home)
+def _is_inside(path: str, home: Path) -> bool:
+    return Path(path).resolve().is_relative_to(home)
 
 
 def _name_problem(name: str) -> str | None:

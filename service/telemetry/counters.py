@@ -11,6 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from service.telemetry.log_writer import log_writer
+
 if TYPE_CHECKING:
     from service.batching.batch_run import CompletedBatch
     from service.inference_types import InferenceResult
@@ -50,7 +52,7 @@ ROW_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
 MAX_PENDING = 256
 
 # gauges: they describe the present and end with their worker, while counts stay
-GAUGES = ("workers", "in_flight", "waiting")
+GAUGES = ("workers", "answering", "in_flight", "waiting")
 # points in time, which are not summed up over workers but merged by these functions
 TIME_MERGERS = {"last": max, "started": min}
 
@@ -232,11 +234,13 @@ class RequestCounters:
             models.setdefault(name, {})[str(version)] = counters.snapshot(waiting.get((name, version), 0))
         return {
             "workers": 1,
+            "answering": 1,
             "started": self._started,
             "in_flight": self.in_flight,
             "answered": answered,
             "seconds": {route: histogram.snapshot() for route, histogram in self._seconds.items()},
             "refused": self._refused.copy(),
+            "log_lines_dropped": log_writer.dropped,
             "models": models,
         }
 

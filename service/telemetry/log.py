@@ -11,9 +11,13 @@ from typing import Any
 import orjson
 
 from service.telemetry.access_log import access_log
+from service.telemetry.log_writer import unblock_stderr
 
+# key of `extra`: more lines of a message, only for people at a terminal
+TERMINAL_LINES = "terminal_lines"
 # the fields of every log record; all other fields come from `extra` and are written
 STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
+    TERMINAL_LINES,
     "message",
     "asctime",
     "color_message",
@@ -23,6 +27,7 @@ STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
 
 def configure_logging(level: str, worker: int | None = None) -> None:
     """Send this process's log to stderr; every line of a worker carries its number."""
+    unblock_stderr()
     human = sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(HumanFormatter() if human else JsonFormatter(worker))
@@ -60,11 +65,12 @@ class JsonFormatter(logging.Formatter):
 
 
 class HumanFormatter(logging.Formatter):
-    """Time of day, level if above info, and message."""
+    """Time of day, level if above info, and message, with further lines if it has some."""
 
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        line = f"{datetime.now():%H:%M:%S} {level}{record.getMessage()}"
+        message = "\n  ".join((record.getMessage(), *getattr(record, TERMINAL_LINES, ())))
+        line = f"{datetime.now():%H:%M:%S} {level}{message}"
         if record.exc_info and record.exc_info[0] is not None:
             line += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
         return line

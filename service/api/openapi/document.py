@@ -21,7 +21,7 @@ from service.http.router import Route
 
 DESCRIPTION = (
     "Models with their gates: the Open Inference Protocol (version 2), a simple predict route, and routes "
-    'that read, close and monitor gates. Every response other than 200 is `{"error": "one sentence"}`, '
+    'that read, close and monitor gates. Every error is `{"error": "one sentence"}`, '
     "except those of the ready routes."
 )
 SECURITY_SCHEMES = {
@@ -31,7 +31,7 @@ SECURITY_SCHEMES = {
 KEY_REQUIRED: list[dict[str, list[str]]] = [{"bearer": []}, {"key": []}]
 
 # errors of any route, by level of access, and of routes of a model
-ANY_ERRORS = (400, 431, 500)
+ANY_ERRORS = (400, 421, 431, 500)
 LEVEL_ERRORS: dict[Level, tuple[int, ...]] = {"open": (), "api": (401, 503), "admin": (401, 403, 503)}
 MODEL_ERRORS = (404,)
 

@@ -13,6 +13,7 @@ from fastapi import Path
 
 JSON = "application/json"
 RAW_BYTES = "application/octet-stream"
+CSV = "text/csv"
 BINARY_DATA = (
     "\n\nTensors can also be sent as raw bytes (little-endian, row-major). The body then has the JSON first, "
     "whose length is in the header `Inference-Header-Content-Length`, and after it the bytes of each input "
@@ -28,6 +29,7 @@ ERRORS = {
     408: "The body took too long to arrive.",
     413: "The body, its rows or its response would be too large.",
     415: "The encoding of the body is not supported.",
+    421: "The header Host names a host that the service does not answer for: see `--allowed-hosts`.",
     422: "The result has NaN or infinity, which JSON cannot represent.",
     431: "The headers are too large.",
     500: "The service failed. Its log says why.",
@@ -81,6 +83,12 @@ TIMEOUT = parameter(
     "Milliseconds that the request may wait for its run.",
     {"type": "integer", "minimum": 1, "maximum": 9_999_999_999},
 )
+DRIFT = parameter(
+    "X-Turnpike-Drift",
+    "header",
+    "`skip` leaves the request out of the drift of gates.",
+    {"type": "string", "enum": ["skip"]},
+)
 
 
 def operation(
@@ -92,6 +100,7 @@ def operation(
     body: str | None = None,
     body_required: bool = True,
     binary: bool = False,
+    csv: bool = False,
     runs_model: bool = False,
     unready_response: bool = False,
     examples: dict[str, Any] | None = None,
@@ -108,11 +117,12 @@ def operation(
         body: Name of the schema of the request body, None if it has no body.
         body_required: Whether a request without a body is an error.
         binary: Whether bodies may also be raw bytes.
+        csv: Whether bodies may also be CSV.
         runs_model: Whether it runs a model, so it takes a timeout and can fail in the ways that runs do.
         unready_response: Whether status 503 has a body of the same schema as 200, instead of an error.
         examples: Example request bodies by name.
         parameters: More parameters in the query or the headers.
-        media_type: Of the request and the response. `binary` adds raw bytes.
+        media_type: Of the request and the response. `binary` and `csv` add more.
     """
 
     def content(schema: str, examples: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -121,6 +131,8 @@ def operation(
             media[media_type]["examples"] = examples
         if binary:
             media[RAW_BYTES] = {"schema": {"type": "string", "format": "binary"}}
+        if csv:
+            media[CSV] = {"schema": {"type": "string"}}
         return media
 
     declared: dict[str, Any] = {}
@@ -132,7 +144,7 @@ def operation(
         declared["description"] = description
     declared["parameters"] = [
         *([JSON_LENGTH] if binary else ()),
-        *([TIMEOUT] if runs_model else ()),
+        *([TIMEOUT, DRIFT] if runs_model else ()),
         *parameters,
     ]
     responses = declared["responses"] = {"200": {"description": "The result", "content": content(response)}}

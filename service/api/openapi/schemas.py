@@ -23,6 +23,7 @@ def array(items: Schema) -> Schema:
 STRING: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
 INTEGER: Schema = {"type": "integer"}
+NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
 BOOLEAN: Schema = {"type": "boolean"}
 ANYTHING: Schema = {}
 OBJECT: Schema = {"type": "object"}
@@ -46,6 +47,7 @@ INFER_FIELDS = {
 }
 # gates by name, or the number of a layer for all of its gates
 GATES = array({"anyOf": [STRING, {"type": "integer", "minimum": 0}]})
+MOVE_FIELDS = {"close": GATES, "open": GATES, "shift": {"type": "object", "additionalProperties": NUMBER}}
 
 SCHEMAS: dict[str, Schema] = {
     "Error": record(("error",), error=STRING | {"description": "What was expected, what came, and where."}),
@@ -119,11 +121,12 @@ SCHEMAS: dict[str, Schema] = {
     "PredictRequest": record(
         ("instances",),
         instances=array(ANYTHING)
-        | {"description": "Rows, or for each row an object with one value per input."},
+        | {"description": "Rows, or for each row an object with one value per input or feature."},
     ),
     "PredictAnswer": record(
         ("predictions", "model", "version"), predictions=array(ANYTHING), model=STRING, version=STRING
     ),
+    "GatesRequest": record(("inputs",), **INFER_FIELDS, **MOVE_FIELDS),
     "GatesAnswer": record(
         ("model_name", "model_version", "outputs", "gates"),
         **MODEL_RESULT,
@@ -134,9 +137,7 @@ SCHEMAS: dict[str, Schema] = {
     "LesionRequest": record(
         ("inputs",),
         **INFER_FIELDS,
-        close=GATES,
-        open=GATES,
-        shift={"type": "object", "additionalProperties": NUMBER},
+        **MOVE_FIELDS,
         curve=BOOLEAN | {"description": "Close each layer alone."},
     ),
     "LesionAnswer": record(
@@ -147,7 +148,38 @@ SCHEMAS: dict[str, Schema] = {
         curve=OBJECT | {"description": "The effect of closing each layer."},
     ),
     "Nothing": OBJECT,
+    "Change": record(warning=STRING | {"description": "Which worker hangs and misses the change."}),
     "Metrics": STRING,
+    "Traffic": record(
+        ("started", "moment_seconds", "history_seconds", "moments", "refused", "failed"),
+        started=NUMBER | {"description": "Seconds since 1970."},
+        moment_seconds=NUMBER,
+        history_seconds=NUMBER,
+        moments=array(
+            record(
+                ("at", "workers", "total", "models"),
+                at=NUMBER | {"description": "Seconds since the service started."},
+                workers=INTEGER,
+                total=ref("Figures"),
+                models={"type": "object", "additionalProperties": ref("Figures")},
+            )
+        ),
+        refused=OBJECT | {"description": "Error responses since the start, by reason."},
+        failed=OBJECT | {"description": "The same by `name/version` of a model."},
+    ),
+    "Figures": record(
+        ("requests_per_s", "rows_per_s", "waiting"),
+        requests_per_s=NUMBER,
+        rows_per_s=NUMBER,
+        p50_s=NUMBER_OR_NULL,
+        p99_s=NUMBER_OR_NULL,
+        mean_s=NUMBER_OR_NULL,
+        rows_per_run=NUMBER_OR_NULL,
+        waiting=INTEGER | {"description": "Requests in the queue."},
+        queue_p99_s=NUMBER_OR_NULL,
+        run_p50_s=NUMBER_OR_NULL,
+        failed_per_s={"type": "object", "additionalProperties": NUMBER},
+    ),
     "Profile": record(
         ("model_name", "model_version"),
         model_name=STRING,
@@ -170,6 +202,18 @@ SCHEMAS: dict[str, Schema] = {
         source={"type": ["string", "null"]},
         labels=array(STRING),
         alphabet=STRING | {"description": "For networks that read characters: the character of each id."},
+        features=array(
+            record(
+                ("name", "unit", "low", "high", "mean", "sd"),
+                name=STRING,
+                unit=STRING,
+                low=NUMBER,
+                high=NUMBER,
+                mean=NUMBER,
+                sd=NUMBER | {"description": "Standard deviation."},
+            )
+        )
+        | {"description": "For networks that read tables: the columns of their input."},
         batch_coupled=BOOLEAN,
         ranges=OBJECT | {"description": "The smallest and largest value of real rows, by input."},
         samples=INTEGER,

@@ -1,12 +1,15 @@
 // Draws charts with Plotly, each with its data as a table beneath it.
 
-import { el, setChildren } from "../dom/element.js";
+import { el, setChildren, showControls } from "../dom/element.js";
+import { tableColumn } from "../dom/table_column.js";
 import { color } from "../shell/theme.js";
 import { subscribe } from "../state/store.js";
 import { loadPlotly } from "./plotly_loader.js";
 
 // milliseconds between charts that are outside the window
 const HIDDEN_CHART_DELAY = 60;
+// milliseconds without another width before a chart is drawn for it: some widths last only for a frame
+const RESIZE_DELAY = 100;
 const charts = new Map();
 const queue = new Set();
 let drawing = false;
@@ -20,10 +23,11 @@ let drawing = false;
  * @param {() => {data, layout}} options.make  Plotly data and layout; called again when the theme changes
  * @param {() => {head, rows}} options.table  the same data as a table
  * @param {(point: object) => void} [options.onPick]  called with the point that was clicked
+ * @param {(point: object|null) => void} [options.onHover]  called with the point under the pointer, or null
  */
-export function drawChart(figure, { label, make, table, height = 15 * remPixels(), onPick }) {
+export function drawChart(figure, { label, make, table, height = 15 * remPixels(), onPick, onHover }) {
   const chart = charts.get(figure) ?? createChart(figure, label);
-  Object.assign(chart, { label, make, table, height, onPick });
+  Object.assign(chart, { label, make, table, height, onPick, onHover });
   chart.plot.classList.toggle("clickable", Boolean(onPick));
   chart.plot.style.setProperty("min-height", `${height}px`);
   if (chart.details.open) fillTable(chart);
@@ -57,7 +61,7 @@ export function clearCharts(node) {
 
 /** Escape a text that Plotly would otherwise read as markup. */
 export function escapeMarkup(text) {
-  return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  return showControls(String(text)).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
 /** One rem in pixels: charts are sized in rem, like the rest of the page. */
@@ -82,12 +86,19 @@ function createChart(figure, label) {
 
 function fillTable(chart) {
   const { head, rows } = chart.table();
-  const line = ([first, ...rest]) =>
+  const [firstTitle, ...titles] = head;
+  const columns = titles.map((title, n) =>
+    tableColumn(
+      title,
+      rows.map((row) => row[n + 1] ?? ""),
+    ),
+  );
+  const line = ([first], n) =>
     el(
       "tr",
       {},
       el("th", { scope: "row" }, first),
-      rest.map((value) => el("td", {}, value)),
+      columns.map(({ cells }) => cells[n]),
     );
   setChildren(
     chart.body,
@@ -100,7 +111,8 @@ function fillTable(chart) {
         el(
           "tr",
           {},
-          head.map((name) => el("th", { scope: "col" }, name)),
+          el("th", { scope: "col" }, firstTitle),
+          columns.map((column) => column.head),
         ),
       ),
       el("tbody", {}, rows.map(line)),
@@ -145,8 +157,11 @@ async function drawNow(chart) {
     const { data, layout } = chart.make();
     if (!chart.plotted) setChildren(plot);
     await Plotly.react(plot, data, withTheme(layout, chart), { displayModeBar: false });
+    plot.style.removeProperty("--fit");
     if (!chart.plotted) {
       plot.on("plotly_click", (event) => chart.onPick?.(event.points[0]));
+      plot.on("plotly_hover", (event) => chart.onHover?.(event.points[0]));
+      plot.on("plotly_unhover", () => chart.onHover?.(null));
       chart.plotted = true;
     }
   } catch (error) {
@@ -192,7 +207,16 @@ function withTheme(layout, { width, height }) {
 // Plotly itself only notices changes of the window's size
 const resizeObserver = new ResizeObserver((entries) => {
   for (const { target } of entries) {
-    if (target.clientWidth && target.clientWidth !== target.chart.width) enqueue(target.chart);
+    const { chart, clientWidth } = target;
+    if (!clientWidth) continue;
+    clearTimeout(chart.resizeTimer);
+    if (!chart.plotted) {
+      enqueue(chart);
+      continue;
+    }
+    // many charts take a second to draw; until then this one is made smaller so that nothing of it is cut off
+    target.style.setProperty("--fit", Math.min(1, clientWidth / chart.width));
+    if (clientWidth !== chart.width) chart.resizeTimer = setTimeout(() => enqueue(chart), RESIZE_DELAY);
   }
 });
 

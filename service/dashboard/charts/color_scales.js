@@ -2,7 +2,8 @@
 
 import { currentTheme } from "../shell/theme.js";
 
-// diverging scales whose middle is close to the background of the theme (Crameri's vik and berlin)
+// diverging scales whose middle is close to the background of the theme: Crameri's vik, and one that becomes
+// lighter in even steps, so that small values can be told apart on a dark page
 const SIGNED = {
   light: [
     "#001261",
@@ -18,17 +19,17 @@ const SIGNED = {
     "#590008",
   ],
   dark: [
-    "#9eb0ff",
-    "#5ba4db",
-    "#2d7597",
-    "#1a4256",
-    "#11191e",
-    "#191014",
-    "#280d01",
-    "#501802",
-    "#8a3f2a",
-    "#c4756a",
-    "#ffacac",
+    "#b8d9ff",
+    "#84b1e3",
+    "#508ac6",
+    "#32679b",
+    "#2c4864",
+    "#222b32",
+    "#5c4337",
+    "#985834",
+    "#c7794c",
+    "#e3a680",
+    "#ffd3b5",
   ],
 };
 // quantile of absolute values at which a signed scale ends: a few outliers would leave no colours for the rest

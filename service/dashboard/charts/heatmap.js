@@ -11,6 +11,9 @@ const selections = new WeakMap();
 // height of the colour scale above the map, and of column names below it, in rem
 export const SCALE_HEIGHT = 2.4;
 export const COLUMN_NAMES_HEIGHT = 3;
+// length of the colour scale, and space beside it for half of a label: a number, or a number and a word, in rem
+const SCALE_LENGTH = 8;
+const [NUMBER_SPACE, WORD_SPACE] = [1.5, 2.9];
 
 /**
  * Draw a heat map in a figure; call it again for new numbers.
@@ -22,27 +25,29 @@ export const COLUMN_NAMES_HEIGHT = 3;
  * @param {{title: string, names?: string[]}} options.columns
  * @param {"gate"|"signed"|"plain"} options.scale  0 to 1, colours on both sides of 0, or lowest to highest
  * @param {[number, number]} [options.range]  ends of the scale, so that several maps can be compared
+ * @param {[string, string]} [options.ends]  words for the ends of the scale
  * @param {{row: string, column: string, value: string}} options.hover  what rows, columns and values are
  * @param {string} [options.rowTitle]  title of the row axis
  * @param {number} [options.chosen]  row with a frame around it
  * @param {(row: number, column: number) => void} [options.onPick]  called on a click
+ * @param {(row: number|null) => void} [options.onHover]  called with the row under the pointer, or null
  * @param {boolean} [options.square]  make cells square where there is room
  */
 export function drawHeatmap(figure, options) {
-  const { label, z, rows, columns, scale, range, hover, height, onPick } = options;
+  const { label, z, rows, columns, scale, range, hover, height, onPick, onHover } = options;
   const width = Math.max(1, ...z.map((row) => row.length));
   selections.set(figure, { chosen: options.chosen, width });
-  const ends = range ?? scaleRange(z, scale);
   const chartHeight = height ?? heightFor(rows.length);
   return drawChart(figure, {
     label,
     height: chartHeight,
     table: () => tableOf(z, rows, columns, hover),
     make: () => ({
-      data: [traceOf(z, rows, columns, width, scale, ends, hover)],
+      data: [traceOf(options, width, range ?? scaleRange(z, scale))],
       layout: layoutOf(options, selections.get(figure), chartHeight, figure.clientWidth),
     }),
     onPick: onPick && ((point) => onPick(Math.round(point.y), Math.round(point.x))),
+    onHover: onHover && ((point) => onHover(point && Math.round(point.y))),
   });
 }
 
@@ -60,9 +65,16 @@ function heightFor(count) {
   );
 }
 
-function traceOf(z, rows, columns, width, scale, [low, high], { row, column, value }) {
+function traceOf({ z, rows, columns, scale, ends, hover }, width, [low, high]) {
+  const { row, column, value } = hover;
   const names = columns.names?.map(escapeMarkup);
   const marks = [low, (low + high) / 2, high];
+  const markTexts = marks.map(number);
+  const labelSpace = ends ? WORD_SPACE : NUMBER_SPACE;
+  if (ends) {
+    markTexts[0] += ` ${ends[0]}`;
+    markTexts[2] += ` ${ends[1]}`;
+  }
   return {
     type: "heatmap",
     z: z.map((values) => padded(values, width)),
@@ -79,7 +91,7 @@ function traceOf(z, rows, columns, width, scale, [low, high], { row, column, val
     colorbar: {
       orientation: "h",
       lenmode: "pixels",
-      len: 11 * remPixels(),
+      len: (SCALE_LENGTH + 2 * labelSpace) * remPixels(),
       thickness: 0.55 * remPixels(),
       x: 1,
       xanchor: "right",
@@ -88,11 +100,12 @@ function traceOf(z, rows, columns, width, scale, [low, high], { row, column, val
       yanchor: "top",
       ypad: 0,
       // Plotly leaves out a label that crosses the edge of the chart
-      xpad: 1.5 * remPixels(),
+      xpad: labelSpace * remPixels(),
       outlinewidth: 0,
       // and one at an end of the scale that rounding moved outside
       tickvals: marks.map((mark, n) => mark + (1 - n) * 1e-6 * (high - low)),
-      ticktext: marks.map(number),
+      ticktext: markTexts.map(escapeMarkup),
+      tickangle: 0,
       ticks: "",
     },
   };

@@ -1,6 +1,8 @@
 // Creates DOM elements from text and nodes only, so that names from model files are never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
+// characters with which a name could turn the direction of the text around it
+const DIRECTION_CONTROLS = /[\u202a-\u202e\u2066-\u2069]/g;
 
 /**
  * An element with attributes and children. `on` maps events to listeners; attributes that are false, null or
@@ -22,6 +24,11 @@ export function setChildren(node, ...children) {
   return node;
 }
 
+/** The text with escapes such as \\u202e for characters that change its direction. */
+export function showControls(text) {
+  return text.replace(DIRECTION_CONTROLS, (character) => `\\u${character.charCodeAt(0).toString(16)}`);
+}
+
 function withContent(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "on") {
@@ -37,5 +44,8 @@ function withContent(node, attributes, children) {
 }
 
 function flattened(children) {
-  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+  return children
+    .flat(Infinity)
+    .filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (typeof child === "string" ? showControls(child) : child));
 }

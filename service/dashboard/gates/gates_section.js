@@ -45,7 +45,7 @@ export function startGates(body) {
     maps.showModel(model);
     appendCharts(charts, model);
   });
-  subscribe("reading", (latest) => {
+  subscribe("shown reading", (latest) => {
     reading = latest;
     showReading();
   });

@@ -7,6 +7,7 @@ import { titledChart } from "../charts/titled_chart.js";
 import { setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { unitMeans } from "../row/gate_values.js";
+import { gateEnds } from "./gate_ends.js";
 import { groupGates, groupUnitMeans } from "./gate_groups.js";
 
 // quantile of distances from the median at which the bias scale ends: outliers would leave no colours for
@@ -67,7 +68,7 @@ export function startLayerUnitMaps(body) {
     showMap(
       means,
       groups.map((group) => groupUnitMeans(group, ({ name }) => units.get(name))),
-      { scale: "gate" },
+      { scale: "gate", ends: gateEnds(groups) },
       profile
         ? `Mean over ${number(profile.rows)} rows of the export.`
         : "Not known: this needs an export with rows of data.",
@@ -81,7 +82,12 @@ export function startLayerUnitMaps(body) {
     const y = groups.map((group) => groupUnitMeans(group, (gate) => units(gate.output, gate.unit_axis)));
     const title = reading ? reading.row.title : "Choose or draw a row to see its values here.";
     const why = reading?.missing ?? "The response does not contain these values.";
-    showMap(gates, T, { scale: "gate" }, reading && !T.some((row) => row.length) ? why : title);
+    showMap(
+      gates,
+      T,
+      { scale: "gate", ends: gateEnds(groups) },
+      reading && !T.some((row) => row.length) ? why : title,
+    );
     showMap(
       outputs,
       y,

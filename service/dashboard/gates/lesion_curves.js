@@ -41,25 +41,25 @@ export function lesionCurveCharts({ rows, accuracy, loss, layers }, height) {
         tone: "--series-1",
       },
     ),
-    chart("Lesion curve: accuracy", `With all layers unchanged: ${percent(accuracy)}.`, accuracies, {
+    chart("Lesion curve: accuracy", `With all layers as trained: ${percent(accuracy)}.`, accuracies, {
       yTitle: "accuracy",
       format: percent,
       yFormat: ".1~%",
       range: accuracyRange([...accuracies, accuracy]),
-      levels: unchangedLevel(accuracy),
+      levels: trainedLevel(accuracy),
       tone: "--series-4",
     }),
     chart(
       "Lesion curve: loss",
-      `Mean cross entropy. With all layers unchanged: ${number(loss)}.`,
+      `Mean cross entropy. With all layers as trained: ${number(loss)}.`,
       layers.map((layer) => layer.loss),
-      { yTitle: "loss", format: number, levels: unchangedLevel(loss), tone: "--series-3" },
+      { yTitle: "loss", format: number, levels: trainedLevel(loss), tone: "--series-3" },
     ),
   ];
 }
 
-function unchangedLevel(y) {
-  return [{ y, text: "unchanged", tone: "--quiet" }];
+function trainedLevel(y) {
+  return [{ y, text: "as trained", tone: "--quiet" }];
 }
 
 function accuracyRange(shares) {

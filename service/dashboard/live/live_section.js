@@ -1,19 +1,15 @@
-// Section "Live": polls `/metrics` about every two seconds, and publishes and shows the figures in between.
+// Section "Live": asks the server for its traffic every few seconds, and publishes and shows it.
 
 import { el, setChildren } from "../dom/element.js";
-import { getText } from "../state/api.js";
+import { get } from "../state/api.js";
 import { current, publish, subscribe } from "../state/store.js";
 import { startDriftPanel } from "./drift_panel.js";
-import { MetricsHistory } from "./metrics_history.js";
-import { parseScrape } from "./metrics_parser.js";
 import { startTrafficCharts } from "./traffic_charts.js";
+import { TrafficHistory } from "./traffic_history.js";
 
-// milliseconds between two polls
-const POLL_INTERVAL = 2000;
-// with many models the response is expensive: pause this many times its duration, up to a limit
-const PAUSE_FACTOR = 20;
-const MAX_PAUSE = 8000;
-// while polls fail the interval grows up to this; and a poll times out after that many milliseconds
+// milliseconds between two requests until the server has said how often it has new figures
+const FIRST_INTERVAL = 3000;
+// while requests fail the interval grows up to this; and a request times out after that many milliseconds
 const MAX_RETRY_INTERVAL = 15_000;
 const TIMEOUT = 10_000;
 const COLLECTING = "Collecting data: the first figures appear in a few seconds.";
@@ -23,45 +19,42 @@ export function startLive(body) {
   const gauges = el("div", { class: "gauges" });
   const drift = el("div", { class: "drift" });
   setChildren(body, notice, gauges, drift);
-  const history = new MetricsHistory();
+  const history = new TrafficHistory();
   const show = startTrafficCharts(gauges, history);
   startDriftPanel(drift);
-  watchMetrics(history, (text) => {
+  watchTraffic(history, (text) => {
     setChildren(notice, text);
     notice.hidden = !text;
-    body.classList.toggle("stale", !history.now);
-    publish("live", history.now);
+    body.classList.toggle("stale", text !== "");
+    publish("live", text ? null : history);
     show();
   });
 }
 
-/** Poll while the page may be looked at; `onUpdate` receives a message if something is wrong, or "". */
-function watchMetrics(history, onUpdate) {
+/** Ask while the page may be looked at; `onUpdate` receives a message if something is wrong, or "". */
+function watchTraffic(history, onUpdate) {
   let timer = null;
   let inFlight = false;
-  let wait = POLL_INTERVAL;
+  let wait = FIRST_INTERVAL;
   let failed = false;
 
   async function poll() {
     clearTimeout(timer);
     if (document.hidden || inFlight) return;
     inFlight = true;
-    const began = performance.now();
-    const answer = getText("metrics", AbortSignal.timeout(TIMEOUT));
-    const [text, error] = await answer.then(
+    const answer = get(`traffic?after=${history.lastAt}`, AbortSignal.timeout(TIMEOUT));
+    const [traffic, error] = await answer.then(
       (body) => [body, null],
       (reason) => [null, reason],
     );
     inFlight = false;
     failed = error !== null;
-    const ended = performance.now();
-    const pause = Math.min(Math.max(POLL_INTERVAL, PAUSE_FACTOR * (ended - began)), MAX_PAUSE);
-    wait = failed ? Math.min(2 * wait, MAX_RETRY_INTERVAL) : pause;
+    const sameRun = failed || history.add(traffic);
     // without a key, asking again is pointless
+    if (failed) wait = Math.min(2 * wait, MAX_RETRY_INTERVAL);
+    else wait = sameRun ? 1000 * history.momentSeconds : 0;
     if (current("server") !== "unauthorized") timer = setTimeout(poll, wait);
-    if (failed) history.stop();
-    else history.add(parseScrape(text, ended / 1000));
-    onUpdate(failed ? messageOf(error) : history.now ? "" : COLLECTING);
+    onUpdate(failed ? messageOf(error) : history.latest ? "" : COLLECTING);
   }
 
   document.addEventListener("visibilitychange", poll);

@@ -6,14 +6,11 @@ import { el, setChildren } from "../dom/element.js";
 import { duration, number, percent } from "../dom/number_format.js";
 import { watchVisibility } from "../dom/visibility.js";
 import { current, subscribe } from "../state/store.js";
-import { HISTORY_SECONDS, WINDOW_SECONDS } from "./metrics_history.js";
 
-const MINUTES = HISTORY_SECONDS / 60;
-const TICKS = {
-  at: Array.from({ length: MINUTES + 1 }, (_, n) => n - MINUTES),
-  names: Array.from({ length: MINUTES + 1 }, (_, n) => (n === MINUTES ? "now" : `−${MINUTES - n}`)),
-  range: [-MINUTES, 0],
-};
+// minutes that the time axis has at least; and from which on it has fewer labels, so many minutes apart
+const MIN_MINUTES = 3;
+const LONG_MINUTES = 6;
+const TICK_MINUTES = 3;
 const MS = 1000;
 
 /** Show tiles and charts of a history in `body`. Returns a function that updates them. */
@@ -21,7 +18,7 @@ export function startTrafficCharts(body, history) {
   const allButton = el("button", { type: "button" }, "all models");
   const modelButton = el("button", { type: "button" });
   const tiles = el("dl", { class: "tiles" });
-  const rejected = titledChart("Rejections since the server started");
+  const refused = titledChart("Refused requests since the server started");
   const charts = CHARTS.map((chart) => ({ ...chart, ...titledChart(chart.title, chart.words) }));
   setChildren(
     body,
@@ -36,7 +33,7 @@ export function startTrafficCharts(body, history) {
       "div",
       { class: "charts" },
       charts.map(({ node }) => node),
-      rejected.node,
+      refused.node,
     ),
     el("p", { class: "caption" }, SMALL_PRINT),
   );
@@ -51,22 +48,21 @@ export function startTrafficCharts(body, history) {
     modelButton.disabled = name === null;
     allButton.setAttribute("aria-pressed", String(modelKey === null));
     modelButton.setAttribute("aria-pressed", String(modelKey !== null));
-    const figuresAt = (moment) => figuresOf(moment, modelKey);
-    const latest = history.moments.findLast(Boolean);
-    setChildren(tiles, tilesOf(figuresAt(latest), latest).map(tile));
-    setChildren(rejected.figure, tableOf(figuresAt(latest)?.counted));
+    const { latest, moments } = history;
+    const figures = history.figures(modelKey);
+    setChildren(tiles, tilesOf(figures.at(-1), latest).map(tile));
+    setChildren(refused.figure, latest && tableOf(history.errors(modelKey)));
     if (!visible || !latest) return;
-    const minutes = history.moments.map(
-      (moment) => moment && Number(((moment.at - latest.at) / 60).toFixed(2)),
-    );
+    const minutes = moments.map(({ at }) => Number(((at - latest.at) / 60).toFixed(2)));
+    const length = Math.max(Math.ceil(-minutes[0]), MIN_MINUTES);
     for (const { figure, label, series, yTitle, legend } of charts) {
       drawLines(figure, {
-        label: `${label} over the last ${MINUTES} minutes, of ${modelKey ?? "all models"}.`,
+        label: `${label} over the last ${length} minutes, of ${modelKey ?? "all models"}.`,
         x: minutes,
-        series: series(history.moments.map(figuresAt)),
+        series: series(figures),
         xTitle: "minutes",
         yTitle,
-        ticks: TICKS,
+        ticks: ticksOf(length),
         legend,
       });
     }
@@ -90,8 +86,8 @@ export function startTrafficCharts(body, history) {
 }
 
 const SMALL_PRINT =
-  `Each figure is an average over the last ${WINDOW_SECONDS} seconds. p50 and p99 are interpolated within the ` +
-  "buckets of a histogram, so they are only as precise as the buckets. Means are exact.";
+  "Each point counts the requests since the point before it. p50 and p99 are interpolated within the buckets of a " +
+  "histogram, so they are only as precise as the buckets. Means are exact.";
 
 const CHARTS = [
   {
@@ -99,8 +95,8 @@ const CHARTS = [
     label: "Requests and rows per second",
     yTitle: "per second",
     series: (figures) => [
-      { name: "requests", y: figures.map((moment) => moment?.requests) },
-      { name: "rows", y: figures.map((moment) => moment?.rows) },
+      { name: "requests", y: figures.map((each) => each.requests_per_s) },
+      { name: "rows", y: figures.map((each) => each.rows_per_s) },
     ],
   },
   {
@@ -108,9 +104,9 @@ const CHARTS = [
     label: "Median, mean and 99th percentile of the latency of a request",
     yTitle: "ms",
     series: (figures) => [
-      { name: "p50", y: figures.map((moment) => milliseconds(moment?.p50)), format: millisecondsText },
-      { name: "p99", y: figures.map((moment) => milliseconds(moment?.p99)), format: millisecondsText },
-      { name: "mean", y: figures.map((moment) => milliseconds(moment?.mean)), format: millisecondsText },
+      { name: "p50", y: figures.map((each) => milliseconds(each.p50_s)), format: millisecondsText },
+      { name: "p99", y: figures.map((each) => milliseconds(each.p99_s)), format: millisecondsText },
+      { name: "mean", y: figures.map((each) => milliseconds(each.mean_s)), format: millisecondsText },
     ],
   },
   {
@@ -118,8 +114,8 @@ const CHARTS = [
     label: "Mean rows per run, and requests in the queue",
     yTitle: "rows, requests",
     series: (figures) => [
-      { name: "rows per run", y: figures.map((moment) => moment?.batch) },
-      { name: "in queue", y: figures.map((moment) => moment?.queue) },
+      { name: "rows per run", y: figures.map((each) => each.rows_per_run) },
+      { name: "in queue", y: figures.map((each) => each.waiting) },
     ],
   },
   {
@@ -129,55 +125,55 @@ const CHARTS = [
     series: (figures) => [
       {
         name: "waiting, p99",
-        y: figures.map((moment) => milliseconds(moment?.queueTime)),
+        y: figures.map((each) => milliseconds(each.queue_p99_s)),
         format: millisecondsText,
       },
       {
         name: "run, p50",
-        y: figures.map((moment) => milliseconds(moment?.runTime)),
+        y: figures.map((each) => milliseconds(each.run_p50_s)),
         format: millisecondsText,
       },
     ],
   },
   {
-    title: "Rejections",
+    title: "Refused requests",
     label: "Requests answered with an error, per second and by reason",
     yTitle: "per second",
     legend: true,
     series: (figures) => {
-      const reasons = new Set(figures.flatMap((moment) => [...(moment?.reasons.keys() ?? [])]));
-      if (!reasons.size) return [{ name: "none", y: figures.map((moment) => moment && 0) }];
+      const reasons = new Set(figures.flatMap((each) => Object.keys(each.failed_per_s)));
+      if (!reasons.size) return [{ name: "none", y: figures.map(() => 0) }];
       return [...reasons].map((reason) => ({
         name: reasonText(reason),
-        y: figures.map((moment) => moment && (moment.reasons.get(reason) ?? 0)),
+        y: figures.map((each) => each.failed_per_s[reason] ?? 0),
       }));
     },
   },
 ];
 
-/** The figures of one model, or of all including requests rejected before they reached a model. */
-function figuresOf(moment, modelKey) {
-  if (!moment) return null;
-  if (modelKey !== null) return moment.models.get(modelKey) ?? null;
-  const { total, counted } = moment;
-  return { ...total, failed: total.refused, reasons: total.refusals, counted };
+/** Labels of a time axis of this many minutes, which ends now. */
+function ticksOf(minutes) {
+  const step = minutes < LONG_MINUTES ? 1 : TICK_MINUTES;
+  const at = Array.from({ length: Math.floor(minutes / step) + 1 }, (_, n) => -n * step).reverse();
+  return { at, names: at.map((minute) => (minute ? `−${-minute}` : "now")), range: [-minutes, 0] };
 }
 
 function tilesOf(figures, moment) {
-  const rejected = figures && figures.failed / (figures.requests + figures.failed || 1);
+  const failed = figures && sum(Object.values(figures.failed_per_s));
+  const share = figures && failed / (figures.requests_per_s + failed || 1);
   return [
-    ["requests per second", number(figures?.requests), `${number(figures?.rows)} rows per second`],
-    ["median latency", duration(figures?.p50), `mean ${duration(figures?.mean)}`],
-    ["p99 latency", duration(figures?.p99), `run time ${duration(figures?.runTime)}`],
-    ["rows per run", number(figures?.batch), workers(moment)],
-    ["in queue now", number(figures?.queue), `waiting, p99 ${duration(figures?.queueTime)}`],
-    ["rejected per second", number(figures?.failed), `${percent(rejected)} of requests`, figures?.failed > 0],
+    ["requests per second", number(figures?.requests_per_s), `${number(figures?.rows_per_s)} rows per second`],
+    ["median latency", duration(figures?.p50_s), `mean ${duration(figures?.mean_s)}`],
+    ["p99 latency", duration(figures?.p99_s), `run time ${duration(figures?.run_p50_s)}`],
+    ["rows per run", number(figures?.rows_per_run), workers(moment)],
+    ["in queue now", number(figures?.waiting), `waiting, p99 ${duration(figures?.queue_p99_s)}`],
+    ["refused per second", number(failed), `${percent(share)} of requests`, failed > 0],
   ];
 }
 
 function tableOf(totals) {
-  if (!totals) return el("p", { class: "quiet" }, "–");
-  if (!totals.size) return el("p", { class: "quiet" }, "None.");
+  const counts = Object.entries(totals);
+  if (!counts.length) return el("p", { class: "quiet" }, "None.");
   const row = ([reason, count]) =>
     el(
       "tr",
@@ -197,8 +193,12 @@ function tableOf(totals) {
         ["reason", "requests"].map((name) => el("th", { scope: "col" }, name)),
       ),
     ),
-    el("tbody", {}, [...totals].sort(([, a], [, b]) => b - a).map(row)),
+    el("tbody", {}, counts.sort(([, a], [, b]) => b - a).map(row)),
   );
+}
+
+function sum(numbers) {
+  return numbers.reduce((total, each) => total + each, 0);
 }
 
 /** A reason with spaces for underscores. */
@@ -222,7 +222,7 @@ function tile([name, value, detail, isProblem]) {
 }
 
 function milliseconds(seconds) {
-  return seconds === null || seconds === undefined ? null : seconds * MS;
+  return seconds === null ? null : seconds * MS;
 }
 
 function millisecondsText(value) {

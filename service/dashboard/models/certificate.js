@@ -2,6 +2,7 @@
 
 import { el } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
+import { tableColumn } from "../dom/table_column.js";
 import { errorRatio } from "./parity_verdict.js";
 
 /** A node for the response of GET …/certificate. */
@@ -42,45 +43,51 @@ function derivedText(derived, ulp) {
   return derived ? `${number(derived)} folded (within ${number(ulp)} ULP)` : "none folded";
 }
 
-function variantText({ agreement, rows, metric, metric_fp32: full }, precision) {
-  const answers = `${precision} predicts the same class as fp32 on ${percent(agreement)} of ${number(rows)} rows`;
+function variantText({ agreement, error, rows, metric, metric_fp32: full }, precision) {
+  const same = `${precision} predicts the same class as fp32 on ${percent(agreement)} of ${number(rows)} rows`;
+  const answers = error === null ? same : `${same}; its outputs differ by ${percent(error)} (relative RMS error)`;
   if (metric === null) return `${answers}.`;
   return `${answers}; its accuracy is ${percent(metric)}, that of fp32 ${percent(full)}.`;
 }
 
 function tensorTable({ tensors: all, worst }) {
+  const column = (title, textOf) => tableColumn(title, all.map(textOf));
   return table(
     "Error of each tensor, next to PyTorch’s in fp32",
-    ["Tensor", "RMS error", "PyTorch’s RMS error", "Ratio", "Max. error", "PyTorch’s max. error"],
-    all.map((tensor) => ({
-      marked: tensor.name === worst,
-      name: tensor.name === worst ? [tensor.name, " ", el("span", { class: "tag" }, "worst")] : tensor.name,
-      cells: [
-        numberCell(number(tensor.rms)),
-        numberCell(number(tensor.rms_torch)),
-        numberCell(errorRatio(tensor)),
-        numberCell(number(tensor.max)),
-        numberCell(number(tensor.max_torch)),
-      ],
+    "Tensor",
+    all.map(({ name }) => ({
+      marked: name === worst,
+      name: name === worst ? [name, " ", el("span", { class: "tag" }, "worst")] : name,
     })),
+    [
+      column("RMS error", (tensor) => number(tensor.rms)),
+      column("PyTorch’s RMS error", (tensor) => number(tensor.rms_torch)),
+      column("Ratio", errorRatio),
+      column("Max. error", (tensor) => number(tensor.max)),
+      column("PyTorch’s max. error", (tensor) => number(tensor.max_torch)),
+    ],
   );
 }
 
 function batchTable({ batches: all }) {
   return table(
     "Batches of rows used in the proof",
-    ["Batch", "Rows", "SHA-256"],
-    all.map(({ name, rows, digest }) => ({
-      name,
-      cells: [
-        numberCell(number(rows)),
-        el("td", {}, el("code", { title: digest }, `${digest.slice(0, 12)}…`)),
-      ],
-    })),
+    "Batch",
+    all.map(({ name }) => ({ name })),
+    [
+      tableColumn(
+        "Rows",
+        all.map(({ rows }) => number(rows)),
+      ),
+      {
+        head: el("th", { scope: "col" }, "SHA-256"),
+        cells: all.map(({ digest }) => el("td", {}, el("code", { title: digest }, `${digest.slice(0, 12)}…`))),
+      },
+    ],
   );
 }
 
-function table(title, head, rows) {
+function table(title, rowTitle, rows, columns) {
   return el(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
@@ -88,24 +95,21 @@ function table(title, head, rows) {
       "table",
       {},
       el("caption", {}, title),
-      el("thead", {}, el("tr", {}, head.map(columnHeader))),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, rowTitle), columns.map(({ head }) => head))),
       el(
         "tbody",
         {},
-        rows.map(({ marked, name, cells }) =>
-          el("tr", { class: marked && "marked" }, el("th", { scope: "row" }, name), cells),
+        rows.map(({ marked, name }, n) =>
+          el(
+            "tr",
+            { class: marked && "marked" },
+            el("th", { scope: "row" }, name),
+            columns.map(({ cells }) => cells[n]),
+          ),
         ),
       ),
     ),
   );
-}
-
-function columnHeader(title, index) {
-  return el("th", { scope: "col", class: index > 0 && "number" }, title);
-}
-
-function numberCell(text) {
-  return el("td", { class: "number" }, text);
 }
 
 function toolTag([name, version]) {

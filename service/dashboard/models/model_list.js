@@ -85,10 +85,12 @@ export class ModelList {
     for (const entry of this.entries.values()) if (entry.seen && entry.ready) entry.loadFacts();
   }
 
-  /** Show the traffic of the last seconds; without new figures the old ones stay. */
-  showTraffic(live) {
-    if (!live) return;
-    for (const [key, entry] of this.entries) if (entry.ready) entry.showTraffic(live.models.get(key));
+  /** Show the traffic of the last minutes; without new figures the old ones stay. */
+  showTraffic(history) {
+    if (!history?.latest) return;
+    for (const [key, entry] of this.entries) {
+      if (entry.ready) entry.showTraffic(history.figures(key));
+    }
   }
 
   #addEntry(version) {

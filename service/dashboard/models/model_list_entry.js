@@ -77,12 +77,13 @@ export class ModelListEntry {
     else this.button.removeAttribute("aria-current");
   }
 
-  /** Show the figures of the last seconds; undefined if the version had no traffic. */
+  /** Show the figures of the last minutes; the last ones are of the present. */
   showTraffic(figures) {
-    this.sparkline.add(figures?.requests);
-    setChildren(this.cells.rate, number(figures?.requests ?? 0));
-    setChildren(this.cells.p50, duration(figures?.p50));
-    setChildren(this.cells.p99, duration(figures?.p99));
+    const { requests_per_s, p50_s, p99_s } = figures.at(-1);
+    this.sparkline.values = figures.map((each) => each.requests_per_s);
+    setChildren(this.cells.rate, number(requests_per_s));
+    setChildren(this.cells.p50, duration(p50_s));
+    setChildren(this.cells.p99, duration(p99_s));
     if (this.visible) this.sparkline.draw();
   }
 

@@ -93,7 +93,7 @@ function verdict(certificate) {
     "p",
     { class: "verdict" },
     el("strong", { class: proved ? "sign ok" : "sign alarm" }, proved ? "Parity proved" : parity.verdict),
-    ` against ${parity.reference}, on ${parity.batches.length} batches of ${number(rows)} rows. `,
+    ` against ${parity.reference}, on ${parity.batches.length} batches with ${number(rows)} rows in total. `,
     worst && worstTensor(worst),
   );
 }

@@ -3,12 +3,12 @@
 import { svg } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 
-// number of values; with one every two seconds, five minutes
-const MAX_VALUES = 150;
+// the line is as wide as this many values, or more if there are more
+const MIN_WIDTH_VALUES = 60;
 // of the viewBox
 const [WIDTH, HEIGHT] = [100, 24];
 
-/** A line to which `add` appends a value; `draw` repaints it. */
+/** A line of `values`, which `draw` paints. */
 export class Sparkline {
   constructor(description) {
     this.description = description;
@@ -22,14 +22,9 @@ export class Sparkline {
     this.draw();
   }
 
-  add(value) {
-    this.values.push(value ?? 0);
-    if (this.values.length > MAX_VALUES) this.values.shift();
-  }
-
   draw() {
     const maximum = Math.max(...this.values, 0);
-    const step = WIDTH / (MAX_VALUES - 1);
+    const step = WIDTH / (Math.max(this.values.length, MIN_WIDTH_VALUES) - 1);
     // the newest value is at the right edge, however few there are
     const start = WIDTH - step * (this.values.length - 1);
     const points = this.values.map((value, index) => {

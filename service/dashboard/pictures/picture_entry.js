@@ -117,10 +117,8 @@ export class PictureEntry {
   }
 
   #useImage(title, read) {
-    const { height, width, channels } = this.#format;
+    const { channels } = this.#format;
     const image = channels === 1 ? toGrey(read) : read;
-    // a picture of the network's own size is already fitted
-    this.#tools.fit = channels === 1 && (image.height !== height || image.width !== width);
     this.#tools.invert = channels === 1 && borderMean(image) > 0.5 !== this.#darkInk;
     this.#useSource({ title, image });
   }
@@ -130,8 +128,13 @@ export class PictureEntry {
     this.#send();
   }
 
+  /** Put a picture, or an empty board for a drawing, in the place of what is there. */
   #setSource(source) {
     this.#showError("");
+    // a file is usually framed like the training pictures, and fitting it again distorts it; a drawing is not
+    if (this.#format.channels === 1 && (this.#source?.image || source?.image)) {
+      this.#tools.fit = !source?.image;
+    }
     this.#source = source;
     this.#tools.showFor(source?.image ? "image" : source ? "row" : "nothing");
     this.#board.clear(source && this.#pixelsOf(source));

@@ -4,6 +4,7 @@ import { eraseChart, remPixels } from "../charts/chart.js";
 import { COLUMN_NAMES_HEIGHT, drawHeatmap, SCALE_HEIGHT } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
+import { gateEnds } from "../gates/gate_ends.js";
 import { groupUnitMeans } from "../gates/gate_groups.js";
 import { unitMeans } from "./gate_values.js";
 
@@ -30,7 +31,7 @@ export function heightBesideList(count) {
 }
 
 /** Draw the map, or a message if there are no gates; `onPick` receives the index of the clicked group. */
-export function drawGateMap(figure, groups, reading, { chosen, onPick, height, title = "T of this row" }) {
+export function drawGateMap(figure, groups, reading, { chosen, onPick, onHover, height, title = "T of this row" }) {
   const z = gateRows(groups, reading);
   if (!z.some((units) => units.length)) {
     eraseChart(figure);
@@ -48,9 +49,11 @@ export function drawGateMap(figure, groups, reading, { chosen, onPick, height, t
     rowTitle: "layer",
     columns: { title: "unit" },
     scale: "gate",
+    ends: gateEnds(groups),
     hover: { row: "layer", column: "unit", value: "T" },
     height,
     chosen,
     onPick,
+    onHover,
   });
 }

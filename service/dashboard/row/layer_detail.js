@@ -5,6 +5,7 @@ import { eraseChart, remPixels } from "../charts/chart.js";
 import { drawHeatmap } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
+import { gateEnds } from "../gates/gate_ends.js";
 import { groupMean, groupUnitMeans } from "../gates/gate_groups.js";
 import { gateLayout, meanOfLists, unitMeans, unitPicture, unitsByPlace } from "./gate_values.js";
 
@@ -121,6 +122,7 @@ function drawValues(figure, group, gates, letter, channelSelect) {
     rowTitle: group.gates[0].time === null ? "place" : "step",
     columns: { title: "unit" },
     scale: "gate",
+    ends: gateEnds([group], letter),
     hover: { row: group.gates[0].time === null ? "place" : "step", column: "unit", value: letter },
   });
   return `${letter} by ${group.gates[0].time === null ? "place" : "step"}`;
@@ -140,6 +142,7 @@ function drawPicture(figure, gates, unit, letter, group) {
     rows: z.map((_, n) => String(n)),
     columns: { title: "pixel" },
     scale: "gate",
+    ends: gateEnds([group], letter),
     hover: { row: "line", column: "pixel", value: letter },
     square: true,
     height: Math.min(figure.clientWidth + 3 * remPixels(), MAX_PICTURE_HEIGHT * remPixels()),

@@ -3,13 +3,14 @@
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { groupMean } from "../gates/gate_groups.js";
+import { publish, subscribe } from "../state/store.js";
 
-const STATES = ["as is", "closed", "open"];
+const STATES = ["as trained", "closed", "open"];
 
 /**
  * Create the list in `body`. `onChoose(index)` is called when a group is chosen, `onStateChange(layer, state)`
- * when the user sets a layer to "as is", "closed" or "open". Returns `showGroups(groups)` for another model,
- * `showReading(reading)` for its figures, `choose(index)` and `chosen()`, and `showStates(states)`, a map from
+ * when the user sets a layer to "as trained", "closed" or "open". Returns `showGroups(groups)` for another model,
+ * `showReading(reading)` for its figures, `choose(index)` and `chosen()`, and `showLevers(levers)`, a map from
  * layer to "closed" or "open".
  */
 export function startLayerList(body, { onChoose, onStateChange }) {
@@ -65,15 +66,18 @@ export function startLayerList(body, { onChoose, onStateChange }) {
     scrollIntoList(lines[n]?.node);
   }
 
-  function showStates(states) {
+  function showLevers(levers) {
     for (const { group, radios, node } of lines) {
-      const state = states.get(group.layer) ?? "as is";
+      const state = levers.get(group.layer) ?? "as trained";
       node.dataset.state = state;
       for (const radio of radios) radio.checked = radio.value === state;
     }
   }
 
-  return { showGroups, showReading, choose, showStates, chosen: () => chosen };
+  subscribe("hovered layer", (layer) => {
+    for (const { group, node } of lines) node.classList.toggle("hovered", group.layer === layer);
+  });
+  return { showGroups, showReading, choose, showLevers, chosen: () => chosen };
 }
 
 /** Scroll the list, but not the page, to a line. */
@@ -91,7 +95,14 @@ function createLine(group, n, stateSwitch, choose) {
   const prefix = el("span", { class: "visually-hidden" }, "show layer ");
   const node = el(
     "div",
-    { class: "line", on: { focusin: choose } },
+    {
+      class: "line",
+      on: {
+        focusin: choose,
+        pointerenter: () => publish("hovered layer", group.layer),
+        pointerleave: () => publish("hovered layer", null),
+      },
+    },
     el("label", { class: "look" }, lookRadio, el("span", {}, prefix, group.name)),
     mean,
     stateSwitch.node,
@@ -99,7 +110,7 @@ function createLine(group, n, stateSwitch, choose) {
   return { group, node, lookRadio, mean, radios: stateSwitch.radios };
 }
 
-/** Radio buttons for "as is", "closed" and "open", or a note why the layer cannot be moved. */
+/** Radio buttons for "as trained", "closed" and "open", or a note why the layer cannot be moved. */
 function createSwitch({ layer }, groups, onStateChange) {
   const gates = groups.filter((group) => group.layer === layer).flatMap((group) => group.gates);
   const fixed = gates.filter(({ levers }) => !levers.length);

@@ -2,17 +2,18 @@
 
 import { drawBars } from "../charts/bar_chart.js";
 import { eraseChart } from "../charts/chart.js";
-import { drawHeatmap } from "../charts/heatmap.js";
+import { drawHeatmap, frameRow } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { percent } from "../dom/number_format.js";
 import { groupUnitMeans } from "../gates/gate_groups.js";
+import { publish } from "../state/store.js";
 import { unitMeans } from "./gate_values.js";
 
-/** Create the chart in `body`. Returns a function that draws it for a reading. */
+/** Create the chart in `body`. Returns `draw(groups, reading)`, and `frame(n)` for the row of a group. */
 export function startLayerOutputs(body) {
   const figure = el("figure");
   setChildren(body, el("h3", {}, "Layer outputs"), figure);
-  return (groups, reading) => {
+  const draw = (groups, reading) => {
     const outputs = ({ output, unit_axis }) => unitMeans(reading, output, unit_axis);
     const z = groups.map((group) => groupUnitMeans(group, outputs));
     if (z.some((units) => units.length)) {
@@ -22,8 +23,10 @@ export function startLayerOutputs(body) {
       setChildren(figure, el("p", { class: "empty" }, missingText(reading)));
     }
   };
+  return { draw, frame: (n) => frameRow(figure, n) };
 }
 
+/** Draw the outputs; the layer under the pointer is marked in all charts. */
 function drawValues(figure, groups, z) {
   const widest = Math.max(...z.map((units) => units.length));
   drawHeatmap(figure, {
@@ -34,6 +37,7 @@ function drawValues(figure, groups, z) {
     columns: { title: "unit" },
     scale: "signed",
     hover: { row: "layer", column: "unit", value: "y" },
+    onHover: (n) => publish("hovered layer", groups[n]?.layer ?? null),
   });
 }
 

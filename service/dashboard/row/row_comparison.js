@@ -4,13 +4,15 @@ import { eraseChart } from "../charts/chart.js";
 import { drawHeatmap } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
+import { current } from "../state/store.js";
 import { drawGateMap, gateRows } from "./gate_map.js";
+import { readingTitle } from "./lesion_effect.js";
 import { predictedClassText } from "./predicted_class.js";
 import { drawRoute } from "./route_chart.js";
 
 /**
- * Create the comparison in `body`, hidden until a row is kept. Returns `keep(reading)`, `discard()`, and
- * `draw(model, groups, reading)` for the current row.
+ * Create the comparison in `body`, hidden while no row is kept. Returns a function that draws it for the current
+ * reading.
  */
 export function startComparison(body) {
   const [mapA, mapB, difference, route] = [0, 1, 2, 3].map(() => el("figure"));
@@ -19,7 +21,7 @@ export function startComparison(body) {
   const hint = el(
     "p",
     { class: "quiet" },
-    "Now choose or draw another row: it becomes B and is shown beside A.",
+    "Now choose or draw another row, or close a layer: the result becomes B and is shown beside A.",
   );
   const sides = el(
     "div",
@@ -29,38 +31,26 @@ export function startComparison(body) {
     el("div", {}, el("h4", {}, "B − A"), difference),
     el("div", {}, el("h4", {}, "Route"), table, route),
   );
-  const discardButton = el("button", { type: "button", on: { click: discard } }, "Discard A");
   setChildren(
     body,
-    el("div", { class: "headline" }, el("h3", {}, "Comparison of A and B"), discardButton),
+    el("h3", {}, "Comparison of A and B"),
     hint,
     sides,
   );
   body.hidden = true;
-  let readingA = null;
 
-  function keep(reading) {
-    readingA = reading;
-    body.hidden = false;
-    sides.hidden = true;
-    hint.hidden = false;
-  }
-
-  function discard() {
-    readingA = null;
-    body.hidden = true;
-  }
-
-  function draw(model, groups, reading) {
+  return (model, groups, reading) => {
+    const readingA = current("kept reading") ?? null;
+    body.hidden = !readingA;
     if (!readingA) return;
     const isOther = reading !== readingA;
     hint.hidden = isOther;
     sides.hidden = !isOther;
     if (!isOther) return;
     const readings = [readingA, reading];
-    const descriptions = readings.map(({ row, outputs }, n) => {
-      const prediction = predictedClassText(model.certificate, outputs);
-      return `${"AB"[n]}: ${row.title}${prediction ? `, ${prediction}` : ""}`;
+    const descriptions = readings.map((side, n) => {
+      const prediction = predictedClassText(model.certificate, side.outputs);
+      return `${"AB"[n]}: ${readingTitle(side)}${prediction ? `, ${prediction}` : ""}`;
     });
     [titleA, titleB].forEach((title, n) => setChildren(title, descriptions[n]));
     [mapA, mapB].forEach((figure, n) =>
@@ -72,9 +62,7 @@ export function startComparison(body) {
       { name: "A", reading: readingA },
       { name: "B", reading },
     ]);
-  }
-
-  return { keep, discard, draw };
+  };
 }
 
 function drawDifference(figure, groups, readingOfA, readingOfB) {

@@ -4,13 +4,13 @@
 import { frameRow } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { groupGates } from "../gates/gate_groups.js";
-import { current, subscribe } from "../state/store.js";
+import { current, publish, subscribe } from "../state/store.js";
 import { drawGateMap, heightBesideList, MAX_ALIGNED_LAYERS } from "./gate_map.js";
 import { startLayerDetail } from "./layer_detail.js";
 import { startLayerList } from "./layer_list.js";
 import { drawChanges, startLayerOutputs } from "./layer_outputs.js";
-import { resetLayers, setLayerState, startLesion } from "./lesion.js";
-import { startLesionEffect } from "./lesion_effect.js";
+import { resetLayers, setLever, startLesion } from "../state/lesion.js";
+import { readingTitle, startLesionEffect } from "./lesion_effect.js";
 import { predictedClassText } from "./predicted_class.js";
 import { drawRoute, routeFacts } from "./route_chart.js";
 import { startComparison } from "./row_comparison.js";
@@ -19,7 +19,6 @@ export function startRow(body) {
   const placeholder = el("div");
   const div = (name) => el("div", { class: name });
   const title = el("p", { class: "row-title" });
-  const keepButton = el("button", { type: "button" }, "Keep as A");
   const resetButton = el("button", { type: "button", on: { click: resetLayers } }, "Reset layers");
   const effect = el("p", { class: "effect" });
   const [mapFigure, routeFigure, changesFigure] = [el("figure"), el("figure"), el("figure")];
@@ -28,7 +27,7 @@ export function startRow(body) {
   const charts = el(
     "div",
     { class: "row-parts" },
-    el("div", { class: "headline" }, title, keepButton),
+    title,
     el(
       "div",
       { class: "map-and-layers" },
@@ -54,15 +53,11 @@ export function startRow(body) {
   );
   setChildren(body, placeholder, charts);
 
-  const layerList = startLayerList(list, { onChoose: chooseLayer, onStateChange: setLayerState });
+  const layerList = startLayerList(list, { onChoose: chooseLayer, onStateChange: setLever });
   const drawLayer = startLayerDetail(layerPart);
-  const drawOutputs = startLayerOutputs(outputsPart);
-  const comparison = startComparison(comparisonPart);
+  const outputs = startLayerOutputs(outputsPart);
+  const drawComparison = startComparison(comparisonPart);
   let [model, groups, reading] = [null, [], null];
-  keepButton.addEventListener("click", () => {
-    comparison.keep(reading);
-    keepButton.blur();
-  });
 
   function chooseLayer(n) {
     if (n === layerList.chosen() || !reading) return;
@@ -71,23 +66,34 @@ export function startRow(body) {
     drawLayer(groups[n], reading);
   }
 
+  function onHover(n) {
+    publish("hovered layer", groups[n]?.layer ?? null);
+  }
+
+  /** Frame the layer under the pointer, or else the chosen one. */
+  function frameHovered(layer) {
+    const hovered = groups.findIndex((group) => group.layer === layer);
+    frameRow(mapFigure, hovered < 0 ? layerList.chosen() : hovered);
+    outputs.frame(hovered < 0 ? undefined : hovered);
+  }
+
   function drawAll() {
     const placeholderText = placeholderFor(model, reading);
     setChildren(placeholder, placeholderText);
     charts.hidden = Boolean(placeholderText);
     if (placeholderText) return;
     const classText = predictedClassText(model.certificate, reading.outputs);
-    setChildren(title, reading.row.title, classText && [": ", el("strong", {}, classText)]);
+    setChildren(title, readingTitle(reading), classText && [": ", el("strong", {}, classText)]);
     layerList.showReading(reading);
     const chosen = layerList.chosen();
     const mapHeight = heightBesideList(groups.length);
-    drawGateMap(mapFigure, groups, reading, { chosen, onPick: chooseLayer, height: mapHeight });
+    drawGateMap(mapFigure, groups, reading, { chosen, onPick: chooseLayer, onHover, height: mapHeight });
     drawLayer(groups[chosen], reading);
     setChildren(routeList, routeFacts(reading));
     drawRoute(routeFigure, groups, [{ name: "carried over", reading }]);
     drawChanges(changesFigure, groups, reading);
-    drawOutputs(groups, reading);
-    comparison.draw(model, groups, reading);
+    outputs.draw(groups, reading);
+    drawComparison(model, groups, reading);
   }
 
   subscribe("model", (newModel) => {
@@ -96,18 +102,19 @@ export function startRow(body) {
     groups = groupGates(model?.gates ?? []);
     list.classList.toggle("aligned", groups.length <= MAX_ALIGNED_LAYERS);
     layerList.showGroups(groups);
-    comparison.discard();
     drawAll();
   });
-  subscribe("reading", (answer) => {
+  subscribe("shown reading", (answer) => {
     reading = answer && readingFits(answer, model) ? answer : null;
     drawAll();
   });
+  subscribe("kept reading", () => reading && drawAll());
+  subscribe("hovered layer", frameHovered);
   subscribe("chosen model", () => !model && drawAll());
   subscribe("request", () => !reading && drawAll());
-  subscribe("layer states", ({ states }) => {
-    layerList.showStates(states);
-    resetButton.disabled = !states.size;
+  subscribe("levers", ({ levers }) => {
+    layerList.showLevers(levers);
+    resetButton.disabled = !levers.size;
   });
   startLesionEffect(effect);
   startLesion();
@@ -133,7 +140,10 @@ function placeholderFor(model, reading) {
     return empty(`No gates are known for ${model.name}. `, command, " finds the gates of highway networks.");
   }
   if (reading?.gates.length) return null;
-  if (reading) return empty(reading.missing);
+  if (reading) {
+    const resetButton = el("button", { type: "button", on: { click: resetLayers } }, "Reset layers");
+    return empty(reading.missing, reading.levers && [" ", resetButton]);
+  }
   const request = current("request");
   if (request?.error) return empty(`The gates of this row could not be loaded: ${request.error.message}`);
   if (request) return loading("Loading the gates of this row …");

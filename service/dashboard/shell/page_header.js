@@ -66,7 +66,7 @@ function startNotice(notice) {
     clearInterval(timer);
     const down = state === "down";
     notice.classList.toggle("banner", down);
-    since = down ? Date.now() : null;
+    since = down ? performance.now() : null;
     setChildren(message, down && "The server does not answer. The page shows the last known state.");
     setChildren(notice, message, down && [timeText, retryButton]);
     if (down) timer = setInterval(tick, 1000);
@@ -79,7 +79,9 @@ function startNotice(notice) {
 }
 
 function downtimeText(since) {
-  const next = ((current("next retry") ?? 0) - Date.now()) / 1000;
-  const down = `Unreachable for ${elapsed((Date.now() - since) / 1000)}`;
+  // unlike the time of day, this clock never jumps
+  const now = performance.now();
+  const next = ((current("next retry") ?? 0) - now) / 1000;
+  const down = `Unreachable for ${elapsed((now - since) / 1000)}`;
   return next > 0 ? `${down}, next attempt in ${elapsed(next)}` : `${down}, retrying now`;
 }

@@ -1,5 +1,8 @@
-// Links to the sections: scrolls to a section and marks the one that is being read in the navigation.
+// Links to the sections: scrolls to a section and marks the one that is being read in the navigation. Sections
+// above it may still grow, for example when their charts are drawn; the page then stays at the section.
 
+// milliseconds for which the page stays at a linked section while others grow
+const STAY = 4000;
 // a section counts as read once its top is above this fraction of the window height
 const READ_FROM = 0.4;
 
@@ -7,26 +10,38 @@ const READ_FROM = 0.4;
 export function startSectionLinks() {
   const links = new Map();
   let linked = null;
+  let linkedAt = 0;
   let frame = 0;
   for (const link of document.querySelectorAll("a[href^='#']")) {
     const section = document.querySelector(link.getAttribute("href"));
     if (link.closest("nav")) links.set(section, link);
     link.addEventListener("click", (event) => {
       event.preventDefault();
-      linked = links.has(section) ? section : null;
-      section.scrollIntoView();
-      focusOn(section);
-      markCurrent();
+      goTo(section);
     });
   }
-  // a section reached by its link stays marked until the user scrolls on, even if the window cannot scroll
-  // far enough to bring it to the top
+  // an address such as /#live
+  const target = [...links.keys()].find(({ id }) => location.hash === `#${id}`);
+  if (target) goTo(target);
+  // a section reached by its link stays marked and in place until the user does something else, even if the
+  // window cannot scroll far enough to bring it to the top
   const forgetLinked = () => (linked = null);
-  for (const input of ["wheel", "touchmove", "keydown"])
+  for (const input of ["wheel", "touchmove", "keydown", "pointerdown"])
     addEventListener(input, forgetLinked, { passive: true });
   addEventListener("scroll", markSoon, { passive: true });
   // sections grow as their data arrives
-  new ResizeObserver(markSoon).observe(document.querySelector("main"));
+  new ResizeObserver(() => {
+    if (performance.now() < linkedAt + STAY) linked?.scrollIntoView({ behavior: "instant" });
+    markSoon();
+  }).observe(document.querySelector("main"));
+
+  function goTo(section) {
+    linked = links.has(section) ? section : null;
+    linkedAt = performance.now();
+    section.scrollIntoView();
+    focusOn(section);
+    markCurrent();
+  }
 
   function markSoon() {
     cancelAnimationFrame(frame);

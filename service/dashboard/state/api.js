@@ -48,11 +48,15 @@ export async function post(path, body, signal) {
 
 /**
  * POST tensors to infer, gates or lesion. Returns the JSON of the response, in which the `data` of every tensor
- * (in `outputs`, `tensors` and `lesioned.outputs`) is a typed array. With `binary` the server sends large
- * tensors as bytes.
+ * (in `outputs`, `tensors` and `lesioned.outputs`) is a typed array. `keys` are added to the body. With `binary`
+ * the server sends large tensors as bytes.
  */
-export async function postTensors(path, inputs, { outputs, parameters = {}, binary = true, signal } = {}) {
-  const body = { inputs: inputs.map(tensorAsJson), parameters: { ...parameters } };
+export async function postTensors(
+  path,
+  inputs,
+  { outputs, keys = {}, parameters = {}, binary = true, signal } = {},
+) {
+  const body = { inputs: inputs.map(tensorAsJson), ...keys, parameters: { ...parameters } };
   if (binary) body.parameters.binary_data_output = true;
   if (outputs) body.outputs = outputs.map((name) => ({ name }));
   const { content, headers } = await request("POST", path, body, signal, "arrayBuffer");

@@ -1,11 +1,11 @@
 // The chosen model: chosen by the user or the address, or else the first one that is served. The choice is kept
-// in the address as `#model=NAME/VERSION`, so that it survives a reload and can be shared.
+// in the address, so that it survives a reload and can be shared.
 
 import { get, modelPath } from "./api.js";
+import { modelHash, modelIn } from "./model_address.js";
 import { modelFacts } from "./model_facts.js";
 import { current, publish, subscribe } from "./store.js";
 
-const HASH_PATTERN = /^#model=([^/]+)\/(\d+)$/;
 // milliseconds between checks whether the model file was replaced under the same version
 const FILE_CHECK_INTERVAL = 60_000;
 
@@ -35,7 +35,7 @@ function choose({ name, version }) {
 }
 
 function followAddress() {
-  const target = modelInAddress() ?? firstServed();
+  const target = modelIn(location.hash) ?? firstServed();
   if (target && !sameVersion(target, current("chosen model"))) load(target);
 }
 
@@ -43,7 +43,7 @@ function followAddress() {
 function followIndex(index) {
   const chosen = current("chosen model");
   if (!chosen) {
-    const target = modelInAddress() ?? firstServed();
+    const target = modelIn(location.hash) ?? firstServed();
     if (target) load(target);
     else publish("model", null);
     return;
@@ -109,20 +109,7 @@ function unservedReason(entry) {
   return entry.reason || "it is not served";
 }
 
-/** {name, version} in the address, or null. */
-function modelInAddress() {
-  const match = HASH_PATTERN.exec(location.hash);
-  if (!match) return null;
-  try {
-    return { name: decodeURIComponent(match[1]), version: match[2] };
-  } catch {
-    // an invalid % escape
-    return null;
-  }
-}
-
 /** Put the chosen model into the address, as a new entry in the browser history. */
-function writeAddress({ name, version }) {
-  const hash = `#model=${encodeURIComponent(name)}/${version}`;
-  if (location.hash !== hash) history.pushState(null, "", hash);
+function writeAddress(model) {
+  if (!sameVersion(modelIn(location.hash), model)) history.pushState(null, "", modelHash(model));
 }

@@ -72,6 +72,6 @@ function schedulePoll(pollAgain) {
       ? FIRST_RETRY
       : POLL_INTERVAL;
   if (down) failures += 1;
-  publish("next retry", down ? Date.now() + delay : null);
+  publish("next retry", down ? performance.now() + delay : null);
   timer = setTimeout(pollAgain, delay);
 }

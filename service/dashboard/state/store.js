@@ -21,6 +21,7 @@
  *
  * @typedef {object} Reading  the model's response to a row
  * @property {Row} row
+ * @property {import("./levers.js").Levers|null} levers  null for none
  * @property {Tensor[]} outputs
  * @property {object[]} gates  the summary of each gate; empty for a model without gates
  * @property {object|null} route
@@ -30,10 +31,8 @@
  *
  * @typedef {object} Lesioned  the response to the same row with layers closed or opened
  * @property {Reading} reading
- * @property {number[]} closed
- * @property {number[]} open
+ * @property {import("./levers.js").Levers} levers
  * @property {Tensor[]} outputs  with the lesion
- * @property {object} lesion  `lesion` of the response
  *
  * Topics, their values, and the module that publishes them:
  *   server           "up" | "down" | "unauthorized", on change           api.js
@@ -47,12 +46,17 @@
  *   chosen model     {name, version, state, message}; state is           chosen_model.js
  *                    "loading" | "ready" | "failed" | "unserved"
  *   model            Model | null: the chosen model, once loaded         chosen_model.js
+ *   open row         Row: request to make this row the current one       any
  *   row              Row | null                                          try_section.js
  *   request          {row, busy, error} | null: the request for the row  row_requests.js
  *   reading          Reading | null                                      row_requests.js
- *   layer states     LayerStates (see lesion.js)                         lesion.js
+ *   levers           LeverState (see lesion.js)                          lesion.js
  *   lesioned         Lesioned | null                                     lesion.js
- *   live             Moment | null: figures of the last seconds          live_section.js
+ *   shown reading    Reading | null: with the layers closed and opened   lesion.js
+ *   kept reading     Reading | null: A, which others are compared with   any
+ *   hovered layer    number | null: the layer under the pointer          any
+ *   address problem  why the view in the address cannot be shown, or ""  shared_view.js
+ *   live             TrafficHistory | null: figures of the last minutes  live_section.js
  */
 
 const values = new Map();

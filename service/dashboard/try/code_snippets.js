@@ -4,11 +4,12 @@ import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { key } from "../state/api.js";
 import { current, subscribe } from "../state/store.js";
-import { copyButton } from "./copy_button.js";
+import { copyButton } from "../dom/copy_button.js";
 
 // characters; Linux limits one argument of a command to 131,072 bytes
 const MAX_ARGUMENT_LENGTH = 100_000;
-const MAX_SHOWN_VALUES = 6;
+// characters up to which a body is shown whole, and values shown of each list of a longer one
+const [MAX_SHOWN_LENGTH, MAX_SHOWN_VALUES] = [1500, 6];
 // milliseconds without another row before the code is updated, since a large picture takes a while
 const UPDATE_DELAY = 250;
 const HEREDOC_END = "END";
@@ -56,16 +57,15 @@ function createSnippet(name, format) {
 
 /**
  * URL and body of a request for a row: rows in and labels out if the model has one input and answers row by
- * row, otherwise the tensors themselves.
+ * row, otherwise the tensors themselves. A row of a table names its features.
  */
-export function requestFor({ name, version, inputs, outputs, path }, row) {
+export function requestFor({ name, version, inputs, outputs, path, certificate }, row) {
   const simple = inputs.length === 1 && outputs.every((output) => output.shape[0] === -1);
   const address = simple
     ? `v1/models/${encodeURIComponent(name)}/versions/${encodeURIComponent(version)}:predict`
     : `${path}/infer`;
-  const rowLists = row.inputs.map((tensor, i) => nestedList(tensor, inputs[i].shape[0] === -1));
   const body = simple
-    ? { instances: [rowLists[0]] }
+    ? { instances: [instanceOf(row.inputs[0], inputs[0], certificate?.features ?? [])] }
     : {
         inputs: row.inputs.map(({ name: input, datatype, shape, data }) => ({
           name: input,
@@ -75,6 +75,13 @@ export function requestFor({ name, version, inputs, outputs, path }, row) {
         })),
       };
   return { url: new URL(address, document.baseURI).href, body, needsKey: key() !== "" };
+}
+
+/** A row of a table by the names of its features, another one as nested lists. */
+function instanceOf(tensor, input, features) {
+  if (!features.length) return nestedList(tensor, input.shape[0] === -1);
+  const values = flatList(tensor.data, tensor.datatype);
+  return Object.fromEntries(features.map((feature, n) => [feature.name, values[n]]));
 }
 
 /** A row as nested lists, which is valid in any case; a flat list would not be if several axes vary. */
@@ -137,9 +144,10 @@ export function fullLiteral(value, language) {
   return literal(value, language, Infinity);
 }
 
-/** The same with most numbers left out, for display. */
-function shortLiteral(value, language) {
-  return literal(value, language, MAX_SHOWN_VALUES);
+/** The same for display: in a long one, most numbers of lists are left out. */
+export function shortLiteral(value, language) {
+  const whole = fullLiteral(value, language);
+  return whole.length > MAX_SHOWN_LENGTH ? literal(value, language, MAX_SHOWN_VALUES) : whole;
 }
 
 function literal(value, language, maxValues) {
@@ -157,7 +165,9 @@ function literal(value, language, maxValues) {
     const parts = Object.entries(value).map(
       ([name, item]) => `${JSON.stringify(name)}: ${literal(item, language, maxValues)}`,
     );
-    return `{${parts.join(", ")}}`;
+    // a row of a table has a line for each feature
+    const isRow = parts.length > 1 && Object.values(value).every((item) => typeof item === "number");
+    return isRow ? `{\n    ${parts.join(",\n    ")}\n}` : `{${parts.join(", ")}}`;
   }
   if (typeof value === "boolean" && language === "python") return value ? "True" : "False";
   return JSON.stringify(value);

@@ -3,6 +3,7 @@
 import { drawHeatmap } from "../charts/heatmap.js";
 import { el } from "../dom/element.js";
 import { number, shapeText } from "../dom/number_format.js";
+import { tableColumn } from "../dom/table_column.js";
 
 // values in the table, and in a heat map
 const MAX_TABLE_VALUES = 200;
@@ -23,7 +24,7 @@ function valueNodes(output, lesioned) {
   const dims = output.shape.filter((dim) => dim !== 1);
   const numeric = output.datatype !== "BYTES";
   if (numeric && dims.length === 2 && output.data.length <= MAX_MAP_VALUES) {
-    return [heatmapOf(output, dims, "as is"), lesioned && heatmapOf(lesioned, dims, "with changes")];
+    return [heatmapOf(output, dims, "as trained"), lesioned && heatmapOf(lesioned, dims, "with changes")];
   }
   return table(output, lesioned);
 }
@@ -46,16 +47,19 @@ function heatmapOf({ name, data }, [height, width], title) {
 
 function table({ data, shape }, lesioned) {
   const isCut = data.length > MAX_TABLE_VALUES;
-  const rows = Array.from(data.slice(0, MAX_TABLE_VALUES), (value, index) =>
+  const column = (title, values) => tableColumn(title, Array.from(values.slice(0, MAX_TABLE_VALUES), valueText));
+  const columns = [
+    column(lesioned ? "as trained" : "value", data),
+    lesioned && column("with changes", lesioned.data),
+  ].filter(Boolean);
+  const rows = columns[0].cells.map((_, index) =>
     el(
       "tr",
       {},
       el("th", { scope: "row" }, indexText(index, shape)),
-      el("td", { class: "number" }, valueText(value)),
-      lesioned && el("td", { class: "number" }, valueText(lesioned.data[index])),
+      columns.map(({ cells }) => cells[index]),
     ),
   );
-  const head = ["index", "value", lesioned && "with changes"].filter(Boolean);
   return [
     el(
       "div",
@@ -69,7 +73,8 @@ function table({ data, shape }, lesioned) {
           el(
             "tr",
             {},
-            head.map((name) => el("th", { scope: "col" }, name)),
+            el("th", { scope: "col" }, "index"),
+            columns.map(({ head }) => head),
           ),
         ),
         el("tbody", {}, rows),

@@ -5,6 +5,7 @@ import { clearCharts } from "../charts/chart.js";
 import { el, setChildren } from "../dom/element.js";
 import { duration } from "../dom/number_format.js";
 import { classProbabilities, probabilityText } from "../row/predicted_class.js";
+import { leversText } from "../state/levers.js";
 import { current, subscribe } from "../state/store.js";
 import { outputValues } from "./output_values.js";
 import { requestAgain } from "./row_requests.js";
@@ -124,7 +125,7 @@ function headline(before, after) {
   return el(
     "div",
     { class: "headline" },
-    part("as is", mostLikely(before)),
+    part("as trained", mostLikely(before)),
     arrow,
     part("with changes", mostLikely(after)),
   );
@@ -148,7 +149,7 @@ function bars(before, after, showAll) {
       after && el("td", { class: "number" }, probabilityText(after[place].share)),
     ),
   );
-  const head = ["class", "", after ? "as is" : "probability", after && "with changes"];
+  const head = ["class", "", after ? "as trained" : "probability", after && "with changes"];
   return el(
     "div",
     { class: showAll ? "scroll" : null, tabindex: showAll ? "0" : null },
@@ -161,7 +162,7 @@ function bars(before, after, showAll) {
         el(
           "tr",
           {},
-          head.map((name) => name !== null && el("th", { scope: "col" }, name)),
+          head.map((name) => name !== null && (name ? el("th", { scope: "col" }, name) : el("td"))),
         ),
       ),
       el("tbody", {}, rows),
@@ -176,18 +177,13 @@ function bar(share, kind) {
 }
 
 /** A sentence on what a lesion changed. */
-function changeText(before, after, { closed, open }) {
+function changeText(before, after, { levers }) {
   const [classBefore, classAfter] = [mostLikely(before), mostLikely(after)];
-  const movedLayers = [layersText(closed, "closed"), layersText(open, "open")].filter(Boolean).join(", ");
+  const movedLayers = leversText(levers);
   const [textBefore, textAfter] = [probabilityText(classBefore.share), probabilityText(classAfter.share)];
   if (classBefore.place === classAfter.place)
     return `With ${movedLayers}, the prediction is still ${classBefore.label}: ${textBefore} before, ${textAfter} now.`;
   return `With ${movedLayers}, the prediction is ${classAfter.label} (${textAfter}) instead of ${classBefore.label} (${textBefore}).`;
-}
-
-function layersText(layerNumbers, state) {
-  if (!layerNumbers.length) return "";
-  return `${layerNumbers.length === 1 ? "layer" : "layers"} ${layerNumbers.join(", ")} ${state}`;
 }
 
 function announcementText(reading, lesion) {

@@ -1,12 +1,15 @@
-// Section "Try it": make an input row (draw, type, open a file, random, sample) and see the prediction.
+// Section "Try it": make an input row (draw, type, open a file, random, sample), see its way through the layers
+// and the prediction.
 
 import { el, setChildren } from "../dom/element.js";
+import { FeatureForm } from "../inputs/feature_form.js";
 import { acceptDroppedFiles } from "../inputs/file_input.js";
 import { NumberForm } from "../inputs/number_form.js";
 import { TextEntry } from "../inputs/text_entry.js";
 import { textFormatOf } from "../inputs/text_tensor.js";
 import { PictureEntry } from "../pictures/picture_entry.js";
 import { pictureFormatOf } from "../pictures/picture_input.js";
+import { startRoad } from "../road/road_section.js";
 import { get } from "../state/api.js";
 import { current, publish, subscribe } from "../state/store.js";
 import { startSnippets } from "./code_snippets.js";
@@ -17,25 +20,32 @@ import { sampleTitle, showSamples } from "./sample_picker.js";
 export function startTry(body) {
   const panel = new TryPanel(body);
   startRowRequests();
+  startRoad(panel.road);
   startPrediction(panel.prediction);
   startSnippets(panel.snippets);
   subscribe("model", (model) => panel.setModel(model));
+  subscribe("open row", (row) => panel.openRow(row));
   subscribe("chosen model", () => panel.showPlaceholder());
   subscribe("server", () => panel.showPlaceholder());
 }
 
 class TryPanel {
+  road = el("div", { class: "road" });
   prediction = el("div", { class: "prediction" });
   snippets = el("div", { class: "snippets" });
 
   #body;
   #entryButtons = el("div", { class: "entry-buttons" });
   #entryNode = el("div", { class: "row-entry" });
+  #scored = el("div");
   #samples = el("div", { class: "strip" });
   #content;
   #model = null;
   #entry = null;
   #samplesRequest = null;
+  // a row to show, and whether it waits for the samples, from which the entries learn first
+  #opened = null;
+  #waiting = false;
 
   constructor(body) {
     this.#body = body;
@@ -43,6 +53,8 @@ class TryPanel {
       "div",
       { class: "try" },
       el("div", { class: "row-input" }, this.#entryButtons, this.#entryNode),
+      this.#scored,
+      this.road,
       this.prediction,
       this.#samples,
       this.snippets,
@@ -66,6 +78,7 @@ class TryPanel {
     }
     this.#entry = null;
     this.#samplesRequest?.abort();
+    [this.#opened, this.#waiting] = [null, false];
     publish("row", null);
     if (model === null) {
       this.showPlaceholder();
@@ -80,6 +93,7 @@ class TryPanel {
     const entries = [
       textFormat && this.#createEntry(TextEntry, textFormat),
       pictureFormat && this.#createEntry(PictureEntry, pictureFormat),
+      model.certificate.features?.length && this.#createEntry(FeatureForm, model),
       this.#createEntry(NumberForm, model),
     ].filter(Boolean);
     if (pictureFormat && !pictureFormat.likely) entries.reverse();
@@ -87,6 +101,12 @@ class TryPanel {
     setChildren(this.#samples);
     this.#showEntries(entries);
     this.#fetchSamples(model, { pictureFormat, textFormat }, entries).catch(reportError);
+  }
+
+  /** Show a row that was not made here. */
+  openRow(row) {
+    this.#opened = row;
+    if (!this.#waiting) this.#entry?.take(row);
   }
 
   /** Create an entry; its rows are published only while it is the one in use. */
@@ -103,6 +123,9 @@ class TryPanel {
     const showEntry = (index) => {
       this.#entry = entries[index];
       setChildren(this.#entryNode, this.#entry.node);
+      const scored = this.#entry.scored ?? el("div");
+      this.#scored.replaceWith(scored);
+      this.#scored = scored;
       buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === index)));
     };
     buttons.forEach((button, index) =>
@@ -123,26 +146,33 @@ class TryPanel {
 
   async #fetchSamples(model, formats, entries) {
     const request = (this.#samplesRequest = new AbortController());
-    if (!model.certificate.samples) return;
-    let samples;
+    if (!model.certificate.samples) {
+      // a form of features begins with a row of its own
+      entries[0].start?.();
+      return;
+    }
+    this.#waiting = true;
+    let samples = [];
+    let failure = null;
     try {
       ({ samples } = await get(`${model.path}/samples`, request.signal));
     } catch (error) {
-      if (request === this.#samplesRequest && !request.signal.aborted) {
-        setChildren(
-          this.#samples,
-          el("p", { class: "failed" }, `The samples could not be loaded: ${error.message}`),
-        );
-      }
-      return;
+      failure = error;
     }
     if (request !== this.#samplesRequest || request.signal.aborted) return;
+    this.#waiting = false;
     const takeSample = ({ inputs }, title) => this.#entry.take({ title, inputs });
     const noRowYet = !current("row");
     if (noRowYet) for (const entry of entries) entry.learnFrom(samples);
-    showSamples(this.#samples, samples, formats, takeSample);
+    if (failure) {
+      const text = `The samples could not be loaded: ${failure.message}`;
+      setChildren(this.#samples, el("p", { class: "failed" }, text));
+    } else {
+      showSamples(this.#samples, samples, formats, takeSample);
+    }
+    if (this.#opened) this.#entry.take(this.#opened);
     // start with a sample, so that the page is not empty
-    if (noRowYet && samples.length) takeSample(samples[0], sampleTitle(samples[0], 0));
+    else if (noRowYet && samples.length) takeSample(samples[0], sampleTitle(samples[0], 0));
   }
 }
 

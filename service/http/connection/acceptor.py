@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 from uvicorn.server import ServerState
 
-from service.http.connection.listener import ConnectionCounts
+from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.listener import accept
 from service.http.connection.protocol import HttpProtocol
 from service.http.connection.shared_state import SharedState
 
@@ -24,6 +25,11 @@ log = logging.getLogger(__name__)
 
 # pause in which a worker with fewer connections may accept the one that waits
 YIELD_SECONDS = 0.001
+# After this number of pauses in which that worker has accepted no connection, it hangs or is too busy. It is
+# not waited for until it accepts one. At worst, this delays the first of many connections by 20 ms.
+MAX_VAIN_YIELDS = 20
+# between two looks whether the supervisor lets this worker accept connections again
+SUSPENDED_PAUSE_SECONDS = 0.02
 # pause after the machine ran out of descriptors or memory, until some may be free again
 SHORTAGE_PAUSE_SECONDS = 0.2
 SHORTAGE_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -65,6 +71,8 @@ class Acceptor:
         # accepted connections without a protocol yet: with TLS, the handshake is under way
         self._handshakes: set[asyncio.Task[None]] = set()
         self._yielded = False
+        # the smallest number of connections of a worker, and the pauses in which it did not change
+        self._least, self._vain_yields = 0, 0
         self._timer: asyncio.TimerHandle | None = None
         self._shared.on_connection_lost = self._publish_count
         self._publish_count()
@@ -94,7 +102,15 @@ class Acceptor:
         return count
 
     def _on_readable(self) -> None:
-        if self._publish_count() > self._counts.least() and not self._yielded:
+        if self._counts.is_suspended(self._number):
+            self._pause(SUSPENDED_PAUSE_SECONDS)
+            return
+        count, least = self._publish_count(), self._counts.least()
+        if least != self._least:
+            self._least, self._vain_yields = least, 0
+        elif self._yielded:
+            self._vain_yields += 1
+        if count > least and not self._yielded and self._vain_yields < MAX_VAIN_YIELDS:
             self._yielded = True
             self._pause(YIELD_SECONDS)
             return
@@ -105,7 +121,7 @@ class Acceptor:
     def _accept_one(self) -> bool:
         """Accept a connection, and return whether there was one."""
         try:
-            client_socket, _ = self._listener.accept()
+            client_socket = accept(self._listener)
         except (BlockingIOError, InterruptedError):
             return False
         except ConnectionAbortedError:
@@ -116,7 +132,6 @@ class Acceptor:
             log.warning("no connection can be accepted now: %s", error.strerror)
             self._pause(SHORTAGE_PAUSE_SECONDS)
             return False
-        client_socket.setblocking(False)
         task = self._loop.create_task(self._connect(client_socket))
         self._handshakes.add(task)
         task.add_done_callback(self._handshakes.discard)

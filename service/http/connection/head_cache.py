@@ -30,10 +30,14 @@ class HeadCache:
         found = self._heads.get(data[: data.find(HEAD_END) + HEAD_END_LENGTH])
         return found if found is not None and found[2] == len(data) else None
 
-    def add(self, data: bytes, head: RequestHead) -> None:
-        """Store the head of `data`, if data is exactly one request."""
-        if head.content_length is None or not UNIQUE_HEADERS.isdisjoint(head.fields):
-            return
-        start = data.find(HEAD_END) + HEAD_END_LENGTH
-        if start <= MAX_HEAD_BYTES and start + head.content_length == len(data):
-            self._heads.add(data[:start], (head, start, len(data)))
+    def get(self, head_bytes: bytes) -> RequestHead | None:
+        """The cached head with these bytes."""
+        found = self._heads.get(head_bytes)
+        return None if found is None else found[0]
+
+    def add(self, head_bytes: bytes, head: RequestHead) -> None:
+        """Store a head, unless requests with exactly this head are rare."""
+        start = len(head_bytes)
+        length = head.content_length
+        if length is not None and start <= MAX_HEAD_BYTES and UNIQUE_HEADERS.isdisjoint(head.fields):
+            self._heads.add(head_bytes, (head, start, start + length))

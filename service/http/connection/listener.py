@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import mmap
 import socket
 import ssl
-import struct
+import sys
 from typing import TYPE_CHECKING
 
 from service.errors import SettingError
@@ -17,11 +15,9 @@ if TYPE_CHECKING:
 
 # connections that may wait in the queue of the port
 BACKLOG = 2048
-# constants of a socket filter, from linux/filter.h and asm-generic/socket.h
-SO_ATTACH_FILTER = 26
-LOAD_BYTE, JUMP_IF_SET, RETURN = 0x30, 0x45, 0x06
-TCP_FLAGS_OFFSET, SYN = 13, 0x02
-WHOLE_PACKET = 0xFFFFFFFF
+# options of Linux, from linux/in.h and linux/in6.h: the smallest TTL, or hop limit, of packets that count
+IP_MINTTL, IPV6_MINHOPCOUNT = 21, 73
+LARGEST_TTL = 255
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -66,26 +62,31 @@ def listener_url(listener: socket.socket, scheme: str) -> str:
 def refuse_new_connections(listener: socket.socket) -> None:
     """Let no new connection into the queue of the port; those in the queue can still be accepted.
 
-    Closing a socket resets the connections in its queue, so the queue must be emptied first. This filter
-    drops the first packet of each new connection, as if the network had lost it. The client sends it again
-    a second later, when the port is closed, and is refused. On a kernel without such filters nothing changes.
+    Closing a socket resets the connections in its queue, so the queue must be emptied first. From now on the
+    kernel drops the first packet of each new connection, as if the network had lost it, since its TTL is
+    below 255 (Linux and macOS send 64, Windows 128). The client sends it again a second later, when the port
+    is closed, and is refused. Other ways need privileges, which a container usually lacks (a socket filter).
     """
-    program = b"".join(
-        struct.pack("HBBI", *instruction)
-        for instruction in (
-            (LOAD_BYTE, 0, 0, TCP_FLAGS_OFFSET),
-            (JUMP_IF_SET, 0, 1, SYN),
-            (RETURN, 0, 0, 0),
-            (RETURN, 0, 0, WHOLE_PACKET),
-        )
-    )
-    instructions = ctypes.create_string_buffer(program, len(program))
+    _set_smallest_ttl(listener, LARGEST_TTL)
+
+
+def accept(listener: socket.socket) -> socket.socket:
+    """Accept a connection from the queue of the port."""
+    connection, _ = listener.accept()
+    connection.setblocking(False)
+    # its handshake may have ended after refuse_new_connections, whose limit it has then inherited
+    _set_smallest_ttl(connection, 0)
+    return connection
+
+
+def _set_smallest_ttl(sock: socket.socket, ttl: int) -> None:
+    """Have the kernel drop packets for this socket that have a smaller TTL. Only Linux can do so."""
+    if sys.platform != "linux":
+        return
     with contextlib.suppress(OSError):
-        listener.setsockopt(
-            socket.SOL_SOCKET,
-            SO_ATTACH_FILTER,
-            struct.pack("HP", len(program) // 8, ctypes.addressof(instructions)),
-        )
+        sock.setsockopt(socket.IPPROTO_IP, IP_MINTTL, ttl)
+        if sock.family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, IPV6_MINHOPCOUNT, ttl)
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
@@ -111,28 +112,3 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
         reason = getattr(error, "reason", None)
         raise SettingError(message + (f" ({reason.lower().replace('_', ' ')})" if reason else "")) from error
     return context
-
-
-# the count of a worker that accepts no connections: larger than any other
-NOT_ACCEPTING = 0xFFFFFFFF
-
-
-class ConnectionCounts:
-    """The number of open connections of each worker, in shared memory. Workers are numbered from 1."""
-
-    def __init__(self, workers: int) -> None:
-        self._counts = memoryview(mmap.mmap(-1, 4 * workers)).cast("I")
-        for number in range(1, workers + 1):
-            self.withdraw(number)
-
-    def publish(self, number: int, count: int) -> None:
-        """Set the number of connections of a worker."""
-        self._counts[number - 1] = count
-
-    def withdraw(self, number: int) -> None:
-        """Leave out a worker that accepts no connections any more, or not yet."""
-        self._counts[number - 1] = NOT_ACCEPTING
-
-    def least(self) -> int:
-        """The smallest number of connections of any worker that accepts some."""
-        return min(self._counts)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: parsing, pipelining, limits on size and time, and a graceful end.
+"""HTTP/1.1 on one connection: pipelining, limits on time, and a graceful end.
 
 `HttpProtocol` has the constructor that uvicorn's option `http=` expects. Our own `Server` runs it, which
 spreads connections over the workers and drains without losing a request.
@@ -10,8 +10,8 @@ import array
 import asyncio
 import fcntl
 import logging
+import socket
 import termios
-import urllib.parse
 from collections import deque
 from typing import Any
 
@@ -19,11 +19,12 @@ import httptools
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from service.http.connection.malformed import MalformedRequestError, body_length, head_size, rejection
+from service.http.connection.malformed import MalformedRequestError, refusal
+from service.http.connection.request_parser import RequestParser
 from service.http.connection.shared_state import SharedState
 from service.http.connection.wire_request import WireRequest
 from service.http.driver import Driver
-from service.http.request import Headers, RequestHead
+from service.http.request import RequestHead
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +33,19 @@ log = logging.getLogger(__name__)
 OVERLOAD_PAUSE_SECONDS = 0.25
 # pipelined requests of one client to start before other connections get a turn of the event loop
 MAX_REQUESTS_PER_TURN = 16
-# At most this many bytes of a head (method, version, line ends) are left out by `head_size`. As long as a
-# head is incomplete, all bytes that arrive are counted, these included.
-UNMEASURED_HEAD_BYTES = 32
+# output that a TLS transport holds before it pauses: as much as others do
+MAX_TLS_BUFFER_BYTES = 1 << 16
+# After the end of a client's input, seconds until a request without an answer makes us ask whether the client
+# still reads, and seconds until we look again. Most answers are sent before, so few clients are asked.
+ASK_SECONDS = 0.03
+# asks, and is no answer: clients of HTTP/1.1 skip it, and the system of a client that has closed resets
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+# the state of a connection that was reset, from net/tcp_states.h; the first byte of Linux's tcp_info
+TCP_CLOSE = 7
 
 
 class HttpProtocol(asyncio.Protocol):
-    """One connection. It has no timers: the server calls `check_timeouts` about once a second."""
+    """One connection. Its limits need no timers: the server calls `check_timeouts` about once a second."""
 
     transport: asyncio.Transport
 
@@ -67,21 +74,10 @@ class HttpProtocol(asyncio.Protocol):
         self.newest: WireRequest | None = None
         self._advancing = False
 
-        # the request head that is being parsed
-        self._parser: httptools.HttpRequestParser = self._new_parser()
-        self._in_head = False
-        self._url = b""
-        self._headers: Headers = []
-        self._expects_continue = False
-        self._upgrading = False
-        self._head_bytes = 0
-        self._head_began = False
-        self._head_may_be_long = False
-        # bytes of trailers, and of all data that arrived since the last part of the present body
-        self._trailer_bytes = 0
-        self._bytes_since_body = 0
-        # the bytes being parsed, if they begin where a request may begin, so that their head can be cached
-        self._cacheable_data = b""
+        # created when data arrives that the cache of heads does not know
+        self._parser: RequestParser | None = None
+        # a part of a head has arrived
+        self.in_head = False
 
         # event-loop time at which the present state began: idle, receiving a head, or closing
         self._since = self.loop.time()
@@ -90,6 +86,8 @@ class HttpProtocol(asyncio.Protocol):
         self._final_response: bytes | None = None
         # all answers are sent; further input is ignored
         self._closing = False
+        # the client has sent all that it will send, and may still read
+        self._half_closed = False
         # bytes of answers that the client has not read, and the time at which this number last changed
         self._unsent = 0
         self._unsent_since = 0.0
@@ -102,14 +100,12 @@ class HttpProtocol(asyncio.Protocol):
         self.server = _address(transport.get_extra_info("sockname"))
         if transport.get_extra_info("sslcontext"):
             self.scheme = "https"
+            # by default, a TLS transport holds half a megabyte before it pauses
+            self.transport.set_write_buffer_limits(high=MAX_TLS_BUFFER_BYTES)
         self.server_state.connections.add(self)  # type: ignore[arg-type]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the requests that wait for their run.
-
-        Until something is sent, a client that has only stopped sending looks like one that has closed. Both
-        count as gone, so that no model runs for a client that has left.
-        """
+        """Drop the requests that wait for their run, so that no model runs for a client that has left."""
         self.server_state.connections.discard(self)
         self._closing = True
         self.pipeline.clear()
@@ -118,25 +114,53 @@ class HttpProtocol(asyncio.Protocol):
         self.resume_writing()
         if self.shared.on_connection_lost is not None:
             self.shared.on_connection_lost()
+        # The parser and the last request refer to this connection. Without this, all three would keep the
+        # last bytes of the client until a garbage collection, which is rare.
+        if self._parser is not None:
+            self._parser.close()
+        self._parser = self.newest = None
+
+    def eof_received(self) -> bool:
+        """Keep the connection open while complete requests wait for their answers.
+
+        The client may have closed, or only stopped sending (the connection is half-closed): its system says
+        the same in both cases, until something is sent to it. Without TLS and in HTTP/1.1,
+        `_ask_if_client_reads` finds out. In HTTP/1.0 nothing can be sent before the answer, so only GET is
+        answered, which runs no model.
+        """
+        if self._closing or self.scheme == "https" or not _is_tcp(self.transport):
+            return False
+        if not self._half_closed:
+            # nothing is read while requests wait behind the current one, so it is the last
+            current = self._current
+            if current is None or not current.received or not _may_be_answered(current.head):
+                return False
+            # a part of a head never becomes a request
+            self.in_head = False
+            self._half_closed = True
+            if self._final_response is None:
+                self._final_response = b""
+            self.loop.call_later(ASK_SECONDS, self._ask_if_client_reads, CONTINUE)
+        return self.busy
 
     def data_received(self, data: bytes) -> None:
         if self._closing or self._final_response is not None:
             return
         newest = self.newest
-        at_start = not self._in_head and (newest is None or newest.received)
+        at_start = not self.in_head and (newest is None or newest.received)
         if at_start and (found := self.shared.heads.find(data)) is not None:
             self._receive_whole(data, *found)
             return
+        parser = self._parser
+        if parser is None:
+            parser = self._parser = RequestParser(self)
         try:
-            self._receive(data, at_start=at_start)
+            parser.feed(data)
         except MalformedRequestError as error:
-            self._reject(error)
+            self._refuse(error)
         except httptools.HttpParserError as error:
-            # the context is set if the error was raised in one of our callbacks
-            cause = error.__context__
-            if not isinstance(cause, MalformedRequestError):
-                cause = MalformedRequestError(400, "the request: expected HTTP/1.1, got something else")
-            self._reject(cause)
+            # a variable for it would be a reference cycle: the error's traceback refers to this call
+            self._refuse(parser.explain(error))
         if self.pipeline or self._final_response is not None:
             self._advance()
 
@@ -148,6 +172,20 @@ class HttpProtocol(asyncio.Protocol):
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
+
+    # ---- called by the parser
+
+    def head_began(self) -> None:
+        """Note that a part of a head has arrived."""
+        if not self.in_head:
+            self.in_head = self._used = True
+            self._since = self.loop.time()
+
+    def head_received(self, head: RequestHead) -> None:
+        """Queue the request with this head. Its body may follow."""
+        self.in_head, self._used = False, True
+        self.newest = WireRequest(self, head)
+        self.pipeline.append(self.newest)
 
     # ---- called by requests
 
@@ -173,7 +211,7 @@ class HttpProtocol(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """Whether a request is being received or answered."""
-        return self._in_head or self._current is not None or bool(self.pipeline)
+        return self.in_head or self._current is not None or bool(self.pipeline)
 
     @property
     def has_pending_output(self) -> bool:
@@ -181,7 +219,7 @@ class HttpProtocol(asyncio.Protocol):
         return self.busy or self.transport.get_write_buffer_size() > 0
 
     def check_timeouts(self, now: float) -> None:
-        """Close the connection, or reject its request, if it has exceeded a time limit."""
+        """Close the connection, or refuse its request, if it has exceeded a time limit."""
         elapsed = now - self._since
         limits = self.limits
         if self._stalled_seconds(now) > limits.idle_seconds:
@@ -189,11 +227,13 @@ class HttpProtocol(asyncio.Protocol):
         elif self._closing:
             if elapsed > limits.linger_seconds:
                 self.transport.close()
-        elif self._in_head:
+        elif self.in_head:
             if elapsed > limits.header_seconds and not self.read_paused:
-                within = f"{limits.header_seconds:g} seconds"
-                self._reject(
-                    MalformedRequestError(408, f"the headers: expected all of them within {within}, got some")
+                within = f"{limits.header_seconds:g} seconds (--header-seconds)"
+                self._refuse(
+                    MalformedRequestError(
+                        408, f"the request line and headers: expected all within {within}, got only a part"
+                    )
                 )
                 self._advance()
         elif not self.busy and elapsed > (limits.idle_seconds if self._used else limits.header_seconds):
@@ -215,7 +255,7 @@ class HttpProtocol(asyncio.Protocol):
         if not self.busy:
             self.transport.close()
 
-    # ---- bytes to requests
+    # ---- requests to answers, in order
 
     def _receive_whole(self, data: bytes, head: RequestHead, start: int, _: int) -> None:
         """Start or queue the request that is all of `data`, with the body at `start`, without the parser."""
@@ -228,133 +268,6 @@ class HttpProtocol(asyncio.Protocol):
         else:
             self.pipeline.append(request)
             self._advance()
-
-    def _receive(self, data: bytes, *, at_start: bool) -> None:
-        """Parse bytes from the client, and queue the requests in them.
-
-        `at_start` is True if a request begins with them.
-        """
-        newest = self.newest
-        self._cacheable_data = data if at_start else b""
-        # a head within data of at most this length cannot be too long
-        self._head_may_be_long = self._in_head or len(data) > self.limits.max_header
-        self._head_began = False
-        self._parse(memoryview(data))
-        if self._in_head:
-            if not self._head_began:
-                self._head_bytes += len(data)
-            elif at_start and self.newest is newest:
-                self._head_bytes = len(data.lstrip(b"\r\n"))
-            else:
-                # where in `data` the head began is not known, so of `data` only complete headers count
-                self._head_bytes = head_size(self._url, self._headers)
-            self._check_head_size(self._head_bytes - UNMEASURED_HEAD_BYTES)
-        elif self.newest is not None and not self.newest.received:
-            # what arrives without a part of the body is a chunk's header or trailers, which may have no end
-            self._bytes_since_body += len(data)
-            self._check_trailer_size(self._bytes_since_body - len(data))
-
-    def _parse(self, data: memoryview) -> None:
-        """Feed the parser. A request with an Upgrade header is parsed again without it.
-
-        The parser stops after the head of such a request, because the other protocol would follow.
-        """
-        while True:
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                data = data[upgrade.args[0] :]
-                method = self._parser.get_method()
-                if method == b"CONNECT":
-                    message = "the method: expected one for servers, got CONNECT, which is for proxies"
-                    raise MalformedRequestError(400, message) from None
-                lines = [b"%b %b HTTP/%b" % (method, self._url, self._parser.get_http_version().encode())]
-                lines += [b"%b: %b" % header for header in self._headers if header[0] != b"upgrade"]
-                self._parser = self._new_parser()
-                self._parser.feed_data(b"\r\n".join([*lines, b"", b""]))
-            else:
-                return
-
-    def _new_parser(self) -> httptools.HttpRequestParser:
-        parser = httptools.HttpRequestParser(self)
-        # a client may send requests after one with `Connection: close`; they are ignored, not an error
-        parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        return parser
-
-    def on_message_begin(self) -> None:
-        self._url = b""
-        self._headers = []
-        self._expects_continue = self._upgrading = False
-        self._in_head = self._used = self._head_began = True
-        self._head_bytes = self._trailer_bytes = self._bytes_since_body = 0
-        self._since = self.loop.time()
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_head:
-            # a trailer, which follows a body in chunks; it is ignored, since it must not count as a header
-            self._trailer_bytes += len(name) + len(value)
-            self._check_trailer_size(self._trailer_bytes)
-            return
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self._expects_continue = True
-        self._headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        if self._head_may_be_long:
-            self._check_head_size(head_size(self._url, self._headers))
-        parser = self._parser
-        version = parser.get_http_version()
-        length = body_length(version, self._headers)
-        if parser.should_upgrade():
-            self._upgrading = True
-            return
-        self._in_head = False
-        url = httptools.parse_url(self._url)
-        raw_path = url.path.decode("ascii")
-        head = RequestHead(
-            parser.get_method().decode("ascii"),
-            raw_path,
-            urllib.parse.unquote(raw_path) if "%" in raw_path else raw_path,
-            url.query or b"",
-            self._headers,
-            http_version=version,
-            keep_alive=version != "1.0" and parser.should_keep_alive(),
-            content_length=length,
-            expects_continue=self._expects_continue,
-        )
-        self.newest = WireRequest(self, head)
-        self.pipeline.append(self.newest)
-
-    def on_body(self, body: bytes) -> None:
-        self._bytes_since_body = 0
-        if not self._upgrading and self.newest is not None:
-            self.newest.feed(body)
-
-    def on_message_complete(self) -> None:
-        newest = self.newest
-        if self._upgrading or newest is None:
-            return
-        newest.body_received()
-        if self._cacheable_data:
-            self.shared.heads.add(self._cacheable_data, newest.head)
-
-    def _check_head_size(self, size: int) -> None:
-        if size > self.limits.max_header:
-            raise MalformedRequestError(
-                431, f"the headers: expected at most {self.limits.max_header} bytes, got more"
-            )
-
-    def _check_trailer_size(self, size: int) -> None:
-        if size > self.limits.max_header:
-            raise MalformedRequestError(
-                431, f"the trailers: expected at most {self.limits.max_header} bytes, got more"
-            )
-
-    # ---- requests to answers, in order
 
     def _advance(self) -> None:
         """Start the next request, unless one is being answered; after the last, send the final response."""
@@ -391,6 +304,9 @@ class HttpProtocol(asyncio.Protocol):
         if request is not self._current:
             return
         self._current = None
+        if request.received and request is self.newest:
+            # an idle connection must not keep the body and the results of its last request
+            self.newest = None
         self._since = self.loop.time()
         self.server_state.total_requests += 1
         if self._closing or self.transport.is_closing():
@@ -414,7 +330,7 @@ class HttpProtocol(asyncio.Protocol):
     def _end(self) -> None:
         """Close after the last answer, gracefully if the client may still be sending."""
         newest = self.newest
-        still_receiving = self._in_head or (newest is not None and not newest.received)
+        still_receiving = self.in_head or (newest is not None and not newest.received)
         if self.pipeline or still_receiving or self._final_response is not None:
             self.close_gracefully()
         else:
@@ -424,27 +340,30 @@ class HttpProtocol(asyncio.Protocol):
         """Close after the client had time to read: closing with unread input would reset the connection."""
         if self._closing or self.transport.is_closing():
             return
-        self._closing, self._in_head = True, False
+        if self._half_closed:
+            self.transport.close()
+            return
+        self._closing, self.in_head = True, False
         self._since = self.loop.time()
         self.pipeline.clear()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.resume_reading()
 
-    def _reject(self, error: MalformedRequestError) -> None:
+    def _refuse(self, error: MalformedRequestError) -> None:
         """Answer malformed input after all requests before it, and then close."""
-        request_id = self.app.count_rejected(error.status)
+        request_id = self.app.count_refused(error.status)
         log.info(
             "malformed request: %d, %s",
             error.status,
             error,
-            extra={"client": self.client, "id": request_id},
+            extra={"client": self.client[0] if self.client else None, "id": request_id},
         )
-        self._final_response = rejection(error, self.server_state.default_headers, request_id)
+        self._final_response = refusal(error, self.server_state.default_headers, request_id)
         newest = self.newest
-        if newest is not None and not newest.received and not self._in_head:
+        if newest is not None and not newest.received and not self.in_head:
             self._drop(newest)
-        self._in_head = False
+        self.in_head = False
 
     def _drop(self, request: WireRequest) -> None:
         """Drop a request whose body is malformed."""
@@ -456,6 +375,19 @@ class HttpProtocol(asyncio.Protocol):
                 # an answer has begun, so no error can be sent
                 self._final_response = b""
             request.abandon()
+
+    def _ask_if_client_reads(self, data: bytes = b"") -> None:
+        """Drop the requests if the client has closed. `data` is sent to find out, unless an answer is."""
+        current = self._current
+        if current is None or self._closing or self.transport.is_closing():
+            return
+        connection = self.transport.get_extra_info("socket")
+        if connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSE:
+            self.transport.abort()
+            return
+        if data and not current.status and current.head.http_version == "1.1":
+            self.transport.write(data)
+        self.loop.call_later(ASK_SECONDS, self._ask_if_client_reads)
 
     def _stalled_seconds(self, now: float) -> float:
         """Seconds for which the client has read nothing of its answers."""
@@ -469,6 +401,17 @@ class HttpProtocol(asyncio.Protocol):
         size = array.array("i", [0])
         fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.FIONREAD, size)
         return bool(size[0])
+
+
+def _may_be_answered(head: RequestHead) -> bool:
+    """Whether a request is answered although the client may have closed."""
+    return head.http_version == "1.1" or head.method in ("GET", "HEAD")
+
+
+def _is_tcp(transport: asyncio.Transport) -> bool:
+    """Whether the state of the connection can be read: over TCP, on Linux."""
+    connection = transport.get_extra_info("socket")
+    return connection.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_INFO")
 
 
 def _address(info: Any) -> tuple[str, int] | None:

@@ -14,7 +14,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from service.http.connection.acceptor import Acceptor
-from service.http.connection.listener import ConnectionCounts, refuse_new_connections, tls_context
+from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.listener import refuse_new_connections, tls_context
 from service.http.connection.protocol import HttpProtocol
 from service.http.connection.shared_state import HttpApplication, SharedState
 
@@ -154,6 +155,10 @@ class Server:
         while True:
             date = formatdate(time.time(), usegmt=True).encode()
             self.state.default_headers = [(b"date", date)]
-            for connection in self.connections:
-                connection.check_timeouts(loop.time())
+            self._check_timeouts(loop.time())
             await asyncio.sleep(period)
+
+    def _check_timeouts(self, now: float) -> None:
+        # not in the loop above, whose variable would hold the last connection after its end
+        for connection in self.connections:
+            connection.check_timeouts(now)

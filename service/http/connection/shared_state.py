@@ -35,7 +35,7 @@ class HttpApplication(Protocol):
     def handle(self, request: Request) -> Coroutine[Any, Any, None]:
         """Answer a request."""
 
-    def count_rejected(self, status: int) -> str:
+    def count_refused(self, status: int) -> str:
         """Count input that is no valid request, and return the request id for its answer."""
 
 

@@ -20,6 +20,9 @@ HIGH_WATER_BYTES = 1 << 16
 # At most this many bytes of a body are read after its request was answered, to keep the connection open. A
 # connection with more to come is closed instead.
 MAX_IGNORED_BYTES = 1 << 20
+# Bytes of an answer that are written at once. The rest waits until the client has read most of them: a TLS
+# transport would encrypt a whole answer at once and say nothing of a client that does not read.
+SLICE_BYTES = 1 << 18
 # the empty buffer that all requests share until a part of their body arrives; it is never changed
 NO_BYTES = bytearray()
 # bytes that no header of an answer may contain, because they would end the line or the head
@@ -69,7 +72,7 @@ class WireRequest(Request):
     def take_buffered_body(self) -> None:
         """Set `complete_body` if all of the body has arrived. Called when the request is started."""
         if self.received:
-            self.complete_body = bytes(self._buffer)
+            self.complete_body, self._buffer = bytes(self._buffer), NO_BYTES
             # a large body has paused reading, but a client that leaves is only noticed while reading
             self.connection.resume_reading()
 
@@ -97,7 +100,9 @@ class WireRequest(Request):
 
     async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
         if self.complete_body is not None:
-            return self.complete_body, False
+            # not kept here, where the memory budget does not count it
+            data, self.complete_body = self.complete_body, None
+            return data, False
         connection = self.connection
         if self.head.expects_continue and not self._continued and not self.status:
             self._continued = True
@@ -108,6 +113,8 @@ class WireRequest(Request):
         if self.client_gone:
             raise ClientGoneError
         data, self._buffer = bytes(self._buffer), NO_BYTES
+        # a client that leaves is only noticed while reading
+        connection.resume_reading()
         return data, not self.received
 
     def respond(self, response: Response) -> Awaitable[None] | None:
@@ -117,11 +124,10 @@ class WireRequest(Request):
         return None
 
     async def respond_slowly(self, response: Response) -> None:
-        connection = self.connection
-        await connection.drain()
-        self._write_whole(response, apart=True)
-        # the answer takes memory until the client has read it
-        await connection.drain()
+        await self.connection.drain()
+        self._write_whole(response, head_only=True)
+        await self._write_slices(b"" if self.head.method == "HEAD" else response.body)
+        self.response_complete = True
 
     def asgi(self) -> tuple[dict[str, Any], Any, Any]:
         head, connection = self.head, self.connection
@@ -159,12 +165,13 @@ class WireRequest(Request):
 
     # ---- internals
 
-    def _write_whole(self, response: Response, *, apart: bool = False) -> None:
-        """Write the head and the body: in one piece, or `apart` so that a large body is not copied."""
-        self.status = status = response.status
+    def _write_whole(self, response: Response, *, head_only: bool = False) -> None:
+        """Write the head and the body in one piece, or only the head."""
+        status = response.status
         connection, shared = self.connection, self.connection.shared
         if response.close or not self.received or not self.head.keep_alive or shared.draining:
             self.closes = response.close or self._is_last()
+        data = b""
         if not self.client_gone:
             body = response.body
             head = b"%b%b%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n" % (
@@ -175,14 +182,24 @@ class WireRequest(Request):
                 len(body),
                 self.id.encode(),
             )
-            if self.head.method == "HEAD":
+            if head_only or self.head.method == "HEAD":
                 body = b""
-            if apart:
-                connection.transport.write(head)
-                connection.transport.write(body)
-            else:
-                connection.transport.write(head + body)
-        self.response_complete = True
+            data = head + body
+        # only now: if there was no memory for the answer, an error can still be sent
+        self.status = status
+        if data:
+            connection.transport.write(data)
+        self.response_complete = not head_only
+
+    async def _write_slices(self, data: bytes) -> None:
+        """Write large data, and return when the client has read nearly all of it, or has gone."""
+        connection = self.connection
+        for start in range(0, len(data), SLICE_BYTES):
+            if self.client_gone:
+                return
+            # a copy: the transport keeps what it could not send yet, and a view would keep all of the data
+            connection.transport.write(data[start : start + SLICE_BYTES])
+            await connection.drain()
 
     async def _send(self, message: Message) -> None:
         """Send a message of an ASGI application: the start or a part of an answer."""
@@ -192,7 +209,7 @@ class WireRequest(Request):
         if message["type"] == "http.response.start":
             self._start(message["status"], message.get("headers", ()))
         else:
-            self._write_part(message.get("body", b""), more=message.get("more_body", False))
+            await self._write_part(message.get("body", b""), more=message.get("more_body", False))
 
     def _start(self, status: int, headers: Any) -> None:
         """Write the status and the headers of an answer whose body comes in parts."""
@@ -229,7 +246,7 @@ class WireRequest(Request):
                 )
             )
 
-    def _write_part(self, body: bytes, *, more: bool) -> None:
+    async def _write_part(self, body: bytes, *, more: bool) -> None:
         if not self.status or self.response_complete:
             raise RuntimeError("expected a part of an answer that has begun and not ended")
         if self.head.method == "HEAD" or self.status in (204, 304):
@@ -240,7 +257,9 @@ class WireRequest(Request):
             self._bytes_left -= len(body)
             if self._bytes_left < 0 or (self._bytes_left and not more):
                 raise RuntimeError("expected an answer as long as its Content-Length, got another length")
-        if body and not self.client_gone:
+        if len(body) > SLICE_BYTES:
+            await self._write_slices(body)
+        elif body and not self.client_gone:
             self.connection.transport.write(body)
         if not more:
             self.response_complete = True

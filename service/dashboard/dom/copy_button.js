@@ -1,6 +1,6 @@
 // A button that copies text, also on pages without TLS, where browsers disable the clipboard API.
 
-import { el, setChildren } from "../dom/element.js";
+import { el, setChildren } from "./element.js";
 
 // milliseconds that the result is shown
 const RESULT_DURATION = 1500;

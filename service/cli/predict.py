@@ -1,0 +1,108 @@
+"""The command `turnpike predict`: a table of rows in, a table of predictions out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.artifact.limits import MAX_ROWS
+from service.errors import RequestError, SettingError
+
+if TYPE_CHECKING:
+    from service.inference_types import Array
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def command(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="An .onnx file, a folder with one model, or a URL.")
+    ],
+    rows: Annotated[
+        Path, typer.Argument(metavar="ROWS", help="Table of rows: .csv, .npy, .npz, .json or .jsonl.")
+    ],
+    gates: Annotated[bool, typer.Option("--gates", help="Add the mean of each gate for each row.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead of CSV.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File to write.", show_default="standard output"),
+    ] = None,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option("--api-key-file", metavar="FILE", help="File with the key of a served model."),
+    ] = None,
+) -> None:
+    """Predict the rows of a table with MODEL.
+
+    MODEL is an .onnx file, the folder of a model, a run or a repository with
+    one model, or the URL of a service, such as http://127.0.0.1:8000. If the
+    model has names for its features, the columns of a .csv may be in any order.
+    Its other columns are kept beside the predictions.
+    """
+    # imported here, so that --help needs neither NumPy nor onnxruntime
+    import numpy as np
+
+    from service.cli.prediction_source import local_model, read_key, served_model
+    from service.cli.table_file import read_rows
+    from service.protocol.predict_csv import predictions_csv
+
+    if out is not None:
+        expect_writable(out)
+    if model.startswith(("http://", "https://")):
+        signature, predict = served_model(model, read_key(api_key_file))
+    else:
+        signature, predict = local_model(Path(model))
+    instances, others = read_rows(rows, signature)
+    predictions: list[Any] = []
+    parts: list[dict[str, Array]] = []
+    for start in range(0, len(instances), MAX_ROWS):
+        try:
+            some, means = predict(instances[start : start + MAX_ROWS], gates)
+        except RequestError as error:
+            where = f" (rows from {start + 1} on)" if start else ""
+            raise SettingError(f"{rows}{where}: {error}") from error
+        predictions += some
+        parts.append(means)
+    means = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    text = to_json(predictions, means) if as_json else predictions_csv(predictions, means, others)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        with out_errors(out):
+            out.write_text(text, encoding="utf-8")
+
+
+def expect_writable(out: Path) -> None:
+    """Raise a SettingError, before the work, if the file cannot be written."""
+    with out_errors(out):
+        if out.exists():
+            out.open("ab").close()
+        else:
+            with tempfile.TemporaryFile(dir=out.parent):
+                pass
+
+
+@contextmanager
+def out_errors(out: Path) -> Iterator[None]:
+    """Turn errors of the file system into a SettingError."""
+    try:
+        yield
+    except OSError as error:
+        message = f"--out: expected a file that can be written, got {str(out)!r} ({error.strerror})"
+        raise SettingError(message) from error
+
+
+def to_json(predictions: list[Any], means: dict[str, Array]) -> str:
+    """One object: the predictions, and for each gate the means of all rows."""
+    answer: dict[str, Any] = {"predictions": predictions}
+    if means:
+        answer["gates"] = {name: values.tolist() for name, values in means.items()}
+    return json.dumps(answer) + "\n"

@@ -1,0 +1,172 @@
+"""Runs a model on rows for `turnpike predict`: a model on disk, or one of a running service."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+
+from service.artifact.datatypes import DATATYPES
+from service.artifact.limits import RequestLimits
+from service.artifact.runtime import Signature, Tensor
+from service.cli.model_argument import find_model
+from service.config.settings import Settings
+from service.errors import RequestError, ServiceError, SettingError
+from service.inference_types import Array, InferenceResult
+from service.protocol.predict_json import decode_instances, encode_predictions
+from service.registry.loader import load
+from service.telemetry.counters import RequestCounters
+
+# from rows, and whether gates are wanted, to predictions, and the mean of each gate for each row
+Predict = Callable[[list[Any], bool], tuple[list[Any], dict[str, Array]]]
+HTTP_SECONDS = 60
+
+
+class PredictError(ServiceError):
+    """A service gave no predictions."""
+
+
+def local_model(path: Path) -> tuple[Signature, Predict]:
+    """The inputs and outputs of a model on disk, and how to run it: as the service does, with its checks."""
+    loaded = load(find_model(path), Settings(), RequestCounters(), 1)
+
+    def predict(instances: list[Any], gates: bool) -> tuple[list[Any], dict[str, Array]]:
+        body = json.dumps({"instances": instances}).encode()
+        request = decode_instances(body, loaded.signature, RequestLimits())
+        names = [gate.name for gate in loaded.gates] if gates else []
+        if gates and not names:
+            raise RequestError("--gates: expected a model with gates, and it has none")
+        arrays = loaded.runtime.run(request.feeds, [*request.output_names, *names])
+        result = InferenceResult(tuple(arrays[: len(request.output_names)]))
+        answer = encode_predictions(
+            loaded.name, loaded.version, request, result, loaded.labels, loaded.distribution
+        )
+        values = zip(names, arrays[len(request.output_names) :], strict=True)
+        means = {name: _row_means(name, array, request.rows) for name, array in values}
+        return json.loads(answer)["predictions"], means
+
+    return loaded.signature, predict
+
+
+def served_model(url: str, key: str | None) -> tuple[Signature, Predict]:
+    """The inputs and outputs of a model of a running service, and how to ask it."""
+    base, _, name = url.partition("/models/")
+    base = base.rstrip("/").removesuffix("/v1").removesuffix("/v2")
+    if not urlsplit(base).hostname:
+        raise SettingError(f"MODEL: expected a URL such as http://127.0.0.1:8000, got {url!r}")
+    name = name.strip("/").removesuffix(":predict")
+    if not name and urlsplit(base).path and not _is_service(base, key):
+        base, _, name = base.rpartition("/")
+    if not name:
+        names = _ask(f"{base}/v1/models", key)["models"]
+        if len(names) != 1:
+            listed = ", ".join(f"{base}/v2/models/{quote(name, safe='')}" for name in names) or "none"
+            raise SettingError(f"MODEL: expected a service with one model, got {listed}")
+        name = quote(names[0], safe="")
+    model = f"{base}/v2/models/{name}"
+    signature = _signature(_ask(model, key), _ask(f"{model}/certificate", key)["features"])
+
+    def predict(instances: list[Any], gates: bool) -> tuple[list[Any], dict[str, Array]]:
+        body = {"instances": instances}
+        predictions = _ask(f"{base}/v1/models/{name}:predict", key, body)["predictions"]
+        if not gates:
+            return predictions, {}
+        feeds = decode_instances(json.dumps(body).encode(), signature, RequestLimits()).feeds
+        tensors = [
+            {
+                "name": input_name,
+                "shape": list(array.shape),
+                "datatype": DATATYPES[array.dtype.name],
+                "data": array.ravel().tolist(),
+            }
+            for input_name, array in feeds.items()
+        ]
+        answer = _ask(f"{base}/v2/models/{name}/gates?detail=rows", key, {"inputs": tensors})
+        values = {tensor["name"]: tensor for tensor in answer["tensors"]}
+        means = {}
+        for gate in (gate["name"] for gate in answer["gates"]):
+            array = np.asarray(values[gate]["data"], np.float32).reshape(values[gate]["shape"])
+            means[gate] = _row_means(gate, array, len(instances))
+        return predictions, means
+
+    return signature, predict
+
+
+def _is_service(base: str, key: str | None) -> bool:
+    """Whether a service answers below this URL, whose path may be the prefix of a proxy or a model's name."""
+    try:
+        _ask(f"{base}/v2", key)
+    except (PredictError, RequestError):
+        return False
+    return True
+
+
+def _signature(metadata: dict[str, Any], features: list[dict[str, Any]]) -> Signature:
+    """The inputs and outputs of a served model; sizes that vary have names."""
+    dtypes = {datatype: dtype for dtype, datatype in DATATYPES.items()}
+    batched = all(tensor["shape"][:1] == [-1] for tensor in metadata["inputs"])
+    inputs, outputs = (
+        {
+            tensor["name"]: Tensor(
+                tensor["name"],
+                dtypes[tensor["datatype"]],
+                tuple(f"axis{axis}" if size < 0 else size for axis, size in enumerate(tensor["shape"])),
+            )
+            for tensor in metadata[part]
+        }
+        for part in ("inputs", "outputs")
+    )
+    names = tuple(feature["name"] for feature in features)
+    return Signature(inputs, outputs, {}, "axis0" if batched else None, frozenset(), names)
+
+
+def _row_means(gate: str, values: Array, rows: int) -> Array:
+    """The mean of a gate for each row."""
+    if values.shape[:1] != (rows,):
+        raise RequestError(f"--gates: the rows of {gate!r} cannot be told apart")
+    means: Array = values.reshape(rows, -1).mean(1, dtype=np.float64)
+    return means
+
+
+def read_key(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"--api-key-file: expected a file that can be read, got {str(path)!r}") from error
+    if not lines:
+        raise SettingError(f"--api-key-file: expected a key, got an empty file, {str(path)!r}")
+    return lines[0]
+
+
+def _ask(url: str, key: str | None, body: dict[str, Any] | None = None) -> Any:
+    """The JSON of an answer."""
+    request = urllib.request.Request(  # noqa: S310, the scheme was checked
+        url, None if body is None else json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    if key is not None:
+        request.add_header("Authorization", f"Bearer {key}")
+    try:
+        with urllib.request.urlopen(request, timeout=HTTP_SECONDS) as response:  # noqa: S310
+            return json.loads(response.read())
+    except urllib.error.HTTPError as error:
+        try:
+            reason = json.loads(error.read())["error"]
+        except (ValueError, KeyError, TypeError):
+            reason = error.reason
+        if error.code == 400:
+            raise RequestError(reason) from error
+        hint = "; pass a key with --api-key-file" if error.code == 401 else ""
+        raise PredictError(f"{url}: {error.code}: {reason}{hint}") from error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # the reason inside of urllib's own error
+        reason = getattr(error, "reason", error)
+        raise PredictError(f"{url}: expected the answer of a service, got {reason}") from error

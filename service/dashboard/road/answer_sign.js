@@ -1,0 +1,35 @@
+// The sign at the end of the road: the model's answer, and the answer before layers were closed or opened.
+
+import { el, setChildren } from "../dom/element.js";
+import { number } from "../dom/number_format.js";
+import { predictedClass, probabilityText } from "../row/predicted_class.js";
+
+// characters of a label in large letters
+const MAX_LARGE = 4;
+
+/** Show the answer of a reading in `node`; `before` is the reading without lesions, null if there are none. */
+export function showAnswer(node, certificate, reading, before) {
+  if (!reading) {
+    node.classList.remove("changed");
+    setChildren(node, el("span", { class: "answer" }, "?"));
+    return;
+  }
+  const [now, then] = [answerOf(certificate, reading.outputs), before && answerOf(certificate, before.outputs)];
+  node.classList.toggle("changed", Boolean(then) && then.label !== now.label);
+  setChildren(
+    node,
+    el("span", { class: now.label.length > MAX_LARGE ? "answer long" : "answer", title: now.label }, now.label),
+    now.share && el("span", { class: "answer-share" }, now.share),
+    then && el("span", { class: "answer-before" }, `was ${then.label}`),
+    then?.share && el("span", { class: "answer-before" }, then.share),
+  );
+}
+
+/** {label, share} as text: the class, or else the first number of the outputs. */
+function answerOf(certificate, outputs) {
+  const prediction = predictedClass(certificate, outputs);
+  if (prediction) return { label: prediction.label, share: probabilityText(prediction.share) };
+  const { data, name } = outputs[0];
+  if (data.length === 1) return { label: number(Number(data[0])), share: "" };
+  return { label: name, share: `${data.length} values` };
+}

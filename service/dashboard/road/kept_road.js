@@ -1,0 +1,59 @@
+// The road of row A, which was kept for a comparison, above the road of the current row, B.
+
+import { el, setChildren } from "../dom/element.js";
+import { readingTitle } from "../row/lesion_effect.js";
+import { predictedClassText } from "../row/predicted_class.js";
+import { current, publish, subscribe } from "../state/store.js";
+import { sharesOf } from "./road_layers.js";
+import { RoadPicture } from "./road_picture.js";
+
+// its height, as a share of that of the road below it
+const HEIGHT = 0.5;
+
+/**
+ * Create it in `node`, hidden until a row is kept. Returns `setStretches(stretches)` for another model and
+ * `resize(size)` for the size of the road below it.
+ */
+export function keptRoad(node) {
+  const picture = new RoadPicture();
+  const [title, titleOfB] = [el("p"), el("p", { class: "kept-head" })];
+  const discard = el("button", { type: "button", on: { click: () => publish("kept reading", null) } }, "Discard A");
+  setChildren(node, el("div", { class: "kept-head" }, title, discard), picture.node, titleOfB);
+  node.hidden = true;
+  let [stretches, size] = [[], null];
+
+  function setStretches(newStretches) {
+    stretches = newStretches;
+    picture.setCount(stretches.length);
+  }
+
+  function resize({ stretch, width, gap, margin }) {
+    size = { stretch, width: HEIGHT * width, gap: HEIGHT * gap, margin };
+    picture.resize(size);
+    draw();
+  }
+
+  function draw() {
+    const kept = current("kept reading");
+    node.hidden = !kept;
+    if (!kept || !size) return;
+    setChildren(title, titleOf("A", kept));
+    const shown = current("shown reading");
+    setChildren(titleOfB, shown && titleOf("B", shown));
+    picture.draw(sharesOf(stretches, kept));
+    const levers = kept.levers ?? new Map();
+    picture.drawBarriers(
+      stretches.map(({ group }) => levers.get(group.layer) ?? "as trained"),
+      stretches.map(() => null),
+    );
+  }
+
+  subscribe("kept reading", draw);
+  subscribe("shown reading", draw);
+  return { setStretches, resize };
+}
+
+function titleOf(letter, reading) {
+  const prediction = predictedClassText(current("model").certificate, reading.outputs);
+  return [el("strong", {}, letter), `: ${readingTitle(reading)}`, prediction && ` → ${prediction}`];
+}

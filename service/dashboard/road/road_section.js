@@ -1,0 +1,226 @@
+// The road: the way of a row through the layers, from the input to the answer. A press on a layer closes it.
+
+import { el, setChildren } from "../dom/element.js";
+import { number } from "../dom/number_format.js";
+import { resetLayers, setLever, setLevers } from "../state/lesion.js";
+import { readingTitle } from "../row/lesion_effect.js";
+import { predictedClass, predictedClassText } from "../row/predicted_class.js";
+import { current, publish, subscribe } from "../state/store.js";
+import { startLinkButton } from "../share/link_button.js";
+import { showAnswer } from "./answer_sign.js";
+import { findFlips } from "./flip_search.js";
+import { keptRoad } from "./kept_road.js";
+import { layerButtons } from "./layer_buttons.js";
+import { leverSlider } from "./lever_slider.js";
+import { roadLayers, sharesOf } from "./road_layers.js";
+import { RoadPicture } from "./road_picture.js";
+import { rowThumbnail } from "./row_thumbnail.js";
+import { savePicture } from "./saved_picture.js";
+import { shareTransition } from "./share_transition.js";
+
+// shortest stretch in rem: of more layers the road scrolls within its box
+const MIN_STRETCH = 0.95;
+// share of the picture's height for the road and for the widest ramp, and in between
+const [ROAD_SHARE, GAP_SHARE] = [0.44, 0.07];
+
+const HINT =
+  "Press a layer to close it: nothing is transformed there, and the row is carried past. Its lever moves it bit by bit.";
+
+export function startRoad(node) {
+  const picture = new RoadPicture();
+  const buttonsNode = el("div", { class: "layer-buttons" });
+  const keptNode = el("div", { class: "kept-road" });
+  const track = el("div", { class: "road-track" }, picture.node, buttonsNode);
+  const start = el("div", { class: "road-start" });
+  const sign = el("div", { class: "road-answer" });
+  const message = el("p", { class: "road-message", role: "status" });
+  const flipButton = el("button", { type: "button", on: { click: searchFlips } }, "Which layer flips this answer?");
+  const resetButton = el("button", { type: "button", on: { click: resetLayers } }, "Reset layers");
+  const keepButton = el("button", { type: "button", on: { click: keep } }, "Keep as A");
+  const saveButton = el("button", { type: "button", on: { click: save } }, "Save as PNG");
+  const [leverNode, link] = [el("div", { class: "lever" }), el("div")];
+  const linkNote = el("p", { class: "link-note", role: "status" });
+  const scroll = el("div", { class: "road-scroll" }, keptNode, track);
+  const scene = el("div", { class: "road-scene" }, start, scroll, sign);
+  const tools = el("div", { class: "road-tools" }, flipButton, resetButton, keepButton, link, saveButton);
+  const noRoad = el("p", { class: "empty" });
+  const title = el("h3");
+  const head = el("div", { class: "road-head" }, title, laneKeys());
+  setChildren(node, head, noRoad, scene, leverNode, message, tools, linkNote);
+
+  startLinkButton(link, linkNote);
+  const kept = keptRoad(keptNode);
+  const slider = leverSlider(leverNode, setLever);
+  const buttons = layerButtons(buttonsNode, { onPress: setLever, onReach: slider.showLayer });
+  const thumbnail = rowThumbnail(start);
+  const moveTo = shareTransition((shares) => picture.draw(shares));
+  let [model, layers, stretches] = [null, [], []];
+  let [reading, search, found] = [null, null, null];
+
+  function showModel(newModel) {
+    model = newModel;
+    layers = roadLayers(model?.gates ?? []);
+    stretches = layers.flatMap((layer) => layer.stretches);
+    picture.setCount(stretches.length);
+    kept.setStretches(stretches);
+    buttons.setLayers(layers);
+    thumbnail.setModel(model);
+    const hasRoad = layers.length > 0;
+    setChildren(title, titleText(layers.length));
+    for (const part of [head, scene, message, tools]) part.hidden = !hasRoad;
+    noRoad.hidden = hasRoad;
+    setChildren(noRoad, model && !hasRoad && noRoadText(model));
+    forgetFlips();
+    resize();
+    showReading(current("shown reading"));
+    showLevers(current("levers"));
+  }
+
+  function showReading(shown) {
+    reading = shown && fits(shown) ? shown : null;
+    const shares = sharesOf(stretches, reading);
+    moveTo(shares);
+    buttons.showShares(shares);
+    drawBarriers();
+    thumbnail.showRow(reading?.row);
+    keepButton.disabled = saveButton.disabled = !reading;
+    showAnswer(sign, model?.certificate, reading, reading?.levers ? current("reading") : null);
+    flipButton.hidden = !reading || !predictedClass(model.certificate, reading.outputs);
+    showMessage();
+  }
+
+  /** A late response may belong to the model before. */
+  function fits({ gates }) {
+    return model !== null && gates.every(({ name }, n) => name === model.gates[n]?.name);
+  }
+
+  function showLevers(leverState) {
+    const levers = leverState?.levers ?? new Map();
+    buttons.showLevers(levers);
+    slider.showLevers(levers);
+    resetButton.disabled = levers.size === 0;
+    node.classList.toggle("moved", levers.size > 0);
+    drawBarriers();
+    showMessage();
+  }
+
+  function drawBarriers() {
+    const levers = current("levers")?.levers ?? new Map();
+    const original = sharesOf(stretches, current("reading") ?? null);
+    picture.drawBarriers(
+      stretches.map(({ group }) => levers.get(group.layer) ?? "as trained"),
+      original,
+    );
+  }
+
+  function resize() {
+    if (!stretches.length || !scroll.clientWidth) return;
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const stretch = Math.max(scroll.clientWidth / stretches.length, MIN_STRETCH * rem);
+    const height = parseFloat(getComputedStyle(scroll).getPropertyValue("--road-height")) * rem;
+    const width = ROAD_SHARE * height;
+    const size = { stretch, width, gap: GAP_SHARE * height, margin: 4 };
+    picture.resize(size);
+    kept.resize(size);
+    track.style.setProperty("width", `${stretch * stretches.length}px`);
+    buttons.thinNumbers(stretch);
+    picture.draw(sharesOf(stretches, reading));
+    drawBarriers();
+  }
+
+  function showMessage() {
+    const { state, message: problem } = current("levers") ?? {};
+    message.classList.toggle("failed", state === "failed" || Boolean(found?.error));
+    setChildren(message, messageText(state, problem));
+  }
+
+  function messageText(state, problem) {
+    if (state === "failed") return `The layers could not be changed: ${problem}`;
+    if (!reading) return "Draw or choose a row to see its way through the layers.";
+    if (!reading.gates.length) return reading.missing;
+    if (search) return "Closing each layer in turn …";
+    return found ? foundText(found) : HINT;
+  }
+
+  async function searchFlips() {
+    search?.abort();
+    const controller = (search = new AbortController());
+    const { row } = reading;
+    showMessage();
+    let result;
+    try {
+      result = await findFlips(model, row, controller.signal);
+    } catch (error) {
+      result = { error };
+    }
+    if (controller !== search) return;
+    search = null;
+    // the user drew on in the meantime
+    if (current("reading")?.row !== row) return showMessage();
+    found = { row, ...result };
+    buttons.markFlips(found.flipping ?? []);
+    if (!found.error && found.strongest !== null) {
+      setLevers(new Map([[found.strongest, "closed"]]));
+      buttons.reveal(found.strongest, scroll);
+    }
+    showMessage();
+  }
+
+  function keep() {
+    publish("kept reading", reading);
+  }
+
+  function save() {
+    const { certificate, name, version } = model;
+    const color = (kind) => getComputedStyle(picture.node.querySelector(`.${kind}`)).fill;
+    const content = {
+      road: picture.node,
+      row: thumbnail.canvas(),
+      title: `${name}/${version}: ${readingTitle(reading)}`,
+      answer: predictedClassText(certificate, reading.outputs) ?? "",
+      keys: ["carried", "transformed"].map((kind) => [kind, color(kind)]),
+    };
+    savePicture(content, `${name}-${version}-road`).catch(reportError);
+  }
+
+  function forgetFlips() {
+    search?.abort();
+    [search, found] = [null, null];
+    buttons.markFlips([]);
+  }
+
+  subscribe("model", showModel);
+  subscribe("reading", (latest) => {
+    if (found && latest?.row !== found.row) forgetFlips();
+  });
+  subscribe("shown reading", showReading);
+  subscribe("levers", showLevers);
+  new ResizeObserver(resize).observe(scroll);
+}
+
+function laneKeys() {
+  const key = (kind, text) => el("span", { class: `lane-key ${kind}` }, text);
+  const keys = [key("carried", "carried"), key("transformed", "transformed"), key("as-trained", "as trained")];
+  return el("p", { class: "lane-keys" }, keys);
+}
+
+function titleText(count) {
+  return count === 1 ? "The way through the layer" : `The way through ${count} layers`;
+}
+
+function noRoadText({ name }) {
+  return `${name} has no gates that are known, so there is no road to show: nothing says what its layers carry over.`;
+}
+
+function foundText({ error, flipping, strongest, change }) {
+  if (error) return `The layers could not be tried: ${error.message}`;
+  if (strongest === null) return "No layer of this model can be closed.";
+  if (!flipping.length) {
+    const points = `${number(Math.abs(100 * change))} percentage points`;
+    const effect = `${change < 0 ? "lowers" : "raises"} its probability by ${points}`;
+    return `No layer flips this answer alone. Layer ${strongest}, closed here, ${effect}.`;
+  }
+  const others = flipping.filter((layer) => layer !== strongest);
+  const also = others.length ? ` ${others.length > 1 ? "Layers" : "Layer"} ${others.join(", ")} would, too.` : "";
+  return `Layer ${strongest}, closed here, flips the answer.${also}`;
+}

@@ -1,0 +1,102 @@
+// Keeps what is shown in the address (row, levers, and the row kept as A), so that a link opens the same view.
+
+import { sameVersion } from "../state/chosen_model.js";
+import { setLevers } from "../state/lesion.js";
+import { modelHash, modelIn } from "../state/model_address.js";
+import { fetchReading } from "../state/reading.js";
+import { current, publish, subscribe } from "../state/store.js";
+import { parseView, viewToText } from "./view_address.js";
+
+// milliseconds without a change before the address is written; browsers limit how often that is allowed
+const QUIET_TIME = 400;
+
+let timer = 0;
+// the row that the page began with: until something else is shown, the address names the model alone
+let firstRow = null;
+// whether a row of the address is not shown yet
+let opening = false;
+let keptRequest = null;
+
+/** Open the view of the address, now and whenever the user changes it, and keep it up to date from then on. */
+export function startSharedView() {
+  subscribe("model", (model) => {
+    clearTimeout(timer);
+    [firstRow, opening] = [null, false];
+    publish("kept reading", null);
+    if (model) openView(model, location.hash);
+  });
+  subscribe("row", (row) => {
+    if (row === null) return;
+    firstRow ??= row;
+    opening = false;
+  });
+  for (const topic of ["row", "levers", "kept reading"]) subscribe(topic, writeSoon);
+  addEventListener("hashchange", ({ newURL }) => {
+    // the address itself may have been written again since
+    const { hash } = new URL(newURL);
+    const model = current("model");
+    if (model && sameVersion(modelIn(hash), model)) openView(model, hash);
+  });
+}
+
+/** The address of what is shown now. */
+export function viewAddress() {
+  writeNow();
+  return location.href;
+}
+
+async function openView(model, hash) {
+  let view;
+  try {
+    view = parseView(hash, model);
+  } catch (error) {
+    publish("address problem", `The row of this address cannot be shown: ${error.message}.`);
+    return;
+  }
+  publish("address problem", "");
+  if (view.shown) {
+    firstRow = view.shown.row;
+    opening = true;
+    publish("open row", view.shown.row);
+    setLevers(view.shown.levers);
+  }
+  if (view.kept) await openKept(model, view.kept);
+}
+
+async function openKept(model, { row, levers }) {
+  keptRequest?.abort();
+  const controller = (keptRequest = new AbortController());
+  try {
+    const reading = await fetchReading(model, row, { levers: levers.size ? levers : null, signal: controller.signal });
+    if (controller === keptRequest) publish("kept reading", reading);
+  } catch (error) {
+    if (controller === keptRequest) publish("address problem", `Row A of this address: ${error.message}`);
+  }
+}
+
+function writeSoon() {
+  clearTimeout(timer);
+  timer = setTimeout(writeNow, QUIET_TIME);
+}
+
+function writeNow() {
+  clearTimeout(timer);
+  const model = current("model");
+  if (!model || opening || !sameVersion(modelIn(location.hash) ?? model, model)) return;
+  const view = viewToText(currentView());
+  const isBare = !location.hash.includes("&");
+  if (view === "" && isBare) return;
+  const hash = modelHash(model) + view;
+  if (location.hash !== hash) history.replaceState(null, "", hash);
+}
+
+/** @returns {import("./view_address.js").SharedView} */
+function currentView() {
+  const [row, kept] = [current("row"), current("kept reading")];
+  const { levers = new Map() } = current("levers") ?? {};
+  if (!row || (row === firstRow && !levers.size && !kept)) return { shown: null, kept: null };
+  return {
+    shown: { row, levers },
+    kept: kept ? { row: kept.row, levers: kept.levers ?? new Map() } : null,
+  };
+}

@@ -1,0 +1,62 @@
+"""Counts the bytes that the requests of a worker hold in memory, and refuses those beyond `--max-held`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Protocol
+
+from service.errors import OverloadedError
+
+
+class BudgetedRequest(Protocol):
+    """A request, which knows the number of bytes that are counted for it."""
+
+    budgeted_bytes: int
+
+
+class MemoryBudget:
+    """Limits the bytes of all request bodies and large answers in this worker's memory to `capacity`.
+
+    A method that would exceed it raises OverloadedError, and counts nothing.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.bytes = 0
+
+    def take(self, request: BudgetedRequest, size: int) -> None:
+        """Count `size` more bytes for the request, until `release` is called."""
+        self.expect_room(size)
+        self.bytes += size
+        request.budgeted_bytes += size
+
+    def recount(self, request: BudgetedRequest, size: int) -> None:
+        """Count `size` bytes for the request from now on, in place of its body."""
+        self.expect_room(size - request.budgeted_bytes)
+        self.bytes += size - request.budgeted_bytes
+        request.budgeted_bytes = size
+
+    def release(self, request: BudgetedRequest) -> None:
+        """Count no bytes for the request any more."""
+        self.bytes -= request.budgeted_bytes
+        request.budgeted_bytes = 0
+
+    @contextlib.contextmanager
+    def hold(self, size: int) -> Iterator[None]:
+        """Count an answer of this size while it is sent."""
+        self.expect_room(size)
+        self.bytes += size
+        try:
+            yield
+        finally:
+            self.bytes -= size
+
+    def expect_room(self, size: int) -> None:
+        """Raise OverloadedError if there is no room for this number of bytes."""
+        if self.bytes + size > self.capacity:
+            raise self.used_up()
+
+    def used_up(self) -> OverloadedError:
+        """The error for a request for which there is no room."""
+        return OverloadedError("server: the memory for requests (--max-held) is used up; try again")

@@ -1,0 +1,149 @@
+"""What `turnpike serve` was given: a repository, a run that holds one, or a model, version or file.
+
+Paths come from the command line and the settings alone; no request names one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from service.errors import SettingError
+from service.repository.scan import (
+    MAX_VERSION,
+    MODEL_FILE,
+    VERSION_PATTERN,
+    ModelFile,
+    RepositoryScan,
+    file_identity,
+    scan,
+)
+
+# the folder of models in the folder of a run, and the files that training leaves there
+RUN_REPOSITORY = "repository"
+CHECKPOINTS = ("model.safetensors", "last.safetensors")
+# a folder that was probably meant is searched among this many entries, and this many are named
+MAX_SEARCHED, MAX_SUGGESTIONS = 2000, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A repository, of which only one model or version may be served, or a file outside of any repository."""
+
+    root: Path
+    model: str | None = None
+    version: int | None = None
+    file: Path | None = None
+
+    def scan(self) -> RepositoryScan:
+        """What there is to serve now.
+
+        Raises:
+            SettingError: The repository cannot be read.
+        """
+        if self.file is None:
+            return scan(self.root, self.model, self.version)
+        try:
+            identity = file_identity(self.file.stat())
+        except OSError as error:
+            raise SettingError(
+                f"models: expected a file that can be read, got {str(self.file)!r} ({error.strerror})"
+            ) from error
+        name = str(self.model)
+        return RepositoryScan({name: (ModelFile(name, 1, self.file, identity),)})
+
+
+def locate(path: Path) -> Location:
+    """Find out what a path names.
+
+    Raises:
+        SettingError: It names nothing that can be served. The message says what was probably meant.
+    """
+    got = f"got {str(path)!r}"
+    if path.is_file():
+        return _locate_file(path, got)
+    if not (path.is_dir() and os.access(path, os.R_OK | os.X_OK)):
+        reason = "" if path.exists() else ": there is nothing of that name"
+        raise SettingError(f"expected a folder of models that can be read, {got}{reason}")
+    if _has_models(path):
+        return Location(path)
+    resolved = path.resolve()
+    if _is_model(resolved):
+        return Location(resolved.parent, resolved.name)
+    if (path / MODEL_FILE).is_file():
+        return _locate_file(path / MODEL_FILE, got)
+    if _has_models(path / RUN_REPOSITORY):
+        return Location(path / RUN_REPOSITORY)
+    if any((path / name).is_file() for name in CHECKPOINTS):
+        raise _not_exported(path, got)
+    if suggestions := list(islice(_servable_below(path), MAX_SUGGESTIONS)):
+        raise SettingError(
+            f"expected a folder of models, {got}, which has none of its own; did you mean "
+            f"{' or '.join(map(str, suggestions))}?"
+        )
+    # models may be exported to it later
+    return Location(path)
+
+
+def _locate_file(path: Path, got: str) -> Location:
+    if path.name in CHECKPOINTS:
+        raise _not_exported(path.parent, got)
+    if path.suffix != ".onnx":
+        raise SettingError(f"expected a folder of models or an .onnx file, {got}")
+    if not os.access(path, os.R_OK):
+        raise SettingError(f"expected a file that can be read, {got}")
+    path = path.resolve()
+    version, folder = path.parent.name, path.parent.parent
+    if path.name == MODEL_FILE and _is_version(version) and folder.name:
+        return Location(folder.parent, folder.name, int(version))
+    name = path.parent.name if path.name == MODEL_FILE else path.stem
+    return Location(path.parent, name or path.stem, file=path)
+
+
+def _not_exported(run: Path, got: str) -> SettingError:
+    # `turnpike serve` reads the folder of the run next time, too
+    return SettingError(
+        f"expected a folder of models, {got}, which was trained and not exported: "
+        f"turnpike export {run} --to {run / RUN_REPOSITORY}"
+    )
+
+
+def _servable_below(path: Path) -> Iterator[Path]:
+    """The .onnx files, repositories and runs in a folder."""
+    for entry in islice(_entries(path), MAX_SEARCHED):
+        if entry.is_file():
+            is_servable = entry.suffix == ".onnx"
+        else:
+            is_run = any((entry / name).is_file() for name in CHECKPOINTS)
+            is_servable = is_run or _has_models(entry) or _has_models(entry / RUN_REPOSITORY)
+        if is_servable:
+            yield entry
+
+
+def _has_models(path: Path) -> bool:
+    """Whether a folder is a repository with a model."""
+    return any(map(_is_model, _subfolders(path)))
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return [entry for entry in islice(_entries(folder), MAX_SEARCHED) if entry.is_dir()]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """The entries of a folder in order, without hidden ones; none if it is no folder that can be read."""
+    try:
+        return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError:
+        return []
+
+
+def _is_model(folder: Path) -> bool:
+    """Whether a folder is that of a model: it holds versions with a file each."""
+    return any(_is_version(entry.name) and (entry / MODEL_FILE).exists() for entry in _entries(folder))
+
+
+def _is_version(name: str) -> bool:
+    return bool(VERSION_PATTERN.fullmatch(name)) and int(name) <= MAX_VERSION
