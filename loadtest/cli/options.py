@@ -118,7 +118,7 @@ OPTIONS = (
         "api_key", "File with API keys, one per line; the first is used.", "FILE", read_key, "--api-key-file"
     ),
     Option("insecure", "Accept any TLS certificate."),
-    Option("report", "Folder for report.html and report.json.", "DIR", parse_path),
+    Option("report", "Folder for loadtest.html and loadtest.json.", "DIR", parse_path),
 )
 _DEFAULTS = {field.name: field.default for field in fields(LoadPlan)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from loadtest.ledger import PeriodSummary
+from loadtest.ledger import PeriodSummary, now
 from loadtest.measure.record import LiveState, RateStep, Record
 from loadtest.report import number_format as fmt
 
@@ -58,7 +57,7 @@ class RecentFigures:
 class LoadProgress:
     """Shows a load test while its block runs: call it with each state."""
 
-    def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, console: Console | None = None, clock: Callable[[], float] = now) -> None:
         self._console = console or Console()
         self._clock = clock
         self._live: Live | None = None

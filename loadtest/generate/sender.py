@@ -15,7 +15,7 @@ from loadtest.generate.connection import ConnectionPool, NoAnswerError, compose_
 from loadtest.ledger import Outcome, now
 from loadtest.plan import LoadPlan
 from loadtest.workload.answer_check import AnswerChecker
-from loadtest.workload.http_client import authorization_header
+from loadtest.workload.http_client import UNOBSERVED, authorization_header
 from loadtest.workload.payloads import Payload
 
 # requests drawn at random before the load begins, then sent in this order again and again
@@ -31,10 +31,10 @@ class PreparedRequest:
 
 
 def prepare(plan: LoadPlan, payloads: Sequence[Payload]) -> tuple[PreparedRequest, ...]:
-    key = authorization_header(plan.api_key)
+    common = UNOBSERVED | authorization_header(plan.api_key)
     return tuple(
         PreparedRequest(
-            payload, compose_request(plan.url, payload.path, payload.data, {**key, **payload.headers})
+            payload, compose_request(plan.url, payload.path, payload.data, common | payload.headers)
         )
         for payload in payloads
     )

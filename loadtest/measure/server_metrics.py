@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ import gevent
 from prometheus_client.parser import text_string_to_metric_families
 
 from loadtest.errors import TargetError
+from loadtest.ledger import now
 from loadtest.measure.buckets import Buckets
 from loadtest.plan import LoadPlan
 from loadtest.workload.http_client import HttpClient
@@ -110,7 +110,7 @@ class MetricsScraper:
             self._failed += 1
             return None
         try:
-            counts = _parse(time.time(), reply.body.decode("utf-8", "replace"), self._labels)
+            counts = _parse(now(), reply.body.decode("utf-8", "replace"), self._labels)
         except (ValueError, KeyError, IndexError):
             # not the Prometheus text format
             counts = None

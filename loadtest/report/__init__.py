@@ -1,4 +1,4 @@
-"""The report of a load test: turns a record into `report.json`, and that into `report.html`.
+"""The report of a load test: turns a record into `loadtest.json`, and that into `loadtest.html`.
 
 May import measure and everything below it. `tune` uses the page, the charts and the number formats.
 """

@@ -1,50 +1,46 @@
-"""The charts of a load-test report, as plain data for plotly."""
+"""The charts of a load-test report, as plain data."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from loadtest.report import number_format as fmt
 from loadtest.report.chart_parts import (
     MS,
     TIME_MEASURES,
+    Axis,
+    Bars,
+    Chart,
+    Color,
+    Dash,
+    Level,
+    Line,
+    Marks,
     Numbers,
-    PlotlyObject,
     ReportDocument,
-    layout,
-    limit_lines,
-    line,
-    plain_text,
-    time_layout,
+    Shape,
+    all_y,
+    limit_levels,
+    linear_axis,
+    log_axis,
+    time_axis,
+    time_places,
     time_values,
     to_ms,
-    vertical_line,
+    uncounted_times,
 )
 
-# colours of the most frequent faults; all others are shown as one
-FAULT_COLOURS = ("red", "orange", "purple", "blue", "green")
-# colour and dash of each kind of request in the distribution, if there are few kinds
-KIND_STYLES = (("orange", "dash"), ("green", "dot"), ("purple", "dashdot"), ("red", "dash"))
+# colors of the most frequent faults; all others are shown as one
+FAULT_COLORS: tuple[Color, ...] = ("alarm", "2", "3", "4", "1")
+# color and dash of each kind of request in the distribution, if there are few kinds
+KIND_STYLES: tuple[tuple[Color, Dash], ...] = (
+    ("2", "dashed"),
+    ("1", "dotted"),
+    ("3", "dashed"),
+    ("alarm", "dotted"),
+)
 # ticks on the axis of the distribution
 TICK_SHARES = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A chart of the page; `description` says in a sentence what it shows."""
-
-    name: str  # part of the id of its element in the page
-    title: str
-    description: str
-    data: list[PlotlyObject]
-    layout: PlotlyObject
-
-    @property
-    def json(self) -> PlotlyObject:
-        """What the page's script needs to draw it."""
-        return {"name": self.name, "data": self.data, "layout": self.layout}
 
 
 def make_charts(report: ReportDocument) -> dict[str, Chart]:
@@ -53,44 +49,71 @@ def make_charts(report: ReportDocument) -> dict[str, Chart]:
     return {chart.name: chart for maker in makers for chart in maker(report)}
 
 
+def _time_chart(
+    report: ReportDocument,
+    texts: tuple[str, str, str],
+    unit: str,
+    content: Sequence[Line | Bars],
+    *,
+    y: Axis | None = None,
+    levels: Sequence[Level] = (),
+) -> Chart:
+    """A chart over the whole test; shades the time that the figures leave out.
+
+    Args:
+        report: The document.
+        texts: Name, title and description of the chart.
+        unit: Title of the vertical axis.
+        content: What it draws.
+        y: Vertical axis; by default from zero.
+        levels: Lines across the chart.
+    """
+    name, title, description = texts
+    return Chart(
+        name,
+        title,
+        description,
+        content,
+        time_axis(report),
+        linear_axis(unit, all_y(content)) if y is None else y,
+        levels=levels,
+        shades=uncounted_times(report),
+        places=time_places(report),
+    )
+
+
 def _time_charts(report: ReportDocument) -> Iterator[Chart]:
     """Latency, throughput and rows over time."""
     series, at = report["series"], time_values(report)
     if not at:
         return
     lines = [
-        line(at, to_ms(series["max"]), "max", "grey", width=1),
-        line(at, to_ms(series["p99"]), "p99", "red"),
-        line(at, to_ms(series["p90"]), "p90", "orange"),
-        line(at, to_ms(series["p50"]), "p50", "blue"),
+        Line("max", "quiet", at, to_ms(series["max"])),
+        Line("p99", "alarm", at, to_ms(series["p99"])),
+        Line("p90", "2", at, to_ms(series["p90"])),
+        Line("p50", "4", at, to_ms(series["p50"])),
     ]
-    yield Chart(
-        "latency",
-        "Latency over time",
-        "Good answers, by the second in which their request was due.",
+    levels = limit_levels(report)
+    yield _time_chart(
+        report,
+        ("latency", "Latency over time", "Good answers, by the second in which their request was due."),
+        "ms",
         lines,
-        time_layout(report, "ms", lines, log=True, marks=limit_lines(report)),
+        y=log_axis("ms", all_y(lines, levels)),
+        levels=levels,
+    )
+    description = (
+        "Requests by the second in which they were due, good answers by the second in which they arrived."
     )
     lines = [
-        line(at, series["due_rate"], "requests due", "grey", "dot"),
-        line(at, series["good_rate"], "good answers", "blue"),
+        Line("requests due", "quiet", at, series["due_rate"], "dotted"),
+        Line("good answers", "4", at, series["good_rate"]),
     ]
-    yield Chart(
-        "throughput",
-        "Throughput over time",
-        "Requests by the second in which they were due, good answers by the second in which they arrived.",
-        lines,
-        time_layout(report, "per second", lines),
-    )
+    yield _time_chart(report, ("throughput", "Throughput over time", description), "per second", lines)
     if report["load"]["rows"] != [1]:
-        lines = [line(at, series["rows_rate"], "rows", "green")]
-        yield Chart(
-            "rows",
-            "Rows over time",
-            "Rows of good answers, by the second in which their request was due.",
-            lines,
-            time_layout(report, "per second", lines),
-        )
+        lines = [Line("rows", "1", at, series["rows_rate"])]
+        description = "Rows of good answers, by the second in which their request was due."
+        yield _time_chart(report, ("rows", "Rows over time", description), "per second", lines)
 
 
 def _error_chart(report: ReportDocument) -> Iterator[Chart]:
@@ -98,21 +121,24 @@ def _error_chart(report: ReportDocument) -> Iterator[Chart]:
     faults = sorted(report["series"]["faults"].items(), key=lambda item: -sum(item[1]))
     if not faults:
         return
-    if len(faults) > len(FAULT_COLOURS):
-        rare = [counts for _, counts in faults[len(FAULT_COLOURS) - 1 :]]
+    if len(faults) > len(FAULT_COLORS):
+        rare = [counts for _, counts in faults[len(FAULT_COLORS) - 1 :]]
         others = ("other", [sum(column) for column in zip(*rare, strict=True)])
-        faults = [*faults[: len(FAULT_COLOURS) - 1], others]
+        faults = [*faults[: len(FAULT_COLORS) - 1], others]
     at = time_values(report)
-    bars: list[PlotlyObject] = [
-        {"type": "bar", "x": at, "y": counts, "name": plain_text(name), "marker": {"color": colour}}
-        for (name, counts), colour in zip(faults, FAULT_COLOURS, strict=False)
+    bars = [
+        Bars(name, color, at, counts) for (name, counts), color in zip(faults, FAULT_COLORS, strict=False)
     ]
-    yield Chart(
-        "errors",
-        "Errors over time",
-        "Requests without a good answer, by the second in which they were due and by what happened instead.",
+    description = (
+        "Requests without a good answer, by the second in which they were due and by what happened instead."
+    )
+    heights = [sum(column) for column in zip(*(part.y for part in bars), strict=True)]
+    yield _time_chart(
+        report,
+        ("errors", "Errors over time", description),
+        "requests",
         bars,
-        time_layout(report, "requests", bars) | {"barmode": "stack", "bargap": 0.05, "showlegend": True},
+        y=linear_axis("requests", heights),
     )
 
 
@@ -120,30 +146,25 @@ def _distribution_chart(report: ReportDocument) -> Iterator[Chart]:
     if not report["distribution"]:
         return
     # a line for all requests, and one for each kind
-    lines = [_distribution_line(report["distribution"], "all", "blue")]
+    lines = [_distribution_line(report["distribution"], "all", "4")]
     kinds = {kind: points for kind, points in report["distributions"].items() if points}
     if 1 < len(kinds) <= len(KIND_STYLES):
-        for (kind, points), (colour, dash) in zip(kinds.items(), KIND_STYLES, strict=False):
-            lines.append(_distribution_line(points, kind, colour, dash))
+        for (kind, points), (color, dash) in zip(kinds.items(), KIND_STYLES, strict=False):
+            lines.append(_distribution_line(points, kind, color, dash))
     # the horizontal axis shows shares at the logarithm of their rarity
-    axes = layout("share of good answers", "ms", lines, log=True, marks=limit_lines(report))
-    end = lines[0]["x"][-1]
-    shares = [share for share in TICK_SHARES if _rarity(share) <= end * 2]
-    axes["xaxis"] |= {
-        "type": "log",
-        "range": [0, math.log10(end) + 0.1],
-        "tickangle": 0,
-        "tickvals": [_rarity(share) for share in shares],
-        "ticktext": [f"{share * 100:.6g} %" for share in shares],
-    }
+    end = 1.25 * max([2.0, *lines[0].x])
+    ticks = [(_rarity(share), f"{share * 100:.6g} %") for share in TICK_SHARES if _rarity(share) <= end]
+    levels = limit_levels(report)
     yield Chart(
         "distribution",
         "Distribution of latency",
         "The latency that each share of the good answers did not exceed. The rarest, slowest answers are at "
-        "the "
-        "right.",
+        "the right.",
         lines,
-        axes,
+        Axis("share of good answers", 1, end, ticks, is_log=True),
+        log_axis("ms", all_y(lines, levels)),
+        levels=levels,
+        places=[f"{share * 100:.6g} %" for share, _ in report["distribution"] if share < 1],
     )
 
 
@@ -152,35 +173,27 @@ def _server_charts(report: ReportDocument) -> Iterator[Chart]:
     if report["server"] is None:
         return
     series, at = report["series"], time_values(report)
-    lines: list[PlotlyObject] = []
-    for name, key, colour in (
-        ("client", "", "blue"),
-        ("server", "server_request_", "purple"),
-        ("its queue", "server_queue_", "orange"),
-        ("its runs", "server_run_", "green"),
-    ):
-        p50 = line(at, to_ms(series[f"{key}p50"]), f"{name} p50", colour, "dot")
-        lines += [line(at, to_ms(series[f"{key}p99"]), f"{name} p99", colour), {**p50, "showlegend": False}]
-    yield Chart(
-        "server",
-        "Client and server",
-        "Latency measured by clients, and the server's own times in the same seconds: p99 solid, p50 dotted.",
-        lines,
-        time_layout(report, "ms", lines, log=True),
+    sources: tuple[tuple[str, str, Color], ...] = (
+        ("client", "", "4"),
+        ("server", "server_request_", "3"),
+        ("its queue", "server_queue_", "2"),
+        ("its runs", "server_run_", "1"),
     )
-    for name, title, description, key, unit, colour in (
-        (
-            "batches",
-            "Batches",
-            "Rows that the server ran together, on average.",
-            "batch_rows",
-            "rows",
-            "green",
-        ),
-        ("queue", "Queue", "Requests that waited for their run.", "depth", "requests", "orange"),
-    ):
-        lines = [line(at, series[f"server_{key}"], title.lower(), colour)]
-        yield Chart(name, title, description, lines, time_layout(report, unit, lines))
+    lines: list[Line] = []
+    for name, key, color in sources:
+        p50 = Line(f"{name} p50", color, at, to_ms(series[f"{key}p50"]), "dotted", in_legend=False)
+        lines += [Line(f"{name} p99", color, at, to_ms(series[f"{key}p99"])), p50]
+    description = (
+        "Latency measured by clients, and the server's own times in the same seconds: p99 solid, p50 dotted."
+    )
+    yield _time_chart(
+        report, ("server", "Client and server", description), "ms", lines, y=log_axis("ms", all_y(lines))
+    )
+    rows = [Line("batches", "1", at, series["server_batch_rows"])]
+    description = "Rows that the server ran together, on average."
+    yield _time_chart(report, ("batches", "Batches", description), "rows", rows)
+    queue = [Line("queue", "2", at, series["server_depth"])]
+    yield _time_chart(report, ("queue", "Queue", "Requests that waited for their run."), "requests", queue)
 
 
 def _capacity_charts(report: ReportDocument) -> Iterator[Chart]:
@@ -189,80 +202,62 @@ def _capacity_charts(report: ReportDocument) -> Iterator[Chart]:
     if search is None or not search["steps"]:
         return
     steps = sorted(search["steps"], key=lambda step: step["due_rate"])
-    highest = steps[-1]["due_rate"]
-    marks = []
+    rates = [step["due_rate"] for step in steps]
+    x = linear_axis("requests due per second", rates)
+    capacity = []
     if rate := search["rate"]:
-        # on the side with more room
-        side = "right" if rate < highest / 2 else "left"
-        marks = [vertical_line(rate, f"capacity {fmt.number(rate)}/s", side)]
+        capacity = [Level(rate, f"capacity {fmt.number(rate)}/s", is_vertical=True)]
     # latency, by the first limit of the SLO on a time
     limits = [limit["measure"] for limit in report["verdict"]["limits"] if limit["measure"] in TIME_MEASURES]
     measure = limits[0] if limits else "p99"
-    lines = _step_marks(steps, to_ms(step[measure] for step in steps), measure)
-    all_marks = [*limit_lines(report, [measure]), *marks]
+    content = _step_marks(steps, to_ms(step[measure] for step in steps), measure)
+    levels = limit_levels(report, [measure])
     yield Chart(
         "saturation",
         f"Saturation: {measure} by rate",
         "Dot: the rate kept the SLO. Cross: it did not. Diamond: the load generator was too slow.",
-        lines,
-        layout("requests due per second", "ms", lines, log=True, marks=all_marks),
+        content,
+        x,
+        log_axis("ms", all_y(content, levels)),
+        levels=[*levels, *capacity],
     )
     # good answers, and the line on which every request has one
-    ideal = line([0, highest], [0, highest], "all requests due", "grey", "dot")
-    lines = [
-        {**ideal, "mode": "lines", "hoverinfo": "skip"},
-        *_step_marks(steps, [step["rate"] for step in steps], "good answers"),
-    ]
-    axes = layout("requests due per second", "good answers per second", lines, marks=marks)
+    ideal = Line("all requests due", "quiet", [0, rates[-1]], [0, rates[-1]], "dotted", in_legend=False)
+    content = [ideal, *_step_marks(steps, [step["rate"] for step in steps], "good answers")]
     yield Chart(
         "goodput",
         "Saturation: good answers by rate",
         "Good answers at each rate. On the dotted line, every request has a good answer.",
-        lines,
-        axes | {"showlegend": False},
+        content,
+        x,
+        linear_axis("good answers per second", all_y(content)),
+        levels=capacity,
     )
 
 
-def _step_marks(steps: Sequence[ReportDocument], values: Numbers, name: str) -> list[PlotlyObject]:
+def _step_marks(steps: Sequence[ReportDocument], values: Numbers, name: str) -> list[Line | Marks]:
     """A mark for each step, and a line through them; through the last one if a rate was tried again."""
-    markers = [_marker(step) for step in steps]
-    colours = [colour for _, colour in markers]
     last_values = {step["due_rate"]: value for step, value in zip(steps, values, strict=True)}
-    marks: PlotlyObject = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [step["due_rate"] for step in steps],
-        "y": values,
-        "name": plain_text(name),
-        "marker": {
-            "symbol": [symbol for symbol, _ in markers],
-            "color": colours,
-            "size": 10,
-            "line": {"color": colours, "width": 2},
-        },
-    }
-    through = line(list(last_values), list(last_values.values()), name, "grey", width=1.5)
-    return [{**through, "mode": "lines", "hoverinfo": "skip", "showlegend": False}, marks]
+    through = Line(name, "quiet", list(last_values), list(last_values.values()), in_legend=False)
+    marks = Marks(name, [step["due_rate"] for step in steps], values, [_marker(step) for step in steps])
+    return [through, marks]
 
 
-def _marker(step: ReportDocument) -> tuple[str, str]:
-    """Symbol and colour; the symbols alone are enough to tell steps apart."""
+def _marker(step: ReportDocument) -> tuple[Shape, Color]:
+    """Shape and color; the shapes alone are enough to tell steps apart."""
     if step["limited"]:
-        return "diamond-open", "orange"
-    return ("circle", "blue") if step["held"] else ("x-thin", "red")
+        return "hollow diamond", "2"
+    return ("circle", "4") if step["held"] else ("cross", "alarm")
 
 
 def _distribution_line(
-    points: Sequence[Sequence[float]], name: str, colour: str, dash: str = "solid"
-) -> PlotlyObject:
+    points: Sequence[Sequence[float]], name: str, color: Color, dash: Dash = "solid"
+) -> Line:
     """Latency by rarity. The slowest answer of all is left out: its rarity is infinite."""
     finite = [(share, latency) for share, latency in points if share < 1]
-    rarities, latencies = [_rarity(share) for share, _ in finite], [latency * MS for _, latency in finite]
-    return {
-        **line(rarities, latencies, name, colour, dash),
-        "customdata": [f"{share * 100:.6g}" for share, _ in finite],
-        "hovertemplate": "%{customdata} %: %{y:.3~g} ms",
-    }
+    return Line(
+        name, color, [_rarity(share) for share, _ in finite], [latency * MS for _, latency in finite], dash
+    )
 
 
 def _rarity(share: float) -> float:

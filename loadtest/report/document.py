@@ -1,4 +1,4 @@
-"""The content of `report.json`: all results as plain data, from which the page is rendered, too.
+"""The content of `loadtest.json`: all results as plain data, from which the page is rendered, too.
 
 `loadtest/README.md` describes the keys. Times are in seconds; NaN and infinity are None.
 """

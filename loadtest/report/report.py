@@ -1,4 +1,4 @@
-"""Writes the report of a load test: `report.html` for people and `report.json` for programs."""
+"""Writes the report of a load test: `loadtest.html` for people and `loadtest.json` for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loadtest.report.charts import make_charts
 from loadtest.report.document import build_document
 from loadtest.report.html_output import ensure_writable, render_page, write_all
 
-HTML_FILE, JSON_FILE = "report.html", "report.json"
+HTML_FILE, JSON_FILE = "loadtest.html", "loadtest.json"
 TEMPLATE = Path(__file__).parent / "template" / "report.html"
 
 

@@ -1,29 +1,36 @@
-"""The charts of the page, as plain data for plotly: a row per candidate, a mark per number of users."""
+"""The charts of the page, as plain data: a row per candidate, a mark per number of users."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 
-from loadtest.report.chart_parts import MS, PlotlyObject, plain_text, vertical_line
-from loadtest.report.charts import Chart
+from loadtest.report.chart_parts import MS, Axis, Chart, Color, Level, Marks, Shape, log_axis
 from loadtest.slo import Slo
 from tune.report.sentences import users_text
 from tune.result import TuneResult
 from tune.search.measurements import LoadFigures
 
-# colour and symbol for each number of users; the symbols alone are enough to tell them apart
-MARKERS = (("blue", "circle"), ("orange", "square"), ("green", "diamond"), ("purple", "triangle-up"))
+# color and shape for each number of users; the shapes alone are enough to tell them apart
+MARKERS: tuple[tuple[Shape, Color], ...] = (
+    ("circle", "4"),
+    ("square", "2"),
+    ("diamond", "1"),
+    ("triangle", "3"),
+)
 
 
 def make_charts(result: TuneResult) -> list[Chart]:
     """Throughput and p99 of every candidate."""
     limits = Slo.parse(result.plan.slo).limits if result.plan.slo else ()
-    bounds = [(limit.bound * MS, limit.text) for limit in limits if limit.measure == "p99"]
+    levels = [
+        Level(limit.bound * MS, limit.text, is_vertical=True) for limit in limits if limit.measure == "p99"
+    ]
     return [
         _dot_chart(
             result,
             ("throughput", "Throughput", "Good answers per second. Further to the right is better."),
+            "good answers per second",
             lambda figures: figures.rate or None,
         ),
         _dot_chart(
@@ -33,8 +40,9 @@ def make_charts(result: TuneResult) -> list[Chart]:
                 "p99 latency",
                 "99 % of the answers took at most this many ms. Further to the left is better.",
             ),
+            "ms",
             lambda figures: None if figures.p99 is None else figures.p99 * MS,
-            bounds,
+            levels,
         ),
     ]
 
@@ -42,56 +50,43 @@ def make_charts(result: TuneResult) -> list[Chart]:
 def _dot_chart(
     result: TuneResult,
     texts: tuple[str, str, str],
+    unit: str,
     value: Callable[[LoadFigures], float | None],
-    bounds: Sequence[tuple[float, str]] = (),
+    levels: Sequence[Level] = (),
 ) -> Chart:
     """A chart of one measure.
 
     Args:
         result: The search.
         texts: Name, title and description of the chart.
+        unit: Title of the horizontal axis.
         value: Reads the measure.
-        bounds: Limits of the SLO on the measure, each with its label.
+        levels: Limits of the SLO on the measure.
     """
-    # plotly draws the first row at the bottom
+    # the first row is at the top
     rows = result.candidates[::-1]
-    names = [plain_text(row.candidate.name) for row in rows]
-    names[-1] = f"<b>{names[-1]}</b>"
-    data: list[PlotlyObject] = []
-    for index, users in enumerate(result.plan.users):
-        colour, symbol = MARKERS[index % len(MARKERS)]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": [value(row.trial[index]) for row in rows],
-                "y": names,
-                "name": users_text(users),
-                "marker": {"color": colour, "symbol": symbol, "size": 10},
-                "hovertemplate": "%{x:,.4~g}<extra>%{fullData.name}</extra>",
-            }
+    places = list(range(len(rows)))
+    marks = [
+        Marks(
+            users_text(users),
+            [value(row.trial[index]) for row in rows],
+            places,
+            [MARKERS[index % len(MARKERS)]] * len(rows),
         )
-    values = [x for trace in data for x in trace["x"] if x] + [bound for bound, _ in bounds]
-    layout: PlotlyObject = {
-        "xaxis": _log_axis(min(values), max(values)) if values else {},
-        "yaxis": {"type": "category", "zeroline": False},
-        "shapes": [vertical_line(bound, plain_text(label), "left") for bound, label in bounds],
-        "showlegend": len(data) > 1,
-    }
+        for index, users in enumerate(result.plan.users)
+    ]
+    values = [x for part in marks for x in part.x if x] + [level.at for level in levels]
     name, title, description = texts
-    return Chart(name, title, description, data, layout)
+    candidates = Axis(
+        "",
+        -0.5,
+        len(rows) - 0.5,
+        [(place, row.candidate.name) for place, row in zip(places, rows, strict=True)],
+    )
+    return Chart(name, title, description, marks, _rate_axis(unit, values), candidates, levels=levels)
 
 
-def _log_axis(low: float, high: float) -> PlotlyObject:
+def _rate_axis(unit: str, values: Sequence[float]) -> Axis:
     """A logarithmic axis, which has room for the rates of one user and of many."""
-    leads = (1, 2, 5) if high < 10 * low else (1, 3) if high < 1000 * low else (1,)
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    ticks = [lead * 10.0**power for power in powers for lead in leads]
-    return {
-        "type": "log",
-        "range": [math.log10(low) - 0.1, math.log10(high) + 0.1],
-        "tickvals": ticks,
-        "ticktext": [f"{tick:,g}" for tick in ticks],
-        "tickangle": 0,
-        "zeroline": False,
-    }
+    spread = max(values) / min(values) if values else 1.0
+    return log_axis(unit, values, (1, 2, 5) if spread < 10 else (1, 3) if math.log10(spread) < 3 else (1,))

@@ -22,7 +22,7 @@ class LoadFigures:
 
     @classmethod
     def from_report(cls, report: dict[str, Any]) -> Self:
-        """From a document with the keys of loadtest's `report.json`."""
+        """From a document with the keys of loadtest's `loadtest.json`."""
         total = report["total"]
         return cls(
             users=report["load"]["users"],

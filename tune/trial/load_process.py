@@ -70,7 +70,7 @@ def run(plan: LoadPlan) -> dict[str, Any]:
 
 
 def report(plan: LoadPlan, summary: PeriodSummary, busy: float) -> dict[str, Any]:
-    """The figures, with the keys of loadtest's `report.json`."""
+    """The figures, with the keys of loadtest's `loadtest.json`."""
     slo = plan.slo or Slo((DEFAULT_ERROR_LIMIT,))
     wrong = sum(count for fault, count in summary.totals.faults.items() if fault.startswith("wrong"))
     failures = [f"the SLO was missed: {limit.text}" for limit in slo.missed(summary)]
