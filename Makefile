@@ -2,12 +2,17 @@
 # make run         train and export the default network; a second run reuses what is there
 # make test        run the tests
 # make check       run linter, formatter and type checker
+# make audit       check the pinned versions for known vulnerabilities
 # make format      format the code
 # make slow        run the tests that take minutes
 # make endurance   run the longest tests
+# make controls    turn off each defence of the service and see its test fail
+# make mutants     run tests against random small errors in the code
 # make containers  run the tests that need a Docker engine
 # make browser     run the tests that open the dashboard in a browser
 # make bench       measure the service and its rivals (needs wrk)
+# make fuzz        change valid inputs of every decoder at random, each for FUZZ_SECONDS (40)
+# make soak        show whether the server's memory grows over three million requests
 # make clean       remove the virtual environments, caches and build files
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -22,7 +27,7 @@ PARALLEL := --dist worksteal --numprocesses auto
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test slow endurance containers browser bench check format clean
+.PHONY: help setup run test slow endurance controls mutants containers browser bench fuzz soak check audit format clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -50,11 +55,23 @@ slow: setup
 endurance: setup
 	$(PYTEST) -m endurance $(ARGS)
 
+controls: setup
+	$(BIN)/python -m tests.reliability.controls $(ARGS)
+
+mutants: setup
+	$(BIN)/python -m tests.mutants $(ARGS)
+
 containers: setup
 	$(PYTEST) -m containers $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+fuzz: setup
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-40} $(PYTEST) --timeout 1000 -rP $(ARGS) $(shell find tests -name 'test_*fuzz.py')
+
+soak: setup
+	$(BIN)/python -m benchmarks soak $(ARGS)
 
 browser: setup
 	$(PYTEST) $(PARALLEL) -m browser $(ARGS)
@@ -64,9 +81,12 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+audit: setup
+	$(BIN)/python .ci/audit.py $(ARGS)
+
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .clients .bench build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .audit .clients .bench build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

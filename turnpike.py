@@ -6,8 +6,11 @@ and `import turnpike` imports neither torch, onnx nor onnxruntime.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import importlib
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -131,6 +134,7 @@ COMMANDS = {
     ),
     "verify": ("export.cli.verify", "export", "Prove an exported file again, on any device."),
     "inspect": ("service.cli.inspect", "serve", "Show what a model file contains."),
+    "predict": ("service.cli.predict", "serve", "Predict the rows of a table, with a file or a service."),
     "serve": ("service.cli.serve", "serve", "Serve models and their gates over HTTP."),
     "loadtest": (
         "loadtest.cli.command",
@@ -146,6 +150,7 @@ class CommandGroup(TyperGroup):
     """A command group that imports a command when it is called, and prints an error as one line."""
 
     verbose = False
+    called = ""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # --verbose is accepted anywhere on the line; shell completion parses unfinished lines without it
@@ -159,6 +164,7 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in COMMANDS:
+            self.called = args[0]
             self.commands[args[0]] = load_command(args[0])
         return super().resolve_command(ctx, args)
 
@@ -176,7 +182,10 @@ class CommandGroup(TyperGroup):
         except Exception as error:
             if self.verbose:
                 traceback.print_exc()
-            message, status = describe_error(error)
+            if isinstance(error, ModuleNotFoundError) and self.called:
+                message, status = describe_error(MissingExtraError(self.called, str(error.name)))
+            else:
+                message, status = describe_error(error)
             from rich.console import Console
             from rich.markup import escape
 
@@ -186,26 +195,26 @@ class CommandGroup(TyperGroup):
 
 
 def load_command(name: str) -> Any:
-    """Import a command's package; if a library is missing, the error names the extra that installs it."""
-    module, extra, _ = COMMANDS[name]
-    try:
-        application = importlib.import_module(module).app
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(name, extra, str(error.name)) from error
-    command = typer.main.get_command(application)
+    """Import the module of a command, which imports the large libraries when it is called."""
+    command = typer.main.get_command(importlib.import_module(COMMANDS[name][0]).app)
     command.name = name
     return command
 
 
 class MissingExtraError(Exception):
-    """A command's libraries are not installed."""
+    """A library of a command is not installed. The message names the extra that installs it."""
 
     exit_status = 1
 
-    def __init__(self, command: str, extra: str, module: str) -> None:
+    def __init__(self, command: str, module: str) -> None:
+        extra = COMMANDS[command][1]
         super().__init__(
             f"turnpike {command} needs {module}, which is not installed: pip install -e '.[{extra}]'"
         )
+
+
+# codes that color text in a terminal; libraries write them into some messages
+TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def describe_error(error: Exception) -> tuple[str, int]:
@@ -214,10 +223,25 @@ def describe_error(error: Exception) -> tuple[str, int]:
         context = getattr(error, "ctx", None)
         hint = f"; see {context.command_path} --help" if context else ""
         return " ".join(error.format_message().split()).rstrip(".") + hint, getattr(error, "exit_code", 2)
-    message = " ".join(str(error).split())
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        place = error.filename or ("" if stdout_works() else "standard output")
+        text = f"{place}: {error.strerror}" if place else error.strerror
+    message = " ".join(TERMINAL_CODES.sub("", text).split())
     if hasattr(error, "exit_status") or isinstance(error, OSError):
-        return message, getattr(error, "exit_status", 1)
-    return f"unexpected {type(error).__name__}: {message} (--verbose shows where)", 1
+        return message or type(error).__name__, getattr(error, "exit_status", 1)
+    kind = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return f"unexpected {kind} (--verbose shows where)", 1
+
+
+def stdout_works() -> bool:
+    """Whether another line can be printed: the output may be a file on a full disk."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        return False
+    return True
 
 
 app = typer.Typer(
@@ -253,6 +277,8 @@ def options(
 
 def main() -> None:
     """Run the command line."""
+    # at its end, Python would collect garbage among all objects of the libraries: a second after PyTorch
+    atexit.register(gc.freeze)
     app(prog_name="turnpike")
 
 

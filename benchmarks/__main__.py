@@ -18,7 +18,7 @@ from benchmarks.folders import WORK_FOLDER
 from benchmarks.growth import growth
 from benchmarks.measurement import processes, wrk
 from benchmarks.results.results_file import ResultsWriter, read_results
-from benchmarks.under_load import model_loading, worker_profile
+from benchmarks.under_load import model_loading, soak, worker_profile
 
 
 def main() -> None:
@@ -87,6 +87,17 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         "cost", run_cost, "count Python instructions and C calls of a request, and compare with the record"
     )
     command.add_argument("--record", action="store_true", help="write the counts as the new record")
+    command = add_command("soak", run_soak, "show whether memory grows over millions of requests")
+    options = {
+        "requests": (3_000_000, "requests after the warm-up"),
+        "warm-up": (300_000, "requests in which caches may fill"),
+        "every": (50_000, "requests between samples of memory"),
+        "clients": (8, "connections at a time"),
+        "workers": (2, "workers of the server"),
+        "limit": (10, "accepted growth in MiB"),
+    }
+    for name, (default, meaning) in options.items():
+        command.add_argument(f"--{name}", type=int, default=default, help=f"{meaning} (default: %(default)s)")
     command = add_command("report", run_report, "print the tables of a results file")
     command.add_argument("file", type=Path, help="results file")
     add_command(
@@ -140,6 +151,17 @@ def run_cost(arguments: argparse.Namespace) -> None:
     from benchmarks.cost import request_cost
 
     request_cost.run(record=arguments.record)
+
+
+def run_soak(arguments: argparse.Namespace) -> None:
+    soak.soak(
+        requests=arguments.requests,
+        warm_up=arguments.warm_up,
+        every=arguments.every,
+        clients=arguments.clients,
+        workers=arguments.workers,
+        limit=arguments.limit,
+    )
 
 
 def run_report(arguments: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import platform
 import socket
 import sys
@@ -35,10 +36,11 @@ from models.atomic import replacing
 from service.api.app import Application
 from service.batching import batcher
 from service.config.settings import Settings
-from service.http.connection.listener import ConnectionCounts, listen
+from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.listener import listen
 from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
-from service.telemetry import access_log
+from service.telemetry.log_writer import log_writer
 from tests.support.gates_client import profile_of
 from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
@@ -124,7 +126,12 @@ def one_row_requests() -> dict[str, bytes]:
 
 
 def encode_post(action: str, body: bytes, *headers: str) -> bytes:
-    lines = [f"POST /v2/models/net/{action} HTTP/1.1", "Host: here", f"Content-Length: {len(body)}", *headers]
+    lines = [
+        f"POST /v2/models/net/{action} HTTP/1.1",
+        "Host: localhost",
+        f"Content-Length: {len(body)}",
+        *headers,
+    ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
@@ -183,11 +190,14 @@ def count_request(request: bytes) -> RequestCost:
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(batcher, "SHORT_RUN_NS", UNREACHABLE_RUN_NS),
-        # lines of the access log are formatted, but not written among the benchmark's output
-        patch.object(access_log, "write", lambda chunk: None),
+        # lines of the access log are written, but not among the benchmark's output
+        Path(os.devnull).open("wb") as devnull,
+        patch.object(log_writer, "descriptor", devnull.fileno()),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        return runner.run(count(Path(folder)))
+        cost = runner.run(count(Path(folder)))
+        log_writer.flush()
+        return cost
 
 
 def count_requests() -> dict[str, RequestCost]:
