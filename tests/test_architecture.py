@@ -6,15 +6,12 @@ The checks read the code itself (AST), so they also see imports inside functions
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("models", "export", "service", "loadtest", "tune")
+from tests.support.source_files import PACKAGES, ROOT, files, write
 
 # package: modules of other packages that it may import
 BRIDGES: dict[str, set[str]] = {
@@ -50,35 +47,42 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     "export": {
         "cli": {"verify", "pipeline", "output", "precision", "trace"},
         "verify": {"pipeline", "prepared_graph", "parity", "precision", "output"},
-        "pipeline": {"sources", "prepared_graph", "parity", "measure", "precision", "output", "report"},
+        "pipeline": {"sources", "prepared_graph", "proved_graph", "measure", "precision", "output", "report"},
+        "proved_graph": {"prepared_graph", "parity", "precision", "output"},
         "report": {"parity", "precision", "measure"},
         "precision": {"measure", "trace"},
         "parity": {"gates", "trace"},
-        "prepared_graph": {"gates", "trace", "output"},
+        "prepared_graph": {"gates", "gates.highways", "trace", "output"},
         "sources": {"trace"},
         "measure": set(),
         "trace": set(),
-        "gates": set(),
+        "gates": {"gates.highways", "gates.algebra", "gates.graph"},
+        "gates.highways": {"gates.algebra", "gates.graph"},
+        "gates.algebra": {"gates.graph"},
+        "gates.graph": set(),
         "output": set(),
     },
     "service": {
-        "cli": {"api", "process", "config", "artifact", "telemetry"},
-        "process": {"http.connection", "config", "repository", "telemetry"},
+        "cli": {
+            *("api", "process", "registry", "protocol", "config", "repository", "artifact", "telemetry"),
+        },
+        "process": {"http.connection", "config", "repository", "memory", "telemetry"},
         "api": {
             *("api.openapi", "http.connection", "http", "registry", "gates", "protocol"),
-            *("config", "repository", "artifact", "telemetry"),
+            *("config", "repository", "artifact", "memory", "telemetry"),
         },
         "api.openapi": {"http", "artifact"},
         "http.connection": {"http", "config"},
-        "http": {"protocol", "config", "telemetry"},
-        "registry": {"gates", "batching", "repository", "config", "artifact", "telemetry"},
+        "http": {"protocol", "config", "memory", "telemetry"},
+        "registry": {"gates", "batching", "repository", "config", "artifact", "memory", "telemetry"},
         "gates": {"protocol", "artifact"},
         "protocol": {"artifact"},
         "config": {"repository", "artifact"},
         "telemetry": {"batching"},
         "repository": set(),
         "batching": set(),
-        "artifact": set(),
+        "artifact": {"memory"},
+        "memory": set(),
     },
     "loadtest": {
         "locustfile": {"locust_hooks", "generate"},
@@ -110,6 +114,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "cost": {"measurement", "contestants", "results"},
         "measurement": {"contestants"},
         "contestants": set(),
+        "reading": set(),
         "results": set(),
     },
 }
@@ -128,10 +133,6 @@ def imported_modules(path: Path, root: Path = ROOT) -> set[str]:
                 is_module = (folder / alias.name).is_dir() or (folder / f"{alias.name}.py").exists()
                 modules.add(f"{node.module}.{alias.name}" if is_module else str(node.module))
     return modules
-
-
-def files(package: str, root: Path = ROOT) -> list[Path]:
-    return sorted((root / package).rglob("*.py"))
 
 
 def foreign_imports(package: str, root: Path = ROOT) -> list[str]:
@@ -206,15 +207,6 @@ def folder_cycle(package: str, root: Path = ROOT) -> list[str]:
     for importer, imported in edges(package, root):
         graph.setdefault(importer, set()).add(imported)
     return cycle(graph)
-
-
-def write(root: Path, **texts: str) -> Path:
-    """A tree of modules for tests of the checks; `a__b` is the file a/b.py."""
-    for name, text in texts.items():
-        path = root / f"{name.replace('__', '/')}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -338,64 +330,3 @@ def test_tests_import_no_other_tests() -> None:
         if module.startswith("tests.") and ".test_" in module
     ]
     assert importers == []
-
-
-# imports every module of a package while some libraries do not exist
-IMPORT_WITHOUT = """
-import importlib, pkgutil, sys
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {names}:
-            raise ModuleNotFoundError(f"{{name}} is not installed here", name=name)
-
-sys.meta_path.insert(0, Absent())
-package = importlib.import_module({package!r})
-for module in pkgutil.walk_packages(package.__path__, {package!r} + "."):
-    importlib.import_module(module.name)
-"""
-
-
-def run_without(package: str, names: set[str]) -> subprocess.CompletedProcess[str]:
-    code = IMPORT_WITHOUT.format(names=names, package=package)
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-
-
-@pytest.mark.parametrize(
-    ("package", "names"),
-    [
-        ("service", {"torch", "onnx", "onnxscript", "models", "export"}),
-        ("models", {"onnx", "onnxruntime", "onnxscript", "fastapi", "service", "export"}),
-        ("loadtest", {"torch", "onnx", "onnxruntime", "models", "export", "service"}),
-        ("tune", {"torch", "onnx", "onnxruntime", "models", "export", "fastapi", "locust"}),
-    ],
-)
-def test_packages_can_be_imported_without_foreign_libraries(package: str, names: set[str]) -> None:
-    """Each package runs on a machine that has only what it needs."""
-    result = run_without(package, names)
-    assert result.returncode == 0, result.stderr
-
-
-def test_the_library_check_finds_missing_libraries() -> None:
-    """The same check fails for a package that needs the library."""
-    result = run_without("models", {"torch"})
-    assert result.returncode != 0
-    assert "torch is not installed here" in result.stderr
-
-
-def test_the_command_line_imports_no_large_library() -> None:
-    """`turnpike --help` and `import turnpike` need neither torch, onnx, onnxruntime, numpy nor fastapi."""
-    code = (
-        "import sys, turnpike\n"
-        "try: turnpike.app(['--help'])\n"
-        "except SystemExit: pass\n"
-        "heavy = {'torch', 'onnx', 'onnxruntime', 'fastapi', 'numpy', 'models'} & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    assert "train" in result.stdout

@@ -144,10 +144,22 @@ def test_python_code_in_the_docs_runs(block: str) -> None:
     exec(compile(block, "document", "exec"), {})
 
 
+def links(path: Path) -> list[tuple[str, str]]:
+    """Target and anchor of each link and picture."""
+    return re.findall(r"\]\(([^)#]*)(#[^)]*)?\)", path.read_text(encoding="utf-8"))
+
+
+def test_the_docs_have_links_to_check() -> None:
+    """Otherwise the next test would pass without checking anything."""
+    found = [link for path in DOCUMENTS for link in links(path)]
+    assert len([target for target, _ in found if target and "://" not in target]) > 50
+    assert len([anchor for _, anchor in found if anchor]) > 10
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_have_existing_targets(path: Path) -> None:
     """Every relative link and picture is a file of the repository, and every anchor a heading of its page."""
-    for target, anchor in re.findall(r"\]\(([^)#]*)(#[^)]*)?\)", path.read_text(encoding="utf-8")):
+    for target, anchor in links(path):
         if "://" in target:
             continue
         page = path.parent / target if target else path
@@ -178,7 +190,7 @@ def test_files_and_modules_in_the_docs_exist(path: Path) -> None:
 
 
 def test_the_architecture_page_names_existing_files_and_folders() -> None:
-    """Its files are in a package, and its table lists exactly the folders of the service."""
+    """Its files are in a package, and its tables list exactly the folders of the service and of the gates."""
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     files = re.findall(r"`([\w/]+\.py)`", text)
     assert len(files) > 10
@@ -186,7 +198,8 @@ def test_the_architecture_page_names_existing_files_and_folders() -> None:
         assert any((ROOT / folder / name).exists() for folder in ("", "service", "export")), name
     folders = {path.parent for path in (ROOT / "service").rglob("__init__.py")} - {ROOT / "service"}
     names = {str(folder.relative_to(ROOT / "service")) for folder in folders} | {"dashboard", "default"}
-    assert set(re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)) == names
+    gates = {str(path.parent.relative_to(ROOT)) for path in (ROOT / "export/gates").rglob("__init__.py")}
+    assert set(re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)) == names | gates
 
 
 def test_no_registry_host_is_in_the_repository() -> None:

@@ -81,3 +81,10 @@ def test_the_example_score_a_file_runs(server: Server, tmp_path: Path, suffix: s
     inputs = {"x": rows.astype(np.float32).reshape(-1, 1, 8, 8)}
     expected = open_model(MODEL).run(inputs, ["output"])[0]
     np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), expected)
+
+
+def test_the_example_wine_table_runs(tmp_path: Path) -> None:
+    assert run(tmp_path, sys.executable, EXAMPLES / "wine_table.py") == "wrote wine.csv\n"
+    header, *rows = (tmp_path / "wine.csv").read_text(encoding="utf-8").splitlines()
+    assert header.startswith("alcohol [%],malic_acid,")
+    assert (len(rows), len(header.split(","))) == (178, 14)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import atexit
+import errno
+import gc
 import itertools
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 import tomllib
 from collections.abc import Callable
@@ -39,13 +44,21 @@ def test_help_has_one_line_per_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", turnpike.COMMANDS)
-def test_every_command_has_help(call: Callable[..., Result], name: str) -> None:
-    """`turnpike COMMAND --help` shows the command's own options."""
+def test_every_command_has_help(
+    call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """`turnpike COMMAND --help` shows the command's own options in full, on a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
     result = call(name, "--help")
     assert result.exit_code == 0, result.stderr
     assert f"turnpike {name}" in result.stdout
-    for parameter in turnpike.load_command(name).params:
-        assert parameter.opts[0] in result.stdout or parameter.param_type_name == "argument"
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    parameters = turnpike.load_command(name).params
+    assert parameters
+    for parameter in parameters:
+        if parameter.param_type_name != "argument":
+            for option in (*parameter.opts, *parameter.secondary_opts):
+                assert re.search(rf"{option}(?![\w-])", result.stdout), option
 
 
 def test_a_network_is_trained_from_the_command_line(tmp_path: Path) -> None:
@@ -54,6 +67,7 @@ def test_a_network_is_trained_from_the_command_line(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "test accuracy" in result.stdout
     assert "epoch 2/2: loss" in result.stdout
+    assert result.stdout.endswith("turnpike export mine --to repository\n")
     written = sorted(entry.name for entry in (tmp_path / "mine").iterdir())
     assert written == [
         "gates.png",
@@ -69,8 +83,11 @@ def test_a_network_is_trained_from_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["train"], 2, "PRESET: expected one of digits-10, deck-20"),
+        (["train"], 2, "PRESET: expected a network, such as digits-10"),
         (["train", "nope"], 2, "got 'nope'"),
+        (["train", "digit-10"], 2, "got 'digit-10'. Did you mean 'digits-10'?"),
+        (["train", "digits-10", "--data", "mine.npz"], 1, "data: 'mine.npz' does not exist"),
+        (["train", "digits-10", "--data", "tables/mine"], 1, "data: 'tables/mine' does not exist"),
         (["train", "digits-10", "--epochs", "0"], 2, "epochs: expected 1 or more, got 0"),
         (["train", "digits-10", "--epochs", "two"], 2, "--epochs"),
         (["train", "digits-10", "--device", "tpu"], 2, "device: expected one of cpu, cuda, got 'tpu'"),
@@ -130,7 +147,33 @@ def test_an_invalid_fresh_run_keeps_the_old_run(
     assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
-@pytest.mark.parametrize("arguments", [["train", "digits-10"], ["demo"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "digits-10", "--epochs", "1", "--no-pictures", "--out", "run", "--quiet"],
+        pytest.param(
+            ["compare", "--depths", "2", "--families", "plain", "--epochs", "1", "--out", "run", "-q"],
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_quiet_command_prints_nothing(
+    call: Callable[..., Result], tmp_path: Path, arguments: list[str]
+) -> None:
+    result = call(*arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert list((tmp_path / "run").iterdir())
+
+
+def test_data_without_a_preset_trains_the_default_one(call: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "flowers.csv").write_text("width,kind\n" + "1.5,a\n2.5,b\n" * 60)
+    result = call("train", "--data", "flowers.csv", "--epochs", "1", "--no-pictures")
+    assert result.exit_code == 0, result.stderr
+    assert "No PRESET: training digits-10" in result.stdout
+    assert (tmp_path / "runs/digits-10/model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("arguments", [["train", "digits-10"], ["demo"], ["compare"]])
 def test_an_out_that_is_a_file_is_refused(
     call: Callable[..., Result], tmp_path: Path, arguments: list[str]
 ) -> None:
@@ -138,7 +181,7 @@ def test_an_out_that_is_a_file_is_refused(
     (tmp_path / "notes.txt").write_text("mine")
     result = call(*arguments, "--out", "notes.txt")
     assert result.exit_code == 2
-    assert "expected a folder, got the file notes.txt" in result.stderr
+    assert "expected a folder that can be written, got notes.txt: notes.txt is a file" in result.stderr
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
@@ -246,6 +289,8 @@ def test_the_demo_reuses_existing_files(tmp_path: Path, call: Callable[..., Resu
     assert "already holds the trained network" in second.stdout
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").rglob("*")} == before
     assert f"already exported: {exported.relative_to(tmp_path)}" in second.stdout
+    for result in (first, second):
+        assert re.search(r"next: \S*turnpike serve runs/demo$", result.stdout.strip().splitlines()[-1])
     result = [line for line in first.stdout.splitlines() if line.startswith("test accuracy")]
     assert result == [line for line in second.stdout.splitlines() if line.startswith("test accuracy")]
     assert read_checkpoint(tmp_path / "runs/demo/model.safetensors")[1].metrics["test_accuracy"] > 0.95
@@ -266,6 +311,11 @@ def test_an_interrupted_demo_explains_how_to_resume(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert rest.rstrip().endswith("To continue: turnpike demo --out mine")
     assert run(tmp_path, "demo", "--out", "mine").returncode == 0
+    # what an export that was killed leaves
+    model = tmp_path / "mine/repository/digits-10/1/model.onnx"
+    model.rename(model.with_name(".model.01234567.onnx"))
+    assert run(tmp_path, "demo", "--out", "mine").returncode == 0
+    assert list(model.parent.iterdir()) == [model]
 
 
 def test_the_demo_refuses_a_run_of_another_preset(call: Callable[..., Result], tmp_path: Path) -> None:
@@ -309,18 +359,53 @@ def test_bash_completes_presets_options_and_data_sets(
 def test_a_missing_library_names_its_extra(tmp_path: Path) -> None:
     """Without torch, one line says what to install."""
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')")
-    result = run(tmp_path, "train", "--list", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    result = run(tmp_path, "train", "digits-10", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert result.returncode == 1
     assert "turnpike train needs torch, which is not installed: pip install -e '.[train]'" in result.stderr
 
 
-def test_unexpected_errors_are_one_line(call: Callable[..., Result], tmp_path: Path) -> None:
+def test_the_end_of_the_process_collects_no_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take a second after a command that imported PyTorch."""
+    at_exit: list[object] = []
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    monkeypatch.setattr(sys, "argv", ["turnpike", "--version"])
+    with pytest.raises(SystemExit):
+        turnpike.main()
+    assert gc.freeze in at_exit
+
+
+def test_unexpected_errors_are_one_line(
+    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An error of the file system is shown with the system's message, without a traceback."""
+    monkeypatch.setattr("models.cli.training_run.expect_writable", lambda folder: None)
     (tmp_path / "runs").write_text("a file where a folder should be")
     result = call("train", "digits-10", "--epochs", "1")
     assert result.exit_code == 1
-    assert result.stderr.count("\n") == 1
-    assert "runs" in result.stderr
+    assert result.stderr == "error: runs/digits-10: Not a directory\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("\x1b[31mtoo\x1b[0m\n many"), "unexpected ValueError: too many (--verbose shows where)"),
+        (ValueError(), "unexpected ValueError (--verbose shows where)"),
+        (OSError(), "OSError"),
+        (OSError(errno.ENOSPC, "No space left", "a/b"), "a/b: No space left"),
+        (OSError(errno.ENOSPC, "No space left"), "No space left"),
+    ],
+)
+def test_no_part_of_a_message_is_empty(error: Exception, message: str) -> None:
+    """Colors are left out."""
+    assert turnpike.describe_error(error) == (message, 1)
+
+
+def test_a_full_disk_under_the_output_is_named(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            command("--version"), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert (result.returncode, result.stderr) == (1, "error: standard output: No space left on device\n")
 
 
 def test_version_equals_that_of_the_project(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ async def main():
     said = {
         "rows": rows.tolist(),
         "live": await second.is_server_live(url),
+        "live_in_v1": await first.is_server_live(url),
         "ready": await second.is_server_ready(url),
         "model_ready": await second.is_model_ready(url, model),
     }

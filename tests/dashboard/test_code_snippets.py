@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import orjson
@@ -15,6 +13,7 @@ import pytest
 
 from tests.support.browser import OpenDashboard
 from tests.support.dashboard_repository import MARKUP
+from tests.support.dashboard_try import run_curl, run_python
 from tests.support.live_server import Server, serving
 
 if TYPE_CHECKING:
@@ -48,25 +47,6 @@ def copied(page: Page, name: str) -> str:
     return clipboard(page)
 
 
-def run_curl(code: str, **variables: str) -> Any:
-    done = subprocess.run(
-        ["bash", "-c", code], capture_output=True, check=True, timeout=60, env={**os.environ, **variables}
-    )
-    return orjson.loads(done.stdout)
-
-
-def run_python(code: str, **variables: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code],
-        capture_output=True,
-        check=True,
-        timeout=60,
-        text=True,
-        env={**os.environ, **variables},
-    )
-    return ast.literal_eval(done.stdout)
-
-
 def shown(page: Page) -> dict[str, float]:
     """Probabilities by label, as shown on the page."""
     label = page.locator("#try .headline .label").inner_text()
@@ -87,8 +67,7 @@ def test_snippets_for_a_picture_return_the_shown_prediction(
         curl, python = copied(page, "curl"), copied(page, "Python")
         assert curl.startswith(f"curl -s '{bundled_server.url}/v1/models/digits-10/versions/1:predict'")
         assert "…" not in curl + python
-        # the displayed code is shortened
-        assert "… 8 values" in page.locator("#try pre").first.inner_text()
+        assert page.locator("#try pre").all_inner_texts() == [curl, python]
         for answer in (run_curl(curl), run_python(python)):
             (prediction,) = answer["predictions"]
             assert prediction["label"] == page.locator("#try .headline .label").inner_text()
@@ -107,7 +86,7 @@ def test_snippets_follow_the_row(dashboard: OpenDashboard, bundled_server: Serve
         page.evaluate("navigator.clipboard.writeText('')")
         page.evaluate(
             """() => {
-              const button = document.querySelector("#try .copy");
+              const button = document.querySelector("#try .snippet .copy");
               button.focus();
               document.querySelectorAll("#try .sample")[4].click();
               button.click();
@@ -116,7 +95,7 @@ def test_snippets_follow_the_row(dashboard: OpenDashboard, bundled_server: Serve
         (prediction,) = run_curl(clipboard(page))["predictions"]
         assert prediction["label"] == "4"
         expect(code).not_to_have_text(before)
-        expect(page.locator("#try .copy").first).to_be_focused()
+        expect(page.locator("#try .snippet .copy").first).to_be_focused()
 
 
 def test_snippets_for_several_inputs_return_the_shown_outputs(
@@ -175,7 +154,7 @@ def test_snippets_are_copied_without_clipboard_api(dashboard: OpenDashboard, bun
 # replaces curl by a function that prints its arguments and its input
 PRINT_ARGUMENTS = 'curl() { printf "%s\\n" "$@"; cat; }; '
 SNIPPETS = """async ([name, count]) => {
-  const { curlCommand, pythonCode, requestFor, fullLiteral } =
+  const { curlCommand, pythonCode, requestFor, fullLiteral, shortLiteral } =
     await import("/dashboard/try/code_snippets.js");
   const inputs = [
     { name, datatype: "FP32", shape: [-1, count] },
@@ -185,7 +164,8 @@ SNIPPETS = """async ([name, count]) => {
   const data = [new Array(count).fill(Math.fround(0.1)), [true]];
   const row = { inputs: inputs.map((input, i) => ({ ...input, shape: [1, input.shape[1]], data: data[i] })) };
   const request = requestFor(model, row);
-  return [curlCommand(request, fullLiteral), pythonCode(request, fullLiteral)];
+  const curl = (literal) => curlCommand(request, literal);
+  return [curl(fullLiteral), pythonCode(request, fullLiteral), curl(shortLiteral)];
 }"""
 
 
@@ -195,7 +175,8 @@ def test_names_are_quoted_for_shell_and_python(
     """A name cannot end the quotes, nothing in it is executed, and numbers are short."""
     name = "it's $(touch owned) `touch owned` \\ \""
     with dashboard(bundled_server.url) as page:
-        curl, python = page.evaluate(SNIPPETS, [name, 3])
+        curl, python, shown_curl = page.evaluate(SNIPPETS, [name, 3])
+    assert shown_curl == curl
     arguments = run_in_shell(PRINT_ARGUMENTS + curl, tmp_path).splitlines()
     assert arguments[1] == f"{bundled_server.url}/v2/models/it's/versions/1/infer"
     tensor = {"name": name, "shape": [1, 3], "datatype": "FP32", "data": [0.1, 0.1, 0.1]}
@@ -209,9 +190,11 @@ def test_names_are_quoted_for_shell_and_python(
 def test_a_long_row_is_passed_on_standard_input(
     dashboard: OpenDashboard, bundled_server: Server, tmp_path: Path
 ) -> None:
-    """It is too long for an argument of a command."""
+    """It is too long for an argument of a command, and is shown with most of its values left out."""
     with dashboard(bundled_server.url) as page:
-        curl, _ = page.evaluate(SNIPPETS, ["x", 60_000])
+        curl, _, shown_curl = page.evaluate(SNIPPETS, ["x", 60_000])
+    assert "… 60,000 values" in shown_curl
+    assert len(shown_curl) < 500
     arguments = run_in_shell(PRINT_ARGUMENTS + curl, tmp_path).splitlines()
     assert arguments[-3:-1] == ["--data-binary", "@-"]
     body = orjson.loads(arguments[-1])

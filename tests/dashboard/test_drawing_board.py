@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +40,7 @@ def wait_for_first_prediction(page: Page) -> None:
 
 
 def test_digits_drawn_in_many_ways_are_recognized(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """All sevens and at least 88 % of all digits are recognized."""
+    """At least 98 % of them."""
     handwriting = digit_drawings(10)
     with dashboard(bundled_server.url) as page:
         pixels = page.evaluate(FIT, [[drawing.strokes for drawing in handwriting], 8, 8, []])
@@ -53,11 +52,8 @@ def test_digits_drawn_in_many_ways_are_recognized(dashboard: OpenDashboard, bund
     }
     logits = bundled_server.post("/v2/models/digits-10/infer", {"inputs": [row]}).json()["outputs"][0]["data"]
     read = np.reshape(logits, (-1, 10)).argmax(1)
-    right = Counter(
-        drawing.label for drawing, digit in zip(handwriting, read, strict=True) if drawing.label == str(digit)
-    )
-    assert right["7"] == sum(drawing.label == "7" for drawing in handwriting)
-    assert right.total() > 0.88 * len(handwriting)
+    right = [drawing.label == str(digit) for drawing, digit in zip(handwriting, read, strict=True)]
+    assert sum(right) >= 0.98 * len(handwriting)
 
 
 def test_the_frame_is_learned_from_samples(dashboard: OpenDashboard, bundled_server: Server) -> None:
@@ -161,14 +157,14 @@ def test_fitting_a_drawing_to_the_frame_can_be_disabled(
         page.get_by_label("Fit to the frame").uncheck()
         draw(page, small)
         expect(page.locator("#try .request-time")).to_contain_text("drawn")
-        page.wait_for_timeout(200)
+        page.wait_for_timeout(1000)
         corner = np.reshape(page.evaluate(ROW)["data"], (8, 8))
         assert corner[:4, :3].sum() > 0
         assert corner[4:].sum() == corner[:, 3:].sum() == 0
         page.get_by_role("button", name="Clear").click()
         page.get_by_label("Brush").select_option("broad")
         draw(page, small)
-        page.wait_for_timeout(200)
+        page.wait_for_timeout(1000)
         assert sum(page.evaluate(ROW)["data"]) > 1.3 * corner.sum()
         # turning the fit on again applies it to what is already drawn
         page.get_by_label("Fit to the frame").check()
@@ -188,7 +184,7 @@ def test_a_stroke_replaces_or_extends_a_sample(dashboard: OpenDashboard, bundled
         page.get_by_label("Draw over this picture").check()
         draw(page, stroke)
         expect(page.locator("#try .request-time")).to_contain_text("sample: 7, drawn over")
-        page.wait_for_timeout(200)
+        page.wait_for_timeout(1000)
         over = np.reshape(page.evaluate(ROW)["data"], (8, 8))
         assert over[7, 0] > 8 > sample[7, 0]
         np.testing.assert_array_equal(over[:6], sample[:6])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
+THOROUGH = pytest.mark.thorough
 MAPS = ("Gate biases", "Mean T", "T of this row", "Outputs of this row")
 CHARTS = (
     "How open the layers are",
@@ -41,6 +42,35 @@ SEND_ZEROS = """async () => {
     missing: null, milliseconds: 1 });
   return answer.tensors.map(({ name, shape, data }) => [name, shape, [...data]]);
 }"""
+# charts, and texts in them, that leave their place by more than a pixel, and charts that overlap
+CUT_CHARTS = """async () => {
+  for (let n = 0; n < 2; n += 1) await new Promise(requestAnimationFrame);
+  const boxOf = (node) => node.getBoundingClientRect();
+  const inside = (part, box) => part.left > box.left - 1 && part.right < box.right + 1 &&
+    part.top > box.top - 1 && part.bottom < box.bottom + 1;
+  const apart = (one, other) => one.right <= other.left || other.right <= one.left ||
+    one.bottom <= other.top || other.bottom <= one.top;
+  const plots = [...document.querySelectorAll("#gates .plot")];
+  const title = (plot) => plot.closest(".titled").querySelector("h3").textContent;
+  const cut = plots.filter((plot) => [...plot.querySelectorAll(".main-svg, text")]
+    .some((part) => boxOf(part).width && !inside(boxOf(part), boxOf(plot))));
+  const charts = plots.map((plot) => plot.closest(".titled"));
+  const overlapping = plots.filter((plot, n) =>
+    charts.some((other) => other !== charts[n] && !apart(boxOf(charts[n]), boxOf(other))));
+  const wide = plots.filter((plot) => boxOf(plot).right > document.documentElement.clientWidth);
+  return [...cut, ...overlapping, ...wide].map(title);
+}"""
+# charts that are smaller than their place after they were narrow for a moment
+SHRUNK_CHARTS = """async () => {
+  const charts = document.querySelector("#gates .charts");
+  const frames = async () => { for (let n = 0; n < 2; n += 1) await new Promise(requestAnimationFrame); };
+  charts.style.setProperty("width", "60px");
+  await frames();
+  charts.style.removeProperty("width");
+  await frames();
+  return [...charts.querySelectorAll(".plot")].filter((plot) => plot.clientWidth >
+    plot.querySelector(".main-svg").getBoundingClientRect().width + 1).map((plot) => plot.ariaLabel);
+}"""
 TRACES = """(figure) => figure.querySelector(".plot").data?.map((trace) =>
   Object.fromEntries(["z", "x", "y", "customdata", "name"].filter((key) => trace[key] !== undefined)
     .map((key) => [key, Array.from(trace[key], (one) => (one?.length === undefined || typeof one === "string"
@@ -64,6 +94,46 @@ def test_maps_show_the_values_of_the_file(dashboard: OpenDashboard, bundled_serv
         np.testing.assert_allclose(outputs["z"], [tensors[gate["output"]][0] for gate in profile["gates"]])
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [("digits-10", ("carried", "transformed")), pytest.param("own", ("closed", "open"), marks=THOROUGH)],
+)
+def test_the_ends_of_a_gate_scale_have_words(
+    dashboard: OpenDashboard, all_models_server: Server, model: str, words: tuple[str, str]
+) -> None:
+    """On a phone, too. With independent carry gates, a closed gate does not mean that a value is carried."""
+    with dashboard(all_models_server.url, width=390, path=f"/#model={model}/1") as page:
+        open_gates(page)
+        page.evaluate(SEND_ZEROS)
+        assert traces_of(page, "T of this row")
+        texts = chart_titled(page, "T of this row").locator(".colorbar text").all_text_contents()
+        assert [text for text in texts if text] == [f"0 {words[0]}", "0.5", f"1 {words[1]}"]
+        carry_words = page.evaluate("""async () => {
+          const { gateEnds } = await import("/dashboard/gates/gate_ends.js");
+          const { groupGates } = await import("/dashboard/gates/gate_groups.js");
+          const { current } = await import("/dashboard/state/store.js");
+          return gateEnds(groupGates(current("model").gates), "C");
+        }""")
+        assert carry_words == (["closed", "open"] if model == "own" else ["transformed", "carried"])
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(180)
+def test_charts_are_whole_in_every_window(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """At once after the window becomes narrower, and when all charts are drawn again."""
+    with dashboard(bundled_server.url, width=1550) as page:
+        open_gates(page)
+        for title in CHARTS:
+            assert traces_of(page, title)
+        for width in range(1500, 850, -50):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(CUT_CHARTS) == [], width
+            wait_until_idle(page)
+            assert page.evaluate(CUT_CHARTS) == [], width
+        # a width of one frame leaves no trace
+        assert page.evaluate(SHRUNK_CHARTS) == []
+
+
 def test_charts_show_the_values_of_the_profile(dashboard: OpenDashboard, bundled_server: Server) -> None:
     profile = bundled_server.get("/v2/models/digits-10/gates/profile").json()
     layers, lesion = profile["profile"]["layers"], profile["lesion"]
@@ -85,7 +155,7 @@ def test_charts_show_the_values_of_the_profile(dashboard: OpenDashboard, bundled
             np.testing.assert_allclose(
                 traces_of(page, title)[0]["y"], [layer[key] for layer in lesion["layers"]]
             )
-        expect_text(page, CHARTS[4], "unchanged")
+        expect_text(page, CHARTS[4], "as trained")
 
 
 def test_captions_name_extreme_layers_and_classes(dashboard: OpenDashboard, bundled_server: Server) -> None:

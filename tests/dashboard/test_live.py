@@ -1,4 +1,4 @@
-"""Section "Live": metrics as rates, times and rejections; and drift."""
+"""Section "Live": traffic of the last minutes, refused requests, and drift."""
 
 from __future__ import annotations
 
@@ -7,47 +7,54 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.browser import OpenDashboard, wait_until_idle
 from tests.support.dashboard_live import IMAGE, send_noise
 from tests.support.dashboard_repository import MARKUP
 from tests.support.live_server import Server, serving
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
 # text of a tile that shows a figure
 FIGURE = re.compile(r"\d")
-SAMPLES = """async (text) => {
-  const { parseSamples } = await import("/dashboard/live/metrics_parser.js");
-  return [...parseSamples(text)].map(({ name, labels, value }) => [name, labels, String(value)]);
+# adds answers of the server to a history, and returns after each of them what the history has
+HISTORY = """async (answers) => {
+  const { TrafficHistory } = await import("/dashboard/live/traffic_history.js");
+  const history = new TrafficHistory();
+  return answers.map((answer) => ({
+    same: history.add(answer),
+    lastAt: history.lastAt,
+    moments: history.moments.map(({ at }) => at),
+    rates: history.figures("net/1").map(({ requests_per_s }) => requests_per_s),
+    all: history.figures(null).map(({ requests_per_s }) => requests_per_s),
+    errors: [history.errors("net/1"), history.errors("other/1"), history.errors(null)],
+  }));
 }"""
-# derives figures from scrapes: requests, cumulative counts of a histogram with bounds 1, 2 and infinity, sum
-MOMENTS = """async (scrapes) => {
-  const { MetricsHistory } = await import("/dashboard/live/metrics_history.js");
-  const { emptyHistogram } = await import("/dashboard/live/histogram.js");
-  const history = new MetricsHistory();
-  const results = [];
-  for (const { at, started = 5, requests, counts, sum, refused = 0 } of scrapes) {
-    const request = { bounds: [1, 2, Infinity], counts, sum };
-    const histograms = { request, queue: emptyHistogram(), run: emptyHistogram(), batch: emptyHistogram() };
-    const failed = new Map([["expired", refused]]);
-    const drift = { drift: new Map(), driftRows: null };
-    const modelCounts = { requests, rows: 2 * requests, waiting: 3, failed, histograms, ...drift };
-    const models = new Map([
-      ["net/1", modelCounts],
-      ["other/1", { ...modelCounts, histograms: { ...histograms } }],
-    ]);
-    history.add({ at, started, workers: 2, refused: new Map([["expired", refused]]), models });
-    const now = history.now;
-    results.push(now && { ...now.models.get("net/1"), since: now.since, kept: history.moments.length,
-      whole: now.total.requests, refused: now.total.refused, failed: now.models.get("net/1").failed });
-  }
-  return results;
-}"""
+
+
+def answer(*times: float, started: float = 5, rate: float = 2) -> dict[str, Any]:
+    """An answer of `/traffic` with moments at these times."""
+    moments = [
+        {
+            "at": at,
+            "workers": 1,
+            "total": {"requests_per_s": 2 * rate},
+            "models": {"net/1": {"requests_per_s": rate}},
+        }
+        for at in times
+    ]
+    return {
+        "started": started,
+        "moment_seconds": 3,
+        "history_seconds": 30,
+        "moments": moments,
+        "refused": {"expired": 7, "unknown": 1},
+        "failed": {"net/1": {"expired": 7}},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -57,117 +64,46 @@ def page(dashboard: OpenDashboard, bundled_server: Server) -> Iterator[Page]:
         yield opened
 
 
-def test_samples_are_parsed_as_by_prometheus(page: Page, bundled_server: Server) -> None:
-    """The parser agrees with that of prometheus_client."""
-    bundled_server.post("/v2/models/digits-10/infer", {"inputs": [IMAGE]})
-    bundled_server.post("/v2/models/digits-10/infer", b"{")
-    text = bundled_server.get("/metrics").text
-    ours = {
-        (name, tuple(sorted(labels.items()))): float(value) for name, labels, value in samples(page, text)
-    }
-    theirs = {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-    assert len(theirs) > 100
-    assert ours == theirs
+def test_answers_continue_the_history(page: Page) -> None:
+    """Each answer has what is new. A model without traffic at a moment has a rate of 0."""
+    idle = answer(9)
+    idle["moments"][0]["models"] = {}
+    first, second = page.evaluate(HISTORY, [answer(3, 6), idle])
+    assert (first["same"], first["lastAt"], first["moments"]) == (True, 6, [3, 6])
+    assert (second["same"], second["lastAt"], second["moments"]) == (True, 9, [3, 6, 9])
+    assert (second["rates"], second["all"]) == ([2, 2, 0], [4, 4, 4])
+    assert second["errors"] == [{"expired": 7}, {}, {"expired": 7, "unknown": 1}]
 
 
-def test_samples_with_unusual_labels_are_parsed(page: Page) -> None:
-    """Labels may contain anything, values need not be finite, and lines without a sample are skipped."""
-    text = (
-        '# TYPE a counter\na{model="b} 1 \\"c\\"",reason="d\\\\n\\ne,f=g"} 2\n'
-        'plain 3 1700000000000\nlast{le="+Inf"} +Inf\nnone NaN\n\n}{ 4\nonly\n'
-    )
-    assert samples(page, text) == [
-        ["a", {"model": 'b} 1 "c"', "reason": "d\\n\ne,f=g"}, "2"],
-        ["plain", {}, "3"],
-        ["last", {"le": "+Inf"}, "Infinity"],
-        ["none", {}, "NaN"],
-    ]
+def test_a_repeated_moment_is_added_once(page: Page) -> None:
+    _, second = page.evaluate(HISTORY, [answer(3, 6), answer(3, 6, 9)])
+    assert second["moments"] == [3, 6, 9]
 
 
-@pytest.mark.parametrize(
-    ("counts", "share", "expected"),
-    [
-        ([0, 4, 8, 8], 0.5, 2),  # half of the values are at or below the bound of the second bucket
-        ([0, 4, 8, 8], 0.25, 1.5),  # the middle of the second bucket, from 1 to 2
-        ([4, 4, 4, 4], 0.5, 0.5),  # the first bucket starts at 0
-        ([0, 0, 0, 5], 0.99, 4),  # above the last finite bound
-        ([0, 0, 10, 10], 0.1, 2.2),  # the empty buckets before it contain no quantile
-        ([0, 0, 0, 0], 0.5, None),
-        ([], 0.5, None),
-    ],
-)
-def test_quantiles_are_interpolated_in_buckets(
-    page: Page, counts: list[int], share: float, expected: float | None
-) -> None:
-    script = """async ([counts, share]) => {
-      const { quantile } = await import("/dashboard/live/histogram.js");
-      return quantile({ bounds: [1, 2, 4, Infinity].slice(0, counts.length), counts, sum: 0 }, share);
-    }"""
-    assert page.evaluate(script, [counts, share]) == (
-        expected if expected is None else pytest.approx(expected)
-    )
-
-
-def test_figures_are_derived_from_two_scrapes(page: Page) -> None:
-    """One scrape alone gives no figures."""
-    first, second = page.evaluate(
-        MOMENTS,
-        [
-            {"at": 10, "requests": 100, "counts": [90, 100, 100], "sum": 1000, "refused": 7},
-            {"at": 14, "requests": 108, "counts": [90, 108, 108], "sum": 1012, "refused": 9},
-        ],
-    )
-    assert first is None
-    assert {name: second[name] for name in ("requests", "rows", "queue", "since", "whole")} == {
-        "requests": 2,
-        "rows": 4,
-        "queue": 3,
-        "since": 4,
-        "whole": 4,
-    }
-    assert (second["p50"], second["mean"], second["batch"]) == (1.5, 1.5, None)
-    assert (second["refused"], second["failed"]) == (0.5, 0.5)
-
-
-def test_a_reset_counter_gives_no_negative_rate(page: Page) -> None:
-    """A counter that decreased was reset, so its whole value is new."""
-    *_, last = page.evaluate(
-        MOMENTS,
-        [
-            {"at": 0, "requests": 100, "counts": [100, 100, 100], "sum": 50, "refused": 50},
-            {"at": 2, "requests": 6, "counts": [0, 6, 6], "sum": 9, "refused": 4},
-        ],
-    )
-    assert (last["requests"], last["refused"], last["mean"], last["p50"]) == (3, 2, 1.5, 1.5)
-
-
-@pytest.mark.parametrize("change", [{"started": 9}, {"at": 40}])
-def test_history_restarts_after_a_gap(page: Page, change: dict[str, float]) -> None:
-    """After a restart of the server or a long pause, the next scrape only sets the starting point."""
-    scrapes: list[dict[str, Any]] = [
-        {"at": at, "requests": at, "counts": [at, at, at], "sum": at} for at in (0, 2, 4)
-    ]
-    scrapes[2] |= change
-    scrapes.append(scrapes[2] | {"at": scrapes[2]["at"] + 2, "requests": 14})
-    _, second, third, fourth = page.evaluate(MOMENTS, scrapes)
-    assert second["requests"] == 1
-    assert third is None
-    assert fourth["requests"] == 5
-    # the gap is kept, so that no line is drawn across it
-    assert fourth["kept"] == 3
+def test_a_new_run_of_the_server_starts_a_new_history(page: Page) -> None:
+    """Moments of the run before are no longer true; those that the answer lacks must be asked for."""
+    _, second, third = page.evaluate(HISTORY, [answer(300, 303), answer(started=9), answer(3, 6, started=9)])
+    assert (second["same"], second["lastAt"], second["moments"]) == (False, 0, [])
+    assert (third["same"], third["moments"]) == (True, [3, 6])
 
 
 def test_only_the_last_minutes_are_kept(page: Page) -> None:
-    """Figures are averages over ten seconds; moments older than five minutes are removed."""
-    scrapes = [{"at": 2 * n, "requests": n * n, "counts": [0, 0, 0], "sum": 0} for n in range(400)]
-    results = page.evaluate(MOMENTS, scrapes)
-    assert results[-1]["since"] == 10
-    assert results[-1]["requests"] == (399**2 - 394**2) / 10
-    assert results[-1]["kept"] == 151
+    _, second = page.evaluate(HISTORY, [answer(3, 6, 9), answer(33, 36)])
+    assert second["moments"] == [9, 33, 36]
+
+
+def test_a_reload_keeps_the_history(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """The server has it: the first figures of the page are of the time before it was opened."""
+    send_requests(bundled_server)
+    wait_until(lambda: total_of(bundled_server) >= 20, 10)
+    with dashboard(bundled_server.url) as page:
+        wait_until_idle(page)
+        script = "async () => (await import('/dashboard/state/store.js')).current('live')?.moments.length"
+        wait_until(lambda: page.evaluate(script), 5)
+        before = page.evaluate(script)
+        page.reload()
+        wait_until(lambda: page.evaluate(script), 5)
+        assert page.evaluate(script) >= before > 0
 
 
 def test_traffic_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> None:
@@ -180,9 +116,11 @@ def test_traffic_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> N
         expect(rate).to_have_text("0")
         send_requests(bundled_server)
         expect(rate).not_to_have_text("0")
-        rejected = live.locator(".tile", has_text="rejected per second")
-        expect(rejected.locator(".figure")).not_to_have_text("0")
-        counted = live.locator(".titled", has_text="Rejections since").get_by_role("row", name="bad request")
+        refused = live.locator(".tile", has_text="refused per second")
+        expect(refused.locator(".figure")).not_to_have_text("0")
+        counted = live.locator(".titled", has_text="Refused requests since").get_by_role(
+            "row", name="bad request"
+        )
         expect(counted).to_be_visible()
         throughput = live.locator(".titled", has_text="Throughput")
         expect(throughput.locator(".plot .main-svg").first).to_be_visible()
@@ -193,7 +131,7 @@ def test_traffic_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> N
         expect(rate).to_have_text(FIGURE)
         known = page.evaluate(
             "async () => (await import('/dashboard/state/store.js'))"
-            ".current('live').models.get('digits-10/1').p50"
+            ".current('live').figures('digits-10/1').map(({ p50_s }) => p50_s).filter(Boolean).at(0)"
         )
         assert known > 0
 
@@ -272,32 +210,16 @@ def test_a_late_drift_response_is_ignored(dashboard: OpenDashboard, all_models_s
 
 @pytest.mark.thorough
 def test_polling_has_fixed_intervals(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """Every two seconds, and drift only while it is visible."""
+    """Every three seconds, and drift only while it is visible."""
     with dashboard(bundled_server.url, height=500) as page:
         wait_until_idle(page)
         before = len(page.log.requests)
         page.wait_for_timeout(8000)
-        scrapes = sum(url.endswith("/metrics") for url in page.log.requests[before:])
+        scrapes = sum("/traffic?" in url for url in page.log.requests[before:])
         assert 1 <= scrapes <= 4, page.log.problems
         assert not [url for url in page.log.requests if url.endswith("/drift")]
         with page.expect_request("**/gates/drift"):
             page.locator("#live .drift").scroll_into_view_if_needed()
-
-
-@pytest.mark.thorough
-def test_a_slow_metrics_response_slows_polling(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """If a response takes long, the page waits longer before the next request."""
-    with dashboard(bundled_server.url) as page:
-
-        def slow(route: Route) -> None:
-            page.wait_for_timeout(300)
-            route.continue_()
-
-        page.route("**/metrics", slow)
-        page.wait_for_timeout(4000)
-        before = len(page.log.requests)
-        page.wait_for_timeout(9000)
-        assert sum(url.endswith("/metrics") for url in page.log.requests[before:]) <= 2
 
 
 def test_figures_stay_while_the_server_is_down(dashboard: OpenDashboard, bundled_server: Server) -> None:
@@ -307,13 +229,13 @@ def test_figures_stay_while_the_server_is_down(dashboard: OpenDashboard, bundled
         live = page.locator("#live")
         rate = live.locator(".tile", has_text="requests per second").locator(".figure")
         expect(rate).to_have_text(FIGURE)
-        page.route("**/metrics", lambda route: route.abort())
+        page.route("**/traffic?*", lambda route: route.abort())
         expect(live.get_by_role("status").first).to_contain_text("cannot be reached")
         expect(rate).to_have_text(FIGURE)
         assert (
             page.evaluate("async () => (await import('/dashboard/state/store.js')).current('live')") is None
         )
-        page.unroute("**/metrics")
+        page.unroute("**/traffic?*")
         expect(live.get_by_role("status").first).to_be_hidden()
         assert (
             page.evaluate("async () => (await import('/dashboard/state/store.js')).current('live')")
@@ -321,22 +243,22 @@ def test_figures_stay_while_the_server_is_down(dashboard: OpenDashboard, bundled
         )
 
 
-def test_a_refused_metrics_request_shows_the_message(
+def test_a_refused_traffic_request_shows_the_message(
     dashboard: OpenDashboard, bundled_server: Server
 ) -> None:
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url, allowed="403") as page:
         page.route(
-            "**/metrics", lambda route: route.fulfill(status=403, json={"error": "not for <b>you</b>"})
+            "**/traffic?*", lambda route: route.fulfill(status=403, json={"error": "not for <b>you</b>"})
         )
         expect(page.locator("#live").get_by_role("status").first).to_contain_text("not for <b>you</b>")
 
 
-def samples(page: Page, text: str) -> list[Any]:
-    read = page.evaluate(SAMPLES, text)
-    assert isinstance(read, list)
-    return read
+def total_of(server: Server) -> float:
+    """How many requests are in the server's history."""
+    moments = server.get("/traffic").json()["moments"]
+    return sum(3 * moment["total"]["requests_per_s"] for moment in moments)
 
 
 def send_requests(server: Server) -> None:

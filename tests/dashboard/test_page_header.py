@@ -214,7 +214,7 @@ def test_a_503_from_a_proxy_counts_as_down(dashboard: OpenDashboard, bundled_ser
     with dashboard(bundled_server.url, allowed="503") as page:
         expect(page.get_by_role("banner")).to_contain_text("up")
         body = json.dumps({"error": "no replica is ready"})
-        page.route(re.compile("/v2/|/metrics"), lambda route: route.fulfill(status=503, body=body))
+        page.route(re.compile("/v2/|/traffic"), lambda route: route.fulfill(status=503, body=body))
         page.evaluate("async () => (await import('/dashboard/state/store.js')).publish('refresh', true)")
         expect(page.locator("#notice")).to_contain_text("The server does not answer")
 
@@ -226,7 +226,7 @@ def test_a_server_that_hangs_counts_as_down(dashboard: OpenDashboard, bundled_se
 
     with dashboard(bundled_server.url, allowed="503") as page:
         expect(page.get_by_role("banner")).to_contain_text("up")
-        page.route("**/metrics", lambda route: route.fulfill(status=503))
+        page.route("**/traffic?*", lambda route: route.fulfill(status=503))
         page.route("**/v2/**", lambda route: None)
         page.evaluate("async () => (await import('/dashboard/state/store.js')).publish('refresh', true)")
         expect(page.locator("#notice")).to_contain_text("The server does not answer")

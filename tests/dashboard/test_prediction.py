@@ -147,7 +147,7 @@ def test_outputs_without_classes_are_numbers(dashboard: OpenDashboard, bundled_s
         figures = []
         for least in (-1, 0):
             page.evaluate(REPLACE_OUTPUT, [[least, *range(1, 12)], [1, 3, 4]])
-            drawn = page.get_by_role("img", name="map, as is: 3 rows of 4 values")
+            drawn = page.get_by_role("img", name="map, as trained: 3 rows of 4 values")
             drawn.locator(".main-svg").first.wait_for()
             expect(drawn).to_have_count(1)
             figures.append(output.locator("figure").element_handle())

@@ -49,7 +49,9 @@ def test_a_layer_is_chosen_by_mouse_and_keyboard(dashboard: OpenDashboard, bundl
 
     with dashboard(bundled_server.url) as page:
         inputs = choose_sample(page, bundled_server, "digits-10")
-        ground = chart(page, "T of this row").locator(".nsewdrag").bounding_box()
+        map_area = chart(page, "T of this row").locator(".nsewdrag")
+        map_area.scroll_into_view_if_needed()
+        ground = map_area.bounding_box()
         assert ground is not None
         page.mouse.click(ground["x"] + 40, ground["y"] + 4.5 / 10 * ground["height"])
         expect(page.get_by_role("heading", name="Layer 4", exact=True)).to_be_visible()

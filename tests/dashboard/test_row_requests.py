@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.browser import OpenDashboard, hold_first
+from tests.support.browser import OpenDashboard, hold_first, wait_until
 from tests.support.dashboard_try import CURRENT_READING, CURRENT_ROW, wait_for_prediction
 from tests.support.live_server import Server, serving
 
@@ -46,8 +46,7 @@ def test_an_outdated_response_is_ignored(dashboard: OpenDashboard, bundled_serve
         wait_for_prediction(page, "sample: 0")
         page.route("**/gates", lambda route: hold_first(held_routes, route))
         page.get_by_role("button", name="sample: 1").click()
-        page.wait_for_timeout(400)
-        assert len(held_routes) == 1
+        wait_until(page, lambda: held_routes)
         page.get_by_role("button", name="sample: 2").click()
         wait_for_prediction(page, "sample: 2")
         held_routes[0].continue_()
@@ -62,7 +61,7 @@ def test_another_model_cancels_requests(dashboard: OpenDashboard, all_models_ser
         wait_for_prediction(page, "sample: 0")
         page.route("**/digits-10/**/gates", lambda route: hold_first(held_routes, route))
         page.get_by_role("button", name="sample: 1").click()
-        page.wait_for_timeout(400)
+        wait_until(page, lambda: held_routes)
         page.evaluate("location.hash = '#model=letters/1'")
         page.get_by_role("textbox", name="Text").fill("abc")
         wait_for_prediction(page, "text")
@@ -143,10 +142,10 @@ def test_the_prediction_stays_while_the_server_is_down(
     with dashboard(bundled_server.url, allowed="ERR_CONNECTION_REFUSED") as page:
         wait_for_prediction(page, "sample: 0")
         page.route("**/v2/**", lambda route: route.abort("connectionrefused"))
-        page.route("**/metrics", lambda route: route.abort("connectionrefused"))
+        page.route("**/traffic?*", lambda route: route.abort("connectionrefused"))
         page.get_by_role("button", name="sample: 9").click()
         expect(page.locator("#try").get_by_role("alert").filter(has_text="cannot be reached")).to_be_visible()
         wait_for_prediction(page, "sample: 0")
         page.unroute("**/v2/**")
-        page.unroute("**/metrics")
+        page.unroute("**/traffic?*")
         wait_for_prediction(page, "sample: 9")

@@ -13,6 +13,7 @@ from export.input_spec import (
     model_name,
     parse_input,
     parse_inputs,
+    parse_ranges,
     with_user_names,
 )
 
@@ -131,3 +132,29 @@ def test_a_fixed_number_of_rows_gives_a_warning() -> None:
     for inputs in ((), parse_inputs(["x:float32[]"])):
         with pytest.raises(SourceError, match="expected an input whose first dimension is the batch"):
             expect_batch_dimension(inputs, "here")
+
+
+MIXED_INPUTS = parse_inputs(["x:float32[batch,4]", "y:float64[batch]", "ids:int64[batch]", "on:bool[batch]"])
+
+
+def test_ranges_apply_to_all_numbers_or_to_one_input() -> None:
+    """A range of one input replaces an earlier one for all. Ids have a range only by name."""
+    assert parse_ranges([], MIXED_INPUTS) == {}
+    assert parse_ranges(["-5:5.5"], MIXED_INPUTS) == {"x": (-5, 5.5), "y": (-5, 5.5)}
+    assert parse_ranges(["-1:1", "y=0:1e3", "ids=0:7"], MIXED_INPUTS) == {
+        "x": (-1, 1),
+        "y": (0, 1000),
+        "ids": (0, 7),
+    }
+
+
+@pytest.mark.parametrize("text", ["5", "5:", ":", "a:b", "x=1:2:3", "=0:1", "z=0:1", "on=0:1"])
+def test_ranges_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--input-range.*: expected (LOW:HIGH|NAME=LOW:HIGH)"):
+        parse_ranges([text], MIXED_INPUTS)
+
+
+@pytest.mark.parametrize("text", ["5:-5", "1:1", "0:inf", "nan:1", "x=1:0"])
+def test_the_low_end_is_below_the_high_end_and_both_are_finite(text: str) -> None:
+    with pytest.raises(UsageError, match=f"expected two finite numbers, LOW below HIGH, got '{text}'"):
+        parse_ranges([text], MIXED_INPUTS)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import html
+import json
+import math
 import os
 import re
 from pathlib import Path
@@ -15,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import export
-from export.errors import ParityError, PrecisionError, SourceError, UsageError
+from export.errors import GateCountError, ParityError, PrecisionError, SourceError, UsageError
 from export.output.model_bytes import embed_manifest
 from export.pipeline import ExportResult, export_model
 from export.steps import ProgressListener
@@ -130,9 +133,25 @@ def test_without_rows_there_are_neither_ranges_nor_samples(exported: ExportResul
     assert exported.manifest.samples == ()
 
 
-def test_a_requested_version_is_replaced(tmp_path: Path) -> None:
-    export_model(nn.Linear(6, 3), tmp_path, name="net", version=4, inputs=INPUT)
-    result = export_network(tmp_path, version=4)
+def test_a_requested_version_is_replaced_on_request(tmp_path: Path) -> None:
+    """Other weights are refused before the proof, the same weights with other options after it."""
+    first = export_model(nn.Linear(6, 3), tmp_path, name="net", version=4, inputs=INPUT)
+    before = first.path.read_bytes()
+    steps: list[str] = []
+    listener = ProgressListener()
+    listener.started = steps.append  # type: ignore[method-assign]
+    with pytest.raises(
+        UsageError, match="--version 4: .*net/4/model.onnx exists, .*: give --name if .*--replace"
+    ):
+        export_network(tmp_path, version=4, listener=listener)
+    assert steps == ["load", "trace"]
+    assert first.path.read_bytes() == before
+    result = export_network(tmp_path, version=4, replace=True)
+    assert not export_network(tmp_path, version=4).written
+    with pytest.raises(
+        UsageError, match="--version 4: .*net/4/model.onnx exists, .*: give --name if .*--replace"
+    ):
+        export_network(tmp_path, version=4, labels=["a", "b", "c"])
     assert result.path == tmp_path / "net" / "4" / "model.onnx"
     assert len(result.manifest.gates) == 2
     assert [entry.name for entry in result.path.parent.iterdir()] == ["model.onnx"]
@@ -168,6 +187,8 @@ def test_a_lower_precision_records_its_agreement(tmp_path: Path, rows: Path, pre
     assert result.manifest.precision == precision
     assert variant is not None
     assert variant.agreement >= 0.5
+    assert variant.error is not None
+    assert 0 < variant.error < 0.05
     assert variant.metric_fp32 == 1
     assert [str(tensor) for tensor in open_model(result.path).outputs] == ["output:float32[batch,3]"]
     assert export_network(tmp_path, precision=precision, data=rows, min_agreement=0.5).written is False
@@ -187,8 +208,12 @@ def test_a_variant_that_disagrees_is_refused(tmp_path: Path) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.line(x)
 
-    with pytest.raises(PrecisionError, match=r"expected agreement with fp32 of 0\.999.*, got 0\."):
+    with pytest.raises(PrecisionError, match=r"in a share of 0\.999 or more .*, got 0\."):
         export_model(Sharp(), tmp_path / "repo", inputs=INPUT, precision="int8", min_agreement=0.999)
+    with pytest.raises(PrecisionError, match=r"relative rms error of 0\.0001 or less \(--max-error\), got"):
+        export_model(
+            Sharp(), tmp_path / "repo", inputs=INPUT, precision="int8", min_agreement=0.0, max_error=1e-4
+        )
     assert not (tmp_path / "repo").exists()
 
 
@@ -196,9 +221,12 @@ def test_a_variant_that_disagrees_is_refused(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"precision": "fp8"}, "--precision: expected fp32, fp16, int8, got 'fp8'"),
+        ({"replace": True}, "--replace: expected with --version"),
         ({"version": 0}, "--version: expected a whole number from 1, got 0"),
         ({"opset": 9}, "--opset: expected 18 to 23, got 9"),
         ({"min_agreement": 2.0}, "--min-agreement: expected a share from 0 to 1, got 2.0"),
+        ({"max_error": -1.0}, "--max-error: expected a relative error, 0 or more, got -1.0"),
+        ({"max_error": math.nan}, "--max-error: expected a relative error, 0 or more, got nan"),
         ({"name": "../up"}, "--name: expected"),
         ({"samples": -1}, "--samples: expected a number of rows, 0 or more, got -1"),
         ({"samples": 3}, "--samples: expected rows to store, got none: give some with --data"),
@@ -214,7 +242,7 @@ def test_wrong_options_are_reported_first(tmp_path: Path, options: dict[str, Any
 
 
 def test_labels_are_counted(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="expected 3 names, one per column of output, got 2"):
+    with pytest.raises(SourceError, match="expected 3 labels, one per column of output, got 2"):
         export_network(tmp_path / "repo", labels=["red", "green"])
 
 
@@ -223,6 +251,55 @@ def test_a_network_without_gates_exports(tmp_path: Path) -> None:
     assert result.path == tmp_path / "Linear" / "1" / "model.onnx"
     assert result.manifest.gates == ()
     assert result.manifest.profile is None
+    assert result.notes == ()
+
+
+def test_a_second_network_under_a_default_name_is_noted(tmp_path: Path) -> None:
+    """It may be meant to be another model. A name that was given is no accident."""
+    first, second = nn.Linear(6, 3), nn.Linear(6, 3)
+    export_model(first, tmp_path, inputs=INPUT)
+    assert export_model(first, tmp_path, inputs=INPUT).notes == ()
+    (note,) = export_model(second, tmp_path, inputs=INPUT).notes
+    assert note == "this is version 2 of 'Linear', the name of the source: give --name if it is another model"
+    assert export_model(second, tmp_path, inputs=INPUT).notes == ()
+    assert export_model(first, tmp_path, name="Linear", inputs=INPUT).notes == ()
+
+
+class HighwayAndGlu(nn.Module):
+    """A highway layer, and a gate that is none: nothing is carried in place of what it holds back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.highway = HighwayLayer(6)
+        self.value, self.gate = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.highway(x)
+        return x + self.value(x) * torch.sigmoid(self.gate(x))
+
+
+def test_gates_that_form_no_highway_are_named(tmp_path: Path) -> None:
+    """With the line of the author's code; the report has them, too."""
+    result = export_model(HighwayAndGlu(), tmp_path, inputs=INPUT, report=tmp_path / "report")
+    assert len(result.manifest.gates) == 1
+    (sentence,) = result.other_gates
+    assert re.fullmatch(
+        r"test_pipeline\.py:\d+ in forward: return x \+ .*: "
+        r"T \* H \+ x: what is added to the product has no gate",
+        sentence,
+    )
+    assert json.loads((tmp_path / "report/report.json").read_text())["other_gates"] == [sentence]
+    assert html.escape(sentence, quote=False) in (tmp_path / "report/index.html").read_text()
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_another_number_of_gates_than_expected_is_an_error(tmp_path: Path, count: int) -> None:
+    """The error names the gates and those that form no highway, and nothing is written."""
+    found = rf"expected {count}, found 1: layer00\.transform_gate\. sigmoids .*: test_pipeline\.py:"
+    with pytest.raises(GateCountError, match=found):
+        export_model(HighwayAndGlu(), tmp_path, inputs=INPUT, expect_gates=count)
+    assert list(tmp_path.iterdir()) == []
+    export_model(HighwayAndGlu(), tmp_path, inputs=INPUT, expect_gates=1)
 
 
 def test_exporting_does_not_change_the_module(tmp_path: Path) -> None:
@@ -245,6 +322,24 @@ def test_networks_that_mix_rows_are_marked(tmp_path: Path) -> None:
     result = export_model(Mixing(), tmp_path, inputs=INPUT)
     assert result.manifest.batch_coupled
     assert any("mixes the rows of a batch" in text for text in result.warnings)
+
+
+def test_warnings_about_the_plain_twin_are_kept(tmp_path: Path) -> None:
+    """Unless the same is said about the model: here the first tensor that mixes rows is a gate."""
+
+    class Centered(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x - x.mean(0))
+
+    gate, output = (
+        f"the network mixes the rows of a batch: the first row of {name} changes with the rows beside it"
+        for name in ("layer00.transform_gate", "output")
+    )
+    for net, warnings in (
+        (Centered(HighwayLayer(6)), (gate, f"plain.onnx: {output}")),
+        (Centered(nn.Linear(6, 3)), (output,)),
+    ):
+        assert export_model(net, tmp_path, inputs=INPUT, plain=True).warnings == warnings
 
 
 def test_the_steps_are_reported() -> None:
@@ -295,7 +390,7 @@ def test_verify_repeats_the_proof(exported: ExportResult, tmp_path: Path) -> Non
         ({"batch_coupled": True}, "manifest: batch_coupled: expected False, got True"),
         ({"labels": ("x", "y", "z")}, "manifest: labels: expected red, green, blue, got x, y, z"),
         ({"levers": 1}, "manifest: layer00.transform_gate: levers: expected"),
-        ({"gates": 1}, "expected the 2 gates of its source, got 1"),
+        ({"gates": 1}, "gates: expected 2, as the source has, got 1"),
     ],
 )
 def test_verify_finds_a_false_manifest(
@@ -318,7 +413,7 @@ def test_rows_that_the_network_rejects_are_one_error(
     """Ids beyond an embedding and classes beyond the output's columns are such rows."""
     net = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 3)).eval()
     for ids, classes, message in (
-        (np.full((4, 3), 7), np.zeros(4, np.int64), "data: the network does not accept these rows"),
+        (np.full((4, 3), 7), np.zeros(4, np.int64), "--data: the network does not accept these rows"),
         (np.full((4, 3), 2), np.full(4, 3), "expected 0 to 2, the columns of output, got 3 in row 0"),
     ):
         np.savez(tmp_path / "rows.npz", ids=ids.astype(np.int64), y=classes)
@@ -334,9 +429,9 @@ def test_verify_finds_changes(exported: ExportResult, tmp_path: Path) -> None:
     other = network()
     with torch.no_grad():
         other[1].gate.bias[3] += 1e-3  # type: ignore[index]
-    with pytest.raises(ParityError, match=re.escape("1.gate.bias")):
+    with pytest.raises(ParityError, match=r"another network, or with other --weights .*1\.gate\.bias"):
         verify_model(exported.path, other)
-    with pytest.raises(ParityError, match="expected the 0 gates of its source, got 2"):
+    with pytest.raises(ParityError, match="another network, .*: gates: expected 0, as the source has, got 2"):
         verify_model(exported.path, nn.Linear(6, 3), inputs=INPUT)
     plain = tmp_path / "plain.onnx"
     model = onnx.load(exported.path)

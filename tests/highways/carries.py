@@ -11,6 +11,19 @@ from torch.nn import functional as F
 from tests.highways.example import Example, gates_of_logits, modules_named
 
 
+class Bilinear(nn.Module):
+    """H is a product of two linear maps, or a linear map of it, and another linear map is carried."""
+
+    def __init__(self, size: int, *, mapped: bool) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.gate = (nn.Linear(size, size) for _ in range(4))
+        self.last = nn.Linear(size, size) if mapped else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        t = torch.sigmoid(self.gate(x))
+        return (1 - t) * self.c(x) + t * self.last(self.a(x) * self.b(x))
+
+
 class Independent(nn.Module):
     """y = T H + C x, with no relation between T and C."""
 
@@ -191,6 +204,17 @@ ROWS = [
         modules_named("gate"),
         gates_of_logits,
         (("coupled", "projected"),),
+    ),
+    *(
+        Example(
+            f"bilinear, mapped: {mapped}",
+            partial(Bilinear, 6, mapped=mapped),
+            (6,),
+            modules_named("gate"),
+            gates_of_logits,
+            (("coupled", "projected"),),
+        )
+        for mapped in (False, True)
     ),
     *(
         Example(

@@ -73,10 +73,10 @@ class Cbhg(nn.Module):
 class GateTwice(nn.Module):
     """Computes the gate twice, for T and for 1 - T."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, bias: bool = True) -> None:
         super().__init__()
         self.H = nn.Linear(size, size)
-        self.gate = nn.Linear(size, size)
+        self.gate = nn.Linear(size, size, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.tanh(self.H(x)) * torch.sigmoid(self.gate(x)) + x * (1 - torch.sigmoid(self.gate(x)))
@@ -108,6 +108,7 @@ JOINS: dict[str, Join] = {
     "t*h + (new(1)-t)*x": lambda t, h, x: t * h + (t.new_tensor([1]) - t) * x,
     "x + h*t - x*t": lambda t, h, x: x + h * t - x * t,
     "t*h + 1.0*(1-t)*x": lambda t, h, x: t * h + 1.0 * (1 - t) * x,
+    "x + t*h - 2*t*x/2": lambda t, h, x: x + t * h - 2 * t * x / 2,
     "addcmul": lambda t, h, x: torch.addcmul(x, t, h - x),
     "lerp": lambda t, h, x: torch.lerp(x, h, t),
     "0 + t*h + (1-t)*x": lambda t, h, x: 0 + t * h + (1 - t) * x,

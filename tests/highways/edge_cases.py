@@ -48,6 +48,18 @@ class Stream(nn.Module):
         return t * torch.tanh(self.h(stream)) + (1 - t) * stream
 
 
+class TanhGate(nn.Module):
+    """The gate is (1 + tanh(z)) / 2, which is sigmoid(2 z)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.h = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        t = (1 + torch.tanh(self.gate(x))) / 2
+        return t * torch.relu(self.h(x)) + (1 - t) * x
+
+
 class SharedLogit(nn.Module):
     """The logit of the gate is the input of H, too."""
 
@@ -59,6 +71,20 @@ class SharedLogit(nn.Module):
         z = self.both(x)
         t = torch.sigmoid(z)
         return t * torch.tanh(z) + (1 - t) * x
+
+
+class SharedGate(nn.Module):
+    """One gate without a bias in two gated sums."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(4, 4, bias=False)
+        self.h = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        t = torch.sigmoid(self.gate(x))
+        y = t * torch.tanh(self.h(x)) + (1 - t) * x
+        return t * torch.relu(self.h(y)) + (1 - t) * y
 
 
 class Public(nn.Module):

@@ -75,6 +75,33 @@ class Masked(nn.Module):
         return mask * torch.tanh(self.a(x)) + (1 - mask) * x
 
 
+class GatedResidual(nn.Module):
+    """The gated residual network of the temporal fusion transformer: a GLU in a normed residual block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.context = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6, bias=False)
+        self.both = nn.Linear(6, 12)
+        self.norm = nn.LayerNorm(6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        context = self.context(x.mean(-2, keepdim=True))
+        return self.norm(x + F.glu(self.both(self.second(F.elu(self.first(x) + context)))))
+
+
+class Experts(nn.Module):
+    """A mixture of four experts, of which a softmax chooses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(6, 6) for _ in range(4))
+        self.router = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shares = torch.softmax(self.router(x), -1)
+        return torch.stack([expert(x) for expert in self.experts], -1) @ shares.unsqueeze(-1)
+
+
 def attention(a: nn.Linear, b: nn.Linear, x: Tensor) -> Tensor:
     weights = torch.softmax(a(x) @ b(x).mT, dim=-1)
     return x + weights @ x
@@ -108,6 +135,15 @@ IMPOSTORS: dict[str, nn.Module] = {
     "weighting of zeros": Fixed(),
     "squeeze and excitation": Squeezed(),
     "mask": Masked(),
+    "gated residual network": GatedResidual(),
+    "four experts": Experts(),
+    "experts in a sum": Impostor(
+        lambda a, b, x: sum(
+            torch.softmax(a(x), -1)[..., number, None] * torch.tanh(b(x) * number) for number in range(3)
+        )
+    ),
+    "silu": Impostor(lambda a, b, x: F.silu(a(x)) + x),
+    "silu of both": Impostor(lambda a, b, x: F.silu(a(x)) + F.silu(b(x))),
     "dropout": nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Sigmoid(), nn.Linear(6, 6)),
 }
 

@@ -52,6 +52,10 @@ main (float[batch, 4] x) => (float[batch, 4] y) {
     y = Sum (x, th, less)
 }
 """
+# the same logistic function with a division, and a product with a constant in front
+DIVIDED = HAND_WRITTEN.replace("Reciprocal (g3)", "Div (one, g3)").replace(
+    "g1 = Neg (g0)", "minus = Constant <value = float {-1}> ()\n    g1 = Mul (minus, g0)"
+)
 # one fused Linear [T | H] whose output is cut by a Split
 FUSED_LINEAR = """
 <ir_version: 8, opset_import: ["": 13]>
@@ -69,6 +73,153 @@ main (float[batch, 4] x) => (float[batch, 4] y) {
     carried = Mul (c, x)
     transformed = Mul (t, h)
     y = Add (transformed, carried)
+}
+"""
+# as jax2onnx writes jnp.einsum, and a product of matrices with a bias of zero that is left out
+JAX = """
+<ir_version: 10, opset_import: ["": 18]>
+main (float[batch, 4] x) => (float[batch, 4] y) {
+    axis = Constant <value = int64[1] {0}> ()
+    nothing = Constant <value = float {0}> ()
+    w = Unsqueeze (w_t, axis)
+    g0 = Einsum <equation = "...i,...io->...o"> (x, w)
+    g1 = Add (g0, b_t)
+    t = Sigmoid (g1)
+    h0 = Gemm <alpha = 1.0, beta = 0.0> (x, w_h, nothing)
+    h1 = Add (h0, b_h)
+    h = Relu (h1)
+    more = Sub (h, x)
+    let = Mul (t, more)
+    y = Add (x, let)
+}
+"""
+# as tf2onnx writes Keras: 1 is computed from the shape of the gate, and matrices have two dimensions
+KERAS = """
+<ir_version: 8, opset_import: ["": 17]>
+main (float[batch, 4] x) => (float[batch, 4] y) {
+    wide = Constant <value = int64[2] {-1, 4}> ()
+    sizes0 = Shape (x)
+    sizes1 = Cast <to = 6> (sizes0)
+    places = Constant <value = int64[2] {0, 1}> ()
+    sizes2 = Gather <axis = 0> (sizes1, places)
+    sizes = Cast <to = 7> (sizes2)
+    flat = Reshape (x, wide)
+    h0 = MatMul (flat, w_h)
+    h1 = Reshape (h0, sizes)
+    h2 = Add (h1, b_h)
+    h = Relu (h2)
+    g0 = MatMul (flat, w_t)
+    g1 = Reshape (g0, sizes)
+    g2 = Add (g1, b_t)
+    t = Sigmoid (g2)
+    t_sizes = Shape (t)
+    ones = ConstantOfShape <value = float[1] {1}> (t_sizes)
+    c = Sub (ones, t)
+    a = Mul (t, h)
+    b = Mul (c, x)
+    y = Add (a, b)
+}
+"""
+# T and 1 - T, and H and x, joined and added by a ReduceSum
+JOINED = """
+<ir_version: 8, opset_import: ["": 17]>
+main (float[batch, 4] x) => (float[batch, 4] y) {
+    one = Constant <value = float {1}> ()
+    axis = Constant <value = int64[1] {1}> ()
+    sizes = Constant <value = int64[3] {0, 2, 4}> ()
+    h0 = Gemm (x, w_h, b_h)
+    h = Tanh (h0)
+    g0 = Gemm (x, w_t, b_t)
+    t = Sigmoid (g0)
+    c = Sub (one, t)
+    gates = Concat <axis = 1> (t, c)
+    values = Concat <axis = 1> (h, x)
+    products = Mul (gates, values)
+    halves = Reshape (products, sizes)
+    y = ReduceSum <keepdims = 0> (halves, axis)
+}
+"""
+# the same, where a constant without its axis multiplies the joined products
+JOINED_AND_SCALED = JOINED.replace(
+    "products = Mul (gates, values)",
+    "unscaled = Mul (gates, values)\n    first = Constant <value = int64[1] {0}> ()\n"
+    "    row = Constant <value = float[1] {1}> ()\n    number = Squeeze (row, first)\n"
+    "    products = Mul (unscaled, number)",
+)
+# twice the sum, where the 2 has the joined axis and one element along it
+JOINED_AND_DOUBLED = JOINED.replace(
+    "y = ReduceSum <keepdims = 0> (halves, axis)",
+    "two = Constant <value = float[1, 1, 1] {2}> ()\n    twice = Mul (halves, two)\n"
+    "    y = ReduceSum <keepdims = 0> (twice, axis)",
+)
+# twice the mean of the joined products
+JOINED_MEAN = JOINED.replace(
+    "y = ReduceSum <keepdims = 0> (halves, axis)",
+    "mean = ReduceMean <axes = [1], keepdims = 0> (halves)\n"
+    "    two = Constant <value = float {2}> ()\n    y = Mul (mean, two)",
+)
+# the same for an opset in which the axes of a ReduceSum are an attribute
+JOINED_IN_OLD_OPSET = (
+    JOINED.replace('"": 17', '"": 12')
+    .replace("keepdims = 0> (halves, axis)", "axes = [1], keepdims = 0> (halves)")
+    .replace("    axis = Constant <value = int64[1] {1}> ()\n", "")
+)
+# no highway: one gate for H and x, and then a gated residual of their sum
+JOINED_WITH_ONE_GATE = JOINED.replace("Concat <axis = 1> (t, c)", "Concat <axis = 1> (t, t)").replace(
+    "    y = ReduceSum <keepdims = 0> (halves, axis)",
+    "    sum = ReduceSum <keepdims = 0> (halves, axis)\n    g1 = Gemm (sum, w_c, b_c)\n"
+    "    t1 = Sigmoid (g1)\n    h1 = Tanh (sum)\n    more = Mul (t1, h1)\n    y = Add (sum, more)",
+)
+# one Linear whose outputs belong to T and to H in turn
+INTERLEAVED = """
+<ir_version: 8, opset_import: ["": 17]>
+main (float[batch, UNITS] x) => (float[batch, UNITS] y) {
+    zero = Constant <value = int64[1] {0}> ()
+    one = Constant <value = int64[1] {1}> ()
+    two = Constant <value = int64[1] {2}> ()
+    end = Constant <value = int64[1] {99}> ()
+    both = Gemm (x, w, b)
+    tz = Slice (both, zero, end, one, two)
+    hz = Slice (both, one, end, one, two)
+    t = Sigmoid (tz)
+    h = Tanh (hz)
+    more = Sub (h, x)
+    let = Mul (t, more)
+    y = Add (x, let)
+}
+"""
+# the logit is joined of two linear maps
+JOINED_LOGITS = """
+<ir_version: 8, opset_import: ["": 17]>
+main (float[batch, 4] x) => (float[batch, 8] y) {
+    first = Gemm (x, w_t, b_t)
+    second = Gemm (x, w_c, b_c)
+    z = Concat <axis = AXIS> (first, second)
+    all = Concat <axis = 1> (x, x)
+    t = Sigmoid (z)
+    h = Tanh (all)
+    difference = Sub (h, all)
+    let = Mul (t, difference)
+    y = Add (all, let)
+}
+"""
+# of a linear map and of an input of any length
+JOINED_WITH_UNKNOWN = (
+    JOINED_LOGITS.replace("x) => (float[batch, 8] y)", "x, float[batch, n] second) => (float[batch, m] y)")
+    .replace("    second = Gemm (x, w_c, b_c)\n", "")
+    .replace("Concat <axis = 1> (x, x)", "Concat <axis = 1> (x, second)")
+    .replace("AXIS", "1")
+)
+# a gate without a bias, and an input with the name that onnx_ir gives to the first value without one
+WITHOUT_BIAS = """
+<ir_version: 8, opset_import: ["": 17]>
+main (float[batch, 4] val_0) => (float[batch, 4] y) {
+    z = MatMul (val_0, w_t)
+    t = Sigmoid (z)
+    h = Tanh (z)
+    more = Sub (h, val_0)
+    let = Mul (t, more)
+    y = Add (val_0, let)
 }
 """
 # the number of dimensions depends on the length of another input

@@ -84,6 +84,55 @@ class Rhn(nn.Module):
         return s
 
 
+class Janet(nn.Module):
+    """An LSTM with a forget gate only; the new content has a gate of its own with a smaller logit."""
+
+    def __init__(self, inputs: int, size: int, beta: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.beta = size, beta
+        self.forget, self.content = nn.Linear(inputs + size, size), nn.Linear(inputs + size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        c = x.new_zeros(x.shape[0], self.size)
+        for step in x.unbind(1):
+            both = torch.cat([step, c], -1)
+            s = self.forget(both)
+            c = torch.sigmoid(s) * c + (1 - torch.sigmoid(s - self.beta)) * torch.tanh(self.content(both))
+        return c
+
+
+class LearnedStart(nn.Module):
+    """A recurrent highway whose first state is a parameter."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.ones(size))
+        self.reads, self.recurs, self.h = (nn.Linear(size, size) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        s = self.start.expand(x.shape[0], -1)
+        for step in x.unbind(1):
+            t = torch.sigmoid(self.reads(step) + self.recurs(s))
+            s = t * torch.tanh(self.h(s)) + (1 - t) * s
+        return s
+
+
+class OneLogit(nn.Module):
+    """A recurrent highway whose H is computed from the logit of its gate."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.reads, self.recurs = nn.Linear(size, size), nn.Linear(size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        s = torch.zeros_like(x[:, 0])
+        for step in x.unbind(1):
+            z = self.reads(step) + self.recurs(s)
+            t = torch.sigmoid(z)
+            s = t * torch.tanh(z) + (1 - t) * s
+        return s
+
+
 class Shared(nn.Module):
     """One layer applied five times."""
 
@@ -139,6 +188,14 @@ EXAMPLES = [
         (3, 3),
         modules_named("z"),
         gates_of_carry_logits,
+    ),
+    Example(
+        "janet",
+        lambda: Janet(3, 4),
+        (4, 3),
+        modules_named("forget"),
+        lambda logits: [1 - torch.sigmoid(logit - 1) for logit in logits],
+        (("independent", "identity"),),
     ),
     Example(
         "one step",

@@ -27,6 +27,15 @@ def test_percentiles_are_exact_to_one_percent(share: float) -> None:
     assert exact <= got * (1 + 1e-12) < exact * 1.0101
 
 
+@pytest.mark.parametrize(
+    ("share", "nth"), [(0, 1), (0.1, 1), (0.11, 2), (0.5, 5), (0.51, 6), (0.9, 9), (0.91, 10)]
+)
+def test_percentiles_of_ten_times_by_hand(share: float, nth: int) -> None:
+    """The nth of the sorted times is the smallest that this share of them does not exceed."""
+    got = histogram_of([0.1 * n for n in (3, 1, 4, 10, 5, 9, 2, 6, 8, 7)]).percentile(share)
+    assert got == pytest.approx(0.1 * nth, rel=0.011)
+
+
 def test_the_longest_time_is_exact() -> None:
     histogram = histogram_of([0.001, 0.0123456])
     assert histogram.percentile(1) == histogram.maximum == 0.0123456

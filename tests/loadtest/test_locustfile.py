@@ -54,7 +54,7 @@ def run_locust(url: str, *arguments: object, status: int = 0) -> str:
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    document: dict[str, Any] = json.loads((folder / "loadtest.json").read_text())
     return document
 
 
@@ -219,7 +219,7 @@ def test_the_web_page_starts_and_stops_the_load(processes: tuple[object, ...], t
             assert started["success"]
             wait_until(lambda: _counted(page, "binary, 2 rows") > 20)
             requests.post(f"{page}/stop", timeout=30)
-            wait_until((tmp_path / "report.json").exists)
+            wait_until((tmp_path / "loadtest.json").exists)
             first = read_report(tmp_path)
             # a wrong name is reported, and the page can be used again
             requests.post(f"{page}/swarm", {**form, "host": server.url, "model": "nope"}, timeout=10)

@@ -43,8 +43,8 @@ def wait_for_end(process: subprocess.Popen[str], status: int) -> str:
 def run_load(folder: Path, url: str, *options: object, status: int = 0) -> tuple[str, dict[str, Any]]:
     """Run the command; returns its output and report."""
     output = wait_for_end(start(url, "--report", folder, *options), status)
-    assert (folder / "report.html").stat().st_size > 1000
-    return output, json.loads((folder / "report.json").read_text())
+    assert (folder / "loadtest.html").stat().st_size > 1000
+    return output, json.loads((folder / "loadtest.json").read_text())
 
 
 class Responses:
@@ -70,6 +70,8 @@ def test_every_wire_format_works_with_our_own_server(tmp_path: Path) -> None:
             tmp_path / "out", server.url, "--wire", "mixed", "--rows", "1,4", "--slo", "errors<0.1%, rate>1"
         )
         (stats,) = server.get("/v2/models/stats").json()["model_stats"]
+        # random rows would be an alarm
+        assert server.get("/v2/models/digits-10/gates/drift").json()["rows"] == 0
     total = document["total"]
     assert document["verdict"]["failures"] == []
     assert total["faults"] == {}
@@ -195,7 +197,7 @@ def test_a_server_that_stops_fails_the_test(tmp_path: Path) -> None:
         time.sleep(1.2)
         server.stop()
         output = wait_for_end(process, 1)
-    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    document = json.loads((tmp_path / "out" / "loadtest.json").read_text())
     assert "connection refused" in document["total"]["faults"]
     assert document["total"]["good"] > 0
     assert "the SLO was missed: errors<1%" in output

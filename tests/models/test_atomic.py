@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from models.atomic import replacing
+from models.atomic import replacing, replacing_all
+from models.errors import WriteError
+from tests.support.run_cli import environment
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -42,18 +51,28 @@ def test_the_draft_is_in_the_folder_of_its_file(tmp_path: Path) -> None:
     assert files(tmp_path) == {"plot.png": "1"}
 
 
-def test_the_draft_is_flushed_before_it_replaces_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The complete draft is flushed to disk while the old file is still there."""
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    flushed: list[tuple[int, str]] = []
-    monkeypatch.setattr(os, "fsync", lambda file: flushed.append((os.fstat(file).st_size, path.read_text())))
-    with replacing(path) as draft:
-        draft.write_text("newer")
-    assert flushed == [(5, "old")]
-    assert files(tmp_path) == {"a.txt": "newer"}
+def test_the_draft_and_its_folder_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The complete draft before it replaces the old file, and then every folder with a new name in it."""
+    path = tmp_path / "a" / "b" / "c.txt"
+    flushed: list[tuple[Path, str | None]] = []
+
+    def fsync(descriptor: int) -> None:
+        file = Path(f"/proc/self/fd/{descriptor}").readlink()
+        flushed.append((file, path.read_text() if path.exists() else None))
+        assert file.is_dir() or file.read_text() in ("old", "newer")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with replacing(path) as first:
+        first.write_text("old")
+    with replacing(path) as second:
+        second.write_text("newer")
+    folders = (path.parent, path.parent.parent, tmp_path)
+    assert flushed == [
+        (first, None),
+        *((folder, "old") for folder in folders),
+        (second, "old"),
+        (path.parent, "newer"),
+    ]
 
 
 @pytest.mark.parametrize("error", [ValueError, OSError, KeyboardInterrupt, SystemExit])
@@ -87,7 +106,7 @@ def test_a_block_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
     """There is nothing to replace the old file with, so it stays."""
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(FileNotFoundError), replacing(path):
+    with pytest.raises(WriteError, match="a.txt: cannot be written .No such file"), replacing(path):
         pass
     assert files(tmp_path) == {"a.txt": "old"}
 
@@ -95,7 +114,10 @@ def test_a_block_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
 def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
     """If the rename fails because a folder has the name, no draft is left either."""
     (tmp_path / "a.txt").mkdir()
-    with pytest.raises(OSError), replacing(tmp_path / "a.txt") as draft:  # noqa: PT011
+    with (
+        pytest.raises(WriteError, match="a.txt: cannot be written .Is a directory"),
+        replacing(tmp_path / "a.txt") as draft,
+    ):
         draft.write_text("new")
     assert files(tmp_path) == {}
     assert (tmp_path / "a.txt").is_dir()
@@ -112,3 +134,159 @@ def test_file_permissions_follow_the_umask(tmp_path: Path, mask: int, mode: int)
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+
+
+def failing(method: Callable[..., Any], number: int, condition: Callable[[Any], bool]) -> Callable[..., Any]:
+    """The method, which fails with an error of the system if its first argument fulfills the condition."""
+
+    def call(first: Any, *arguments: Any, **options: Any) -> Any:
+        if condition(first):
+            raise OSError(number, os.strerror(number))
+        return method(first, *arguments, **options)
+
+    return call
+
+
+def is_folder(descriptor: int) -> bool:
+    return Path(f"/proc/self/fd/{descriptor}").is_dir()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
+@pytest.mark.parametrize(
+    ("owner", "name", "condition", "kept"),
+    [
+        (Path, "write_text", lambda draft: True, "old"),
+        (Path, "chmod", lambda draft: True, "old"),
+        (os, "fsync", lambda descriptor: not is_folder(descriptor), "old"),
+        (Path, "replace", lambda draft: True, "old"),
+        (os, "fsync", is_folder, "new"),
+    ],
+)
+def test_a_failing_disk_leaves_the_old_file_or_the_new_one(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    owner: Any,
+    name: str,
+    condition: Callable[[Any], bool],
+    kept: str,
+) -> None:
+    """Whichever call fails, the error names the file and the reason, and no draft is left."""
+    path = tmp_path / "model.onnx"
+    path.write_text("old")
+    monkeypatch.setattr(owner, name, failing(getattr(owner, name), number, condition))
+    message = f"^{re.escape(str(path))}: cannot be written .{os.strerror(number)}.$"
+    with pytest.raises(WriteError, match=message), replacing(path) as draft:
+        draft.write_text("new")
+    assert files(tmp_path) == {"model.onnx": kept}
+
+
+def test_a_file_system_that_cannot_flush_folders_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", failing(os.fsync, errno.EINVAL, is_folder))
+    with replacing(tmp_path / "a.txt") as draft:
+        draft.write_text("new")
+    assert files(tmp_path) == {"a.txt": "new"}
+
+
+WRITE_AS_ANOTHER_USER = """
+import os, sys
+from pathlib import Path
+from models.atomic import replacing
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+for name in sys.argv[1:]:
+    with replacing(Path(name)) as draft:
+        draft.write_text("new")
+"""
+
+
+def test_folders_that_may_be_written_but_not_listed() -> None:
+    """A file is replaced there, and one in a new folder below it is created."""
+    # not in tmp_path, whose parents are closed to other users
+    with tempfile.TemporaryDirectory() as name:
+        shared = Path(name)
+        (shared / "log.txt").write_text("old")
+        shared.chmod(0o333)
+        paths = [str(shared / "log.txt"), str(shared / "runs" / "log.txt")]
+        try:
+            subprocess.run(
+                [sys.executable, "-c", WRITE_AS_ANOTHER_USER, *paths], env=environment(), check=True
+            )
+        finally:
+            shared.chmod(0o700)
+        assert files(shared) == {"log.txt": "new", "runs/log.txt": "new"}
+
+
+def test_created_folders_are_removed_after_an_error(tmp_path: Path) -> None:
+    """Existing ones stay."""
+    (tmp_path / "mine").mkdir()
+
+    def fail(path: Path) -> None:
+        with replacing(path) as draft:
+            draft.write_text("half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail(tmp_path / "mine" / "net" / "1" / "model.onnx")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
+
+
+def test_files_that_belong_together_are_replaced_together(tmp_path: Path) -> None:
+    """None is replaced if one of them cannot be written."""
+    paths = tmp_path / "report.json", tmp_path / "index.html"
+    with replacing_all(*paths) as drafts:
+        for draft in drafts:
+            draft.write_text("old")
+    with (
+        pytest.raises(WriteError, match="report.json, .*index.html: cannot"),
+        replacing_all(*paths) as drafts,
+    ):
+        drafts[0].write_text("new")
+    assert files(tmp_path) == {"report.json": "old", "index.html": "old"}
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from models.atomic import replacing
+with replacing(Path(sys.argv[1])) as draft:
+    draft.write_text("half")
+    print(draft, flush=True)
+    sys.stdin.readline()
+    draft.write_text("whole")
+"""
+
+
+def test_a_draft_is_removed_by_the_next_write_once_its_process_is_dead(tmp_path: Path) -> None:
+    """Not while the process lives, and files that are no drafts of this file stay."""
+    path = tmp_path / "model.onnx"
+    others = [".model.0123456.onnx", ".model.01234567.txt", ".other.01234567.onnx", "model.01234567.onnx"]
+    for name in others:
+        (tmp_path / name).write_text("mine")
+
+    def start() -> tuple[subprocess.Popen[str], Path]:
+        command = [sys.executable, "-c", WRITER, str(path)]
+        process = subprocess.Popen(
+            command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    killed, killed_draft = start()
+    with killed:
+        killed.kill()
+    assert killed_draft.read_text() == "half"
+    alive, alive_draft = start()
+    with alive:
+        assert not killed_draft.exists()
+        with replacing(path) as draft:
+            draft.write_text("ours")
+        assert alive_draft.read_text() == "half"
+        assert path.read_text() == "ours"
+        alive.communicate("go on\n")
+    assert alive.returncode == 0
+    assert files(tmp_path) == {"model.onnx": "whole", **dict.fromkeys(others, "mine")}

@@ -56,16 +56,16 @@ def test_the_bundled_model_has_a_sample_of_each_class(model: Model) -> None:
 def test_graph_and_weights_of_the_bundled_model_do_not_change(model: Model) -> None:
     """Other fields of the manifest may be added."""
     assert model.manifest is not None
-    assert model.manifest.weights[:16] == "d5d96995a4b023d2"
+    assert model.manifest.weights[:16] == "e7df41a523b7dfe6"
     assert content_digest(model.path.read_bytes()) == model.manifest.content
-    assert model.manifest.content[:16] == "69f0ab2f48adb8c6"
+    assert model.manifest.content[:16] == "595eeed605ff5c91"
 
 
 def test_the_bundled_model_recognizes_digits(model: Model) -> None:
-    """Its accuracy is 97 % of the rows that it was not trained on, with pixels from 0 to 16."""
+    """Its accuracy is 99 % of the rows that it was not trained on, with pixels from 0 to 16."""
     assert model.manifest is not None
     assert model.manifest.lesion is not None
-    assert model.manifest.lesion.accuracy > 0.97
+    assert model.manifest.lesion.accuracy > 0.98
     digits = load_digits()
     logits = model.runtime.run({"x": digits.images.astype(np.float32)[:, None]})[0]
     assert (logits.argmax(1) == digits.target).mean() > 0.98

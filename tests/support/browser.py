@@ -25,6 +25,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -108,8 +109,8 @@ def browser() -> Iterator[Browser]:
 def dashboard(browser: Browser) -> OpenDashboard:
     """Opens the page: `with dashboard(url, width=…, height=…, dark=…, key=…, path=…, allowed=…) as page`.
 
-    `page.log` is the window's WindowLog. With `clock=True` the test controls time with `advance_clock`. Other
-    options are passed to Playwright's `new_context`.
+    `page.log` is the window's WindowLog. With `clock=True` the test controls time with `advance_clock`. A
+    `script` runs before those of the page. Other options are passed to Playwright's `new_context`.
     """
 
     @contextmanager
@@ -123,6 +124,7 @@ def dashboard(browser: Browser) -> OpenDashboard:
         path: str = "/",
         allowed: str | None = None,
         clock: bool = False,
+        script: str | None = None,
         **options: Any,
     ) -> Iterator[Page]:
         context = browser.new_context(
@@ -139,6 +141,8 @@ def dashboard(browser: Browser) -> OpenDashboard:
             page.log = log  # type: ignore[attr-defined]
             if key is not None:
                 page.add_init_script(f"({STORE_KEY})({key!r})")
+            if script is not None:
+                page.add_init_script(script)
             page.goto(url + path)
             yield page
         finally:
@@ -196,6 +200,14 @@ def advance_clock(page: Page, seconds: int) -> None:
         page.wait_for_timeout(50)
 
 
+def wait_until(page: Page, condition: Callable[[], object]) -> None:
+    """Wait until a condition holds that Python evaluates, such as the arrival of an event."""
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not hold in time"
+        page.wait_for_timeout(20)
+
+
 def wait_until_idle(page: Page) -> None:
     """Wait until the page has loaded its data and drawn it."""
     page.wait_for_load_state("networkidle")
@@ -203,7 +215,7 @@ def wait_until_idle(page: Page) -> None:
 
 
 def axe_violations(page: Page) -> list[str]:
-    """Violations that axe rates serious or critical in the current page."""
+    """Violations of axe's rules, of any impact, in the current page."""
     import axe_playwright_python
 
     script = Path(axe_playwright_python.__file__).parent / "axe.min.js"
@@ -214,6 +226,5 @@ def axe_violations(page: Page) -> list[str]:
     return [
         f"{violation['id']}: {violation['help']}: {node['html'][:200]} {node['target']}"
         for violation in violations
-        if violation["impact"] in ("serious", "critical")
         for node in violation["nodes"]
     ]

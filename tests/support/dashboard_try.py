@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from tests.support.digit_strokes import Drawing
 
@@ -23,9 +29,9 @@ CURRENT_READING = """async () => {
   const { row, missing, tensors, gates } = reading;
   return { title: row.title, missing, tensors: [...tensors.keys()], gates: gates.length };
 }"""
-# sets a layer to "closed", "open" or "as is"
+# sets a layer to "closed", "open" or "as trained"
 SET_LAYER_STATE = """async ([layer, state]) =>
-  (await import("/dashboard/row/lesion.js")).setLayerState(layer, state)"""
+  (await import("/dashboard/state/lesion.js")).setLever(layer, state)"""
 
 
 def wait_for_prediction(page: Page, title: str) -> None:
@@ -56,3 +62,24 @@ def draw(page: Page, drawing: Drawing) -> None:
         for place in places[1:]:
             page.mouse.move(*place)
         page.mouse.up()
+
+
+def run_curl(code: str, **variables: str) -> Any:
+    """The answer to a copied command."""
+    done = subprocess.run(
+        ["bash", "-c", code], capture_output=True, check=True, timeout=60, env={**os.environ, **variables}
+    )
+    return orjson.loads(done.stdout)
+
+
+def run_python(code: str, **variables: str) -> Any:
+    """The answer that copied code prints."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        capture_output=True,
+        check=True,
+        timeout=60,
+        text=True,
+        env={**os.environ, **variables},
+    )
+    return ast.literal_eval(done.stdout)

@@ -13,13 +13,14 @@ import uvloop
 from service.config.settings import Settings
 from service.http.asgi import AsgiEndpoint
 from service.http.auth import Authenticator
-from service.http.body import MemoryBudget
-from service.http.connection.listener import ConnectionCounts, listen
+from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.listener import listen
 from service.http.connection.server import DrainTiming, Server
 from service.http.connection.shared_state import ConnectionLimits
 from service.http.middleware import RequestMiddleware
 from service.http.observer import RequestObserver
 from service.http.router import Router
+from service.memory.budget import MemoryBudget
 from service.telemetry.counters import RequestCounters
 
 GET = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -91,10 +92,10 @@ class AsgiApplication:
         )
         counters = RequestCounters()
         self.observer = RequestObserver(counters, None, None)
-        budget = MemoryBudget(1 << 30, limit=1 << 30, seconds=10)
+        budget = MemoryBudget(1 << 30)
         middleware = RequestMiddleware(Router(AsgiEndpoint(asgi)), Authenticator(), budget, self.observer)
         self.handle = middleware.handle
-        self.count_rejected = self.observer.rejected
+        self.count_refused = self.observer.refused
 
 
 class EchoServer:
@@ -166,7 +167,7 @@ def run(test: Callable[[EchoServer], Awaitable[None]], **options: Any) -> None:
     uvloop.run(scene())
 
 
-def parse_rejection(raw: bytes) -> tuple[int, str]:
+def parse_refusal(raw: bytes) -> tuple[int, str]:
     """The status and the error message of an answer that ends a connection."""
     head, body = raw.split(b"\r\n\r\n")
     assert b"content-type: application/json" in head

@@ -35,6 +35,8 @@ ROOT = Path(__file__).parents[2]
 class FakeApp:
     """Answers with facts about its worker; some paths do something first."""
 
+    held_bytes = 0
+
     def __init__(self, settings: Settings, control: IpcChannel) -> None:
         self.draining = False
         self.control = control
@@ -43,7 +45,7 @@ class FakeApp:
         application = AsgiApplication(self, settings)
         self.connection_limits = application.connection_limits
         self.handle = application.handle
-        self.count_rejected = application.count_rejected
+        self.count_refused = application.count_refused
         self.handlers: dict[str, Handler] = {
             "prepare": self.prepare,
             "commit": self.commit,
@@ -56,10 +58,14 @@ class FakeApp:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "bug":
                 raise RuntimeError("a bug")
+            case "hang":
+                time.sleep(600)
 
     async def start(self) -> None:
         if (seconds := os.environ.get("FAKE_LIFE")) is not None:
             asyncio.get_running_loop().call_later(float(seconds), os._exit, 3)
+        if (seconds := os.environ.get("FAKE_HANG_AFTER")) is not None:
+            asyncio.get_running_loop().call_later(float(seconds), time.sleep, 600)
 
     async def stop(self) -> None:
         if file := os.environ.get("FAKE_STOPPED"):
@@ -67,12 +73,17 @@ class FakeApp:
                 stopped.write("stopped\n")
 
     async def prepare(self, deployment: dict[str, Any]) -> dict[str, Any]:
+        model, _, version = os.environ.get("FAKE_HANG_ON", "").partition("/")
+        if any(str(file["version"]) == version for file in deployment["models"].get(model, ())):
+            time.sleep(float(os.environ.get("FAKE_HANG_SECONDS", "600")))
         gate = os.environ.get("FAKE_GATE")
         while gate and not Path(gate).exists():
             await asyncio.sleep(0.01)
         return {"failed": []}
 
     async def commit(self, deployment: dict[str, Any]) -> dict[str, Any]:
+        if self.deployments:
+            await asyncio.sleep(float(os.environ.get("FAKE_COMMIT_SECONDS", "0")))
         self.deployments.append(deployment)
         return {"failed": []}
 
@@ -165,8 +176,8 @@ class RunningService:
 def running(
     models: Path, *, ready: bool = True, env: dict[str, str] | None = None, **settings: Any
 ) -> Iterator[RunningService]:
-    """A fake service on a free port. At the end all its processes are killed."""
-    values = {"models": str(models), "port": 0, "drain_wait": 0, "access_log": False, **settings}
+    """A fake service on a free port, without polling. At the end all its processes are killed."""
+    values = {"models": str(models), "poll": 0, "port": 0, "drain_wait": 0, "access_log": False, **settings}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.fake_service", json.dumps(values)],
         cwd=ROOT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,11 +19,12 @@ from service.artifact.limits import RequestLimits
 from service.artifact.manifest import Gate, LayerProfile, Manifest, Profile
 from service.config.settings import Settings
 from service.http.auth import Authenticator
-from service.http.body import MemoryBudget
+from service.http.body import BodyReader
 from service.http.request import Request
 from service.http.response import Response
 from service.http.router import Router
 from service.inference_types import InferenceResult
+from service.memory.budget import MemoryBudget
 from service.registry.loader import load
 from service.registry.model import Model
 from service.registry.registry import ModelRegistry
@@ -119,7 +120,7 @@ class GatesClient:
         self.model = load(file, settings, counters, 1)
         self.workers = FakeSupervisor()
         self.results: list[InferenceResult] = []
-        self.budget = MemoryBudget(1 << 30, limit=1 << 30, seconds=10)
+        self.budget = MemoryBudget(1 << 30)
         self.context = ServiceContext(
             settings=settings,
             limits=RequestLimits(),
@@ -127,6 +128,7 @@ class GatesClient:
             counters=counters,
             auth=Authenticator(),
             budget=self.budget,
+            bodies=BodyReader(self.budget, limit=1 << 30, seconds=10),
             supervisor=self.workers,
         )
         self.router = Router(_no_route)
@@ -139,12 +141,15 @@ class GatesClient:
         body: bytes | None = None,
         query: Mapping[str, str] | None = None,
         header: int | None = None,
+        more_headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> tuple[dict[bytes, bytes], bytes]:
         """The headers and the body of an answer, whose status must be 200.
 
         `header` is the length of the JSON at the start of the body in bytes; if None, all of it is JSON.
         """
-        headers = [] if header is None else [(b"inference-header-content-length", str(header).encode())]
+        headers = [*more_headers]
+        if header is not None:
+            headers.append((b"inference-header-content-length", str(header).encode()))
         method = "GET" if body is None else "POST"
         request = _RecordedRequest(
             self.results,

@@ -281,7 +281,7 @@ def request(
     version: str = "1.1",
 ) -> bytes:
     """The bytes of a request."""
-    lines = [f"{method} {path} HTTP/{version}", "Host: x", f"Content-Length: {len(body)}"]
+    lines = [f"{method} {path} HTTP/{version}", "Host: localhost", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 

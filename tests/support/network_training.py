@@ -1,4 +1,4 @@
-"""Networks in training, and networks with random weights."""
+"""Networks in training, networks with random weights, and the deviations of initial weights."""
 
 from __future__ import annotations
 
@@ -30,3 +30,18 @@ def with_random_weights(module: Module, deviation: float) -> Module:
         for parameter in module.parameters():
             parameter.add_(torch.randn_like(parameter) * deviation)
     return module
+
+
+def expect_glorot(weight: Tensor, inputs: int, units: int) -> None:
+    """Weights drawn after Glorot have a variance of 2 / (inputs + units)."""
+    _expect_deviation(weight, (2 / (inputs + units)) ** 0.5)
+
+
+def expect_he(weight: Tensor, inputs: int) -> None:
+    """Weights drawn after He have a variance of 2 / inputs."""
+    _expect_deviation(weight, (2 / inputs) ** 0.5)
+
+
+def _expect_deviation(weight: Tensor, deviation: float) -> None:
+    # far closer than PyTorch's own initialization, which has a variance of 1 / (3 * inputs)
+    assert abs(weight.std().item() / deviation - 1) < 0.05

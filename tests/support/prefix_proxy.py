@@ -33,7 +33,7 @@ def proxy_with_prefix(url: str, prefix: str) -> Iterator[str]:
             if not self.path.startswith(prefix + "/"):
                 self.send_error(404)
                 return
-            names = ("content-type", "x-api-key", "inference-header-content-length")
+            names = ("accept", "content-type", "x-api-key", "inference-header-content-length")
             headers = {name: value for name in names if (value := self.headers.get(name))}
             response = requests.request(
                 self.command, url + self.path.removeprefix(prefix), data=body, headers=headers, timeout=30

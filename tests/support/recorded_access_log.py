@@ -13,11 +13,6 @@ class RecordedAccessLog(AccessLog):
     """Keeps the fields of each line, and writes none."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.configure(None, human=False, min_level=logging.DEBUG)
         self.lines: list[dict[str, Any]] = []
-
-    def add(self, *args: Any) -> None:
-        super().add(*args)
-        self.lines += map(json.loads, self._lines)
-        self._lines.clear()
+        super().__init__(lambda line: self.lines.append(json.loads(line)))
+        self.configure(None, human=False, min_level=logging.DEBUG)

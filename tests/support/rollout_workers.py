@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from service.repository.deployment import Deployment
+from service.repository.location import Location
 from service.repository.rollout import Rollout
 from tests.support.tiny_repository import put_model
 
@@ -55,6 +56,6 @@ def run(*coroutines: Coroutine[Any, Any, Any]) -> Any:
 
 
 def start(root: Path, workers: Workers, policy: str = "latest") -> Rollout:
-    rollout = Rollout(root, policy, workers.broadcast)
+    rollout = Rollout(Location(root), policy, workers.broadcast)
     run(rollout.rescan())
     return rollout

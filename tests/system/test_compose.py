@@ -132,9 +132,10 @@ def test_the_export_has_no_network() -> None:
 
 def test_ports_are_open_to_the_local_host_only() -> None:
     """A variable may open them to others."""
-    for name, service in SERVICES.items():
-        for port in service.get("ports", []):
-            assert port.startswith(("127.0.0.1:", "${BIND:-127.0.0.1}:")), name
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert ports
+    for port in ports:
+        assert port.startswith(("127.0.0.1:", "${BIND:-127.0.0.1}:"))
 
 
 @pytest.mark.parametrize("profile", ["loadtest", "monitoring", "gpu", "scale"])
@@ -172,6 +173,18 @@ def test_targets_are_those_of_the_dockerfile() -> None:
                 target.replace("${MODELS:+-skipped}", ""),
                 target.replace("${MODELS:+", "").rstrip("}"),
             } <= targets
+
+
+def test_every_image_is_built_by_one_service() -> None:
+    """Of two services that build the same image, each would make the containers of the other out of date.
+
+    The image of a service that builds none is built with that of a service that it needs.
+    """
+    builders = {service["image"]: name for name, service in SERVICES.items() if "build" in service}
+    assert len(builders) == sum("build" in service for service in SERVICES.values())
+    for name, service in SERVICES.items():
+        if "build" not in service and not service["image"].startswith("${"):
+            assert builders[service["image"]] in service["depends_on"], name
 
 
 def test_the_dockerfile_pulls_only_its_base() -> None:

@@ -41,7 +41,9 @@ def images() -> None:
     need_engine()
     with temporary_project("build") as project:
         project.compose("build", "export", "service")
-        project.compose("--profile", "scale", "--profile", "loadtest", "build", "proxy", "loadtest")
+        project.compose(
+            "--profile", "scale", "--profile", "loadtest", "build", "replica", "proxy", "loadtest"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,27 @@ def scaled(images: None) -> Iterator[Project]:
         project.compose("--profile", "scale", "up", "--wait", "proxy")
         wait_until(lambda: len(routes(project)) == 2)
         yield project
+
+
+@pytest.fixture(scope="module")
+def build_changed(
+    scaled: Project, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], None]]:
+    """Builds the image of a service from a copy of the repository, with other code each time."""
+    folder = tmp_path_factory.mktemp("changed")
+    for name in ("docker-compose.yml", "Dockerfile", ".dockerignore", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copy(ROOT / "turnpike.py", folder)
+    for name in ("models", "service", "export", "loadtest", "deploy"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def build(service: str) -> None:
+        with (folder / "service/version.py").open("a", encoding="utf-8") as file:
+            file.write(f"# changed at {time.time()}\n")
+        scaled.compose("--file", str(folder / "docker-compose.yml"), "--profile", "scale", "build", service)
+
+    yield build
+    scaled.compose("--profile", "scale", "build", "service", "replica")
 
 
 def is_ready(project: Project) -> bool:
@@ -110,7 +133,7 @@ def test_a_fresh_clone_answers_requests(stack: Project) -> None:
 
 def test_the_dashboard_is_in_the_image(stack: Project) -> None:
     """The page, its files and its charts' library; of plotly only the JavaScript is left."""
-    page = stack.get("/")
+    page = stack.get("/", headers={"Accept": "text/html"})
     assert page.status_code == 200
     (release,) = re.findall(r'<meta name="plotly" content="([0-9.]+)">', page.text)
     assert stack.get("/dashboard/main.js").headers["content-type"] == "text/javascript; charset=utf-8"
@@ -286,9 +309,12 @@ def test_a_folder_without_models_stops_the_start(images: None, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["kept connections", "a connection each"])
-def test_a_rolling_update_loses_nothing(scaled: Project, fresh: bool) -> None:
-    """All replicas are replaced under load, every answer is right, and `up` finds nothing out of date."""
+def test_a_rolling_update_loses_nothing(
+    scaled: Project, build_changed: Callable[[str], None], fresh: bool
+) -> None:
+    """All replicas get a new image under load, every answer is right, and `up` finds nothing out of date."""
     before = scaled.ids("replica")
+    build_changed("replica")
 
     async def roll() -> None:
         result = await asyncio.to_thread(scaled.run, "deploy/roll")
@@ -300,8 +326,57 @@ def test_a_rolling_update_loses_nothing(scaled: Project, fresh: bool) -> None:
     after = scaled.ids("replica")
     assert len(after) == len(before) == 2
     assert not set(before) & set(after)
+    image = docker("image", "inspect", "--format", "{{.Id}}", "turnpike-replica")
+    assert {scaled.inspect(container)["Image"] for container in after} == {image}
     scaled.compose("--profile", "scale", "up", "--wait", "proxy")
     assert scaled.ids("replica") == after
+
+
+async def send_slowly(port: int, seconds: float) -> bytes:
+    """The first line of the answer to a request whose body takes this time to arrive."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    data = README_REQUEST.to_bytes("x")
+    writer.write(data[:-1])
+    await asyncio.sleep(seconds)
+    writer.write(data[-1:])
+    line = await reader.readline()
+    writer.close()
+    return line
+
+
+def test_building_and_scaling_lose_nothing(scaled: Project, build_changed: Callable[[str], None]) -> None:
+    """Other numbers of replicas, and new images, under load: running replicas stay."""
+    first = set(scaled.ids("replica"))
+    slow_answers: list[bytes] = []
+
+    def scale(count: int, *options: str) -> set[str]:
+        scaled.compose("--profile", "scale", "up", *options, "--wait", "proxy", REPLICAS=str(count))
+        wait_until(lambda: len(routes(scaled)) == count)
+        return set(scaled.ids("replica"))
+
+    def build_and_scale() -> None:
+        # a new image of the service does not concern the replicas
+        build_changed("service")
+        assert scale(3) > first
+        assert scale(2) == first
+        # a new image of the replicas is only used by those that are added
+        build_changed("replica")
+        more = scale(3, "--no-recreate")
+        assert more > first
+        assert len({scaled.inspect(container)["Image"] for container in more}) == 2
+
+    async def action() -> None:
+        await asyncio.to_thread(build_and_scale)
+        # every replica has some of these requests, also the one that has to stop
+        slow = [asyncio.create_task(send_slowly(scaled.scale_port, 8)) for _ in range(6)]
+        await asyncio.sleep(0.5)
+        assert len(await asyncio.to_thread(scale, 2, "--no-recreate")) == 2
+        slow_answers.extend(await asyncio.gather(*slow))
+
+    tally = under_load(f"http://127.0.0.1:{scaled.scale_port}", action)
+    assert (tally.lost, tally.wrong, tally.refused) == ([], [], 0)
+    assert set(tally.statuses) == {200}
+    assert slow_answers == [b"HTTP/1.1 200 OK\r\n"] * 6
 
 
 def test_a_rolling_update_that_is_never_ready_is_rolled_back(scaled: Project) -> None:

@@ -79,6 +79,7 @@ def test_the_client_of_kserve_works(server: Server) -> None:
     assert results["binary"] == results["json"] == outputs
     assert (results["binary_id"], results["json_id"]) == ("binary", "json")
     assert (results["live"], results["ready"], results["model_ready"]) == (True,) * 3
+    assert results["live_in_v1"] is True
     assert [prediction["label"] for prediction in results["predictions"]] == [
         str(k) for k in np.argmax(outputs, axis=1)
     ]

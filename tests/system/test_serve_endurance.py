@@ -116,7 +116,7 @@ def test_killed_workers_lose_only_their_current_requests(kills: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", short_and_long(15, 60))
-def test_an_overload_is_rejected_with_503_or_504(seconds: int) -> None:
+def test_an_overload_is_refused_with_503_or_504(seconds: int) -> None:
     """Only 200, 503 and 504, with good responses in every second."""
     heavy = checked_requests(8, sizes=(64,))
     with serving("--queue", 16) as server:
@@ -124,7 +124,7 @@ def test_an_overload_is_rejected_with_503_or_504(seconds: int) -> None:
     assert tally.lost == []
     assert tally.wrong == []
     assert set(tally.statuses) <= {200, 503, 504}
-    assert tally.statuses[503], "expected some requests to be rejected, got none"
+    assert tally.statuses[503], "expected some requests to be refused, got none"
     answered = Counter(int(moment) for moment in tally.good)
     assert len(answered) >= seconds, "expected good responses in every second"
 

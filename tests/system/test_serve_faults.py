@@ -21,6 +21,7 @@ import numpy as np
 import orjson
 import pytest
 
+from service.repository.deployment import NEW
 from tests.support.digit_requests import BUNDLED_MODEL, INFER_PATH, binary_request, checked_requests
 from tests.support.live_server import ROOT, Server, serving, worker_processes
 from tests.support.load_clients import LoadGenerator
@@ -83,40 +84,54 @@ def test_a_dead_worker_is_replaced(server: Server) -> None:
     assert max(load.tally.good) - min(load.tally.good) > 1.5
 
 
-def test_a_body_over_the_limit_is_rejected_by_its_length(server: Server) -> None:
+def test_a_body_over_the_limit_is_refused_by_its_length(server: Server) -> None:
     """It gets 413 for its Content-Length, before any byte of the body was sent."""
-    got = raw(server, f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 100001\r\n\r\n".encode())
+    got = raw(
+        server, f"POST {INFER_PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100001\r\n\r\n".encode()
+    )
     assert got.startswith(b"HTTP/1.1 413")
     assert b"100000" in got
 
 
-def test_a_body_without_a_length_is_rejected_at_the_limit(server: Server) -> None:
+def test_a_body_without_a_length_is_refused_at_the_limit(server: Server) -> None:
     """A chunked body is cut off when it becomes too long."""
-    head = f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    head = f"POST {INFER_PATH} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     chunk = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
     got = raw(server, head + chunk * 7)
     assert got.startswith(b"HTTP/1.1 413")
 
 
+def test_a_web_page_cannot_call_the_service_by_dns_rebinding(server: Server) -> None:
+    """The name of the page resolves to 127.0.0.1, so its requests arrive, but with another Host."""
+    for _ in range(4):
+        refused = server.get("/v2/models", headers={"Host": "evil.example"})
+        assert refused.status_code == 421
+        assert "got 'evil.example'" in refused.json()["error"]
+        assert server.get("/v2/models", headers={"Host": "localhost:80"}).status_code == 200
+        assert server.get("/v2/models").status_code == 200
+
+
 def test_a_slow_body_is_cut_off(server: Server) -> None:
     """A client that announces a body and does not send it gets 408."""
-    got = raw(server, f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
+    got = raw(
+        server, f"POST {INFER_PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode()
+    )
     assert got.startswith(b"HTTP/1.1 408")
 
 
 def test_slow_headers_are_cut_off(server: Server) -> None:
     """A client that never completes its headers loses its connection."""
-    assert raw(server, b"GET /v2 HTTP/1.1\r\nHost: x\r\nX-Slow: ").startswith(b"HTTP/1.1 408")
+    assert raw(server, b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").startswith(b"HTTP/1.1 408")
 
 
 @pytest.mark.parametrize(
     "data",
     [
         b"nonsense\r\n\r\n",
-        b"GET /v2 HTTP/9.9\r\nHost: x\r\n\r\n",
-        b"POST /v2 HTTP/1.1\r\nHost: x\r\nContent-Length: -4\r\n\r\n",
-        b"POST /v2 HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"GET /v2 HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 100_000 + b"\r\n\r\n",
+        b"GET /v2 HTTP/9.9\r\nHost: localhost\r\n\r\n",
+        b"POST /v2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: -4\r\n\r\n",
+        b"POST /v2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 100_000 + b"\r\n\r\n",
     ],
 )
 def test_malformed_http_gets_a_json_error(server: Server, data: bytes) -> None:
@@ -202,7 +217,10 @@ def test_a_deadline_that_has_passed_is_504(server: Server) -> None:
 
 
 def test_a_bad_file_leaves_the_old_version_in_service(tmp_path: Path) -> None:
-    """A file that cannot be loaded is in the index and in a gauge, and gets no requests."""
+    """A file that cannot be loaded is in the index and in a gauge, and gets no requests.
+
+    Until a second scan has found it, it is only new.
+    """
     shutil.copytree(BUNDLED_MODEL.parent.parent, tmp_path / "digits-10")
     with serving("--models", tmp_path, "--poll", 0.2, "--workers", 2, TURNPIKE_ADMIN_KEY="k") as server:
         bad = tmp_path / "digits-10/2"
@@ -211,12 +229,13 @@ def test_a_bad_file_leaves_the_old_version_in_service(tmp_path: Path) -> None:
 
         index: list[dict[str, str]] = []
 
-        def is_rejected() -> bool:
+        def is_refused() -> bool:
             index[:] = server.post("/v2/repository/index").json()
-            return [entry["state"] for entry in index] == ["READY", "UNAVAILABLE"]
+            states = [entry["state"] for entry in index]
+            return states == ["READY", "UNAVAILABLE"] and index[1]["reason"] != NEW
 
         # a worker that is still loading the file says LOADING, and either worker may answer
-        wait_until(is_rejected)
+        wait_until(is_refused)
         old, new = index
         assert (old["version"], new["version"]) == ("1", "2")
         assert new["reason"]
@@ -286,7 +305,7 @@ def test_requests_of_a_disconnected_client_are_not_run() -> None:
     body = orjson.dumps(
         {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}]}
     )
-    head = f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    head = f"POST {INFER_PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with serving("--max-delay-ms", 1500) as server:
         host, port = server.url.removeprefix("http://").split(":")
         leaving = socket.create_connection((host, int(port)))
@@ -302,18 +321,18 @@ def test_requests_of_a_disconnected_client_are_not_run() -> None:
         assert 'turnpike_model_failures_total{model="digits-10",reason="gone"' in server.get("/metrics").text
 
 
-def test_a_rejected_client_that_retries_at_once_is_delayed() -> None:
-    """Its connection is read after a pause if it ignores Retry-After, so that rejections cost little."""
+def test_a_refused_client_that_retries_at_once_is_delayed() -> None:
+    """Its connection is read after a pause if it ignores Retry-After, so that refusals cost little."""
     many = checked_requests(4, sizes=(1,))
     with serving("--queue", 1, "--max-delay-ms", 300) as server:
         tally = asyncio.run(LoadGenerator(server.url, many, 16).run(3))
     assert set(tally.statuses) == {200, 503}
-    # without a pause each of 14 connections would be rejected hundreds of times a second
+    # without a pause each of 14 connections would be refused hundreds of times a second
     assert tally.statuses[503] < 14 * 3 * 6
 
 
 def test_gates_as_outputs_of_infer_have_the_same_limit() -> None:
-    """All gates for many rows are rejected before the run; a few gates are returned."""
+    """All gates for many rows are refused before the run; a few gates are returned."""
     gates = [{"name": f"layer{layer:02d}.transform_gate"} for layer in range(10)]
     row = {"name": "x", "shape": [256, 1, 8, 8], "datatype": "FP32", "data": [0] * 64 * 256}
     with serving("--max-gates", 400_000) as server:
@@ -325,7 +344,7 @@ def test_gates_as_outputs_of_infer_have_the_same_limit() -> None:
 
 @pytest.mark.slow
 def test_unread_responses_are_limited() -> None:
-    """Clients that request much and read nothing are rejected in the end, and others are answered."""
+    """Clients that request much and read nothing are refused in the end, and others are answered."""
     values = np.zeros((4000, 1, 8, 8), np.float32)
     head = (
         f'{{"inputs":[{{"name":"x","shape":{list(values.shape)},"datatype":"FP32",'
@@ -334,7 +353,7 @@ def test_unread_responses_are_limited() -> None:
     ).encode()
     body = head + values.tobytes()
     wire = (
-        f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        f"POST {INFER_PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
         f"Inference-Header-Content-Length: {len(head)}\r\n\r\n"
     ).encode() + body
     limits = ("--max-body", 2_000_000, "--max-held", 20_000_000, "--idle-seconds", 4)
@@ -353,3 +372,27 @@ def test_unread_responses_are_limited() -> None:
             lambda: server.post(INFER_PATH, body, headers=headers).ok,
             30,
         )
+
+
+@pytest.mark.slow
+def test_a_new_version_appears_by_itself(tmp_path: Path) -> None:
+    """With the default settings, and not before its file is complete, however slowly it is written."""
+    shutil.copytree(BUNDLED_MODEL.parent.parent, tmp_path / "digits-10")
+    with serving(tmp_path) as server:
+
+        def state_of_second() -> tuple[str, str]:
+            entries = server.post("/v2/repository/index").json()
+            return next(((e["state"], e["reason"]) for e in entries if e["version"] == "2"), ("", ""))
+
+        folder = tmp_path / "digits-10/2"
+        folder.mkdir()
+        content = BUNDLED_MODEL.read_bytes()
+        with (folder / "model.onnx").open("wb", buffering=0) as file:
+            for start in range(0, len(content), 40_000):
+                file.write(content[start : start + 40_000])
+                time.sleep(0.5)
+                assert state_of_second() in (("", ""), ("UNAVAILABLE", NEW))
+        assert state_of_second() == ("UNAVAILABLE", NEW)
+        assert "turnpike_model_load_failed{" not in server.get("/metrics").text
+        wait_until(lambda: server.get("/v2/models/digits-10").json()["versions"] == ["2"])
+        assert state_of_second() == ("READY", "")

@@ -34,7 +34,7 @@ def index(server: Server) -> list[tuple[str, str, str]]:
 def test_a_replacement_worker_serves_a_new_file(tmp_path: Path) -> None:
     """The only worker dies after its file was replaced by another good one."""
     put_model(tmp_path)
-    with serving("--models", tmp_path) as server:
+    with serving("--models", tmp_path, "--poll", 0) as server:
         put_model(tmp_path, data=with_manifest(highway(seed=7)))
         assert server.get(READY).status_code == 200
         kill_oldest_worker(server)

@@ -119,7 +119,7 @@ def test_the_bundled_model_and_the_dashboard_are_served(programs: Path, tmp_path
         )
         assert answer.status_code == 200, answer.text
         assert set(answer.json()["predictions"][0]) >= {"label", "probability"}
-        page = requests.get(url, timeout=30)
+        page = requests.get(url, headers={"Accept": "text/html"}, timeout=30)
         assert "<title>" in page.text
         files = [name for name in re.findall(r'(?:src|href)="([^"]+)"', page.text) if "dashboard/" in name]
         assert any(name.endswith(".js") for name in files)
@@ -135,13 +135,15 @@ def test_the_bundled_model_and_the_dashboard_are_served(programs: Path, tmp_path
 
 
 def test_report_templates_are_installed(programs: Path, tmp_path: Path) -> None:
-    """All files in the template folders of the checkout can be read in the new environment."""
+    """All templates and styles of reports in the checkout can be read in the new environment."""
+    folders = ("loadtest/report/template", "tune/report/template", "export/report")
     names = [
         str(path.relative_to(ROOT))
-        for folder in ("loadtest/report/template", "tune/report/template")
+        for folder in folders
         for path in (ROOT / folder).iterdir()
+        if path.suffix in {".css", ".html", ".js"}
     ]
-    assert len(names) >= 3
+    assert {str(Path(name).parent) for name in names} == set(folders)
     code = (
         "import importlib.resources\n"
         f"for name in {names}:\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -13,13 +14,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 from typer import Exit
 from typer.testing import Result
 
 import turnpike
-from export.cli.progress import StepProgress, stoppable
+from export.cli.progress import StepProgress, other_gate_lines, show_messages, stoppable
+from export.report.data import ReportData
 from models.training.checkpoint import load_network
+from service.artifact.manifest import Parity, TensorParity, UnjudgedTensors
 from tests.support.run_cli import command, environment, run, run_in_process, train_digits
 
 FACTORY = """
@@ -131,6 +135,48 @@ def test_inspect_needs_neither_torch_nor_onnx(call: Callable[..., Result], tmp_p
     assert ran.returncode == 0, ran.stderr
 
 
+def test_the_first_ten_other_gates_are_printed() -> None:
+    sentences = [f"sigmoid_{number}: reason" for number in range(12)]
+    first, *lines, last = other_gate_lines(sentences)
+    assert first == "other gates (sigmoids that multiply something and form no highway, T * H + C * x):"
+    assert lines == [f"  {sentence}" for sentence in sentences[:10]]
+    assert last == "  and 2 more: --report lists all"
+    assert len(list(other_gate_lines(sentences[:10]))) == 11
+    assert list(other_gate_lines([])) == []
+
+
+def test_notes_are_no_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    show_messages(["one [red]", "two"], ["three"])
+    assert capsys.readouterr().out == "warning: one [red]\nwarning: two\nnote: three\n"
+
+
+def test_unjudged_tensors_are_listed_by_batch() -> None:
+    errors = {"rms": 0.0, "rms_torch": 0.0, "max": 0.0, "max_torch": 0.0}
+    parity = Parity(
+        reference="the network in float64",
+        providers=("CPU",),
+        seed=0,
+        batches=(),
+        tensors=tuple(TensorParity(name=name, **errors) for name in "abc"),
+        unjudged=(
+            UnjudgedTensors(batch="large x100", first="c", tensors=1),
+            UnjudgedTensors(batch="large x300", first="b", tensors=2),
+        ),
+        identical=0,
+        derived=0,
+        ulp=0.0,
+    )
+    assert list(parity.limits) == [
+        "not judged, because rounding decides the values (of 3 tensors; see docs/explanation/parity.md):",
+        "  in the batch 'large x100': c",
+        "  in the batch 'large x300': b and the 1 after it",
+    ]
+    assert parity.unjudged_names("large x300") == ("b", "c")
+    assert parity.unjudged_names("large x100") == ("c",)
+    assert parity.unjudged_names("zeros") == ()
+    assert list(parity.model_copy(update={"unjudged": ()}).limits) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -139,9 +185,24 @@ def test_inspect_needs_neither_torch_nor_onnx(call: Callable[..., Result], tmp_p
         (["export", "net.py:make", "--to", "repo"], 2, "--input"),
         ([*EXPORT, "--precision", "fp8"], 2, "--precision: expected fp32, fp16, int8, got 'fp8'"),
         ([*EXPORT, "--opset", "9"], 2, "--opset: expected 18 to 23, got 9"),
+        (
+            [*EXPORT, "--expect-gates", "3"],
+            1,
+            "--expect-gates: expected 3, found 2: layer00.transform_gate, ",
+        ),
         ([*EXPORT, "--name", "a/b"], 2, "--name: expected"),
-        ([*EXPORT[:-1], "net.py"], 2, "--to: expected a folder, and net.py is a file"),
+        ([*EXPORT[:-1], "net.py"], 2, "--to: expected a folder that can be written, got net.py: net.py is"),
+        (
+            [*EXPORT, "--report", "net.py"],
+            2,
+            "--report: expected a folder that can be written, got net.py",
+        ),
         (["export", "net.py:make", "--input", "x:float32[batch,7]", "--to", "repo"], 1, "net.py:"),
+        ([*EXPORT, "--threads", "0"], 2, "--threads: expected 1 or more, got 0"),
+        ([*EXPORT, "--samples", "-1"], 2, "--samples: expected 0 or more, got -1"),
+        ([*EXPORT, "--labels", "gone.txt"], 2, "--labels: gone.txt: cannot be read (No such file"),
+        ([*EXPORT, "--data", "gone.npz"], 2, "--data: expected a .csv, .parquet or .npz file, a folder"),
+        ([*EXPORT, "--weights", "gone.pt"], 2, "--weights: gone.pt: no such file"),
         (["verify", "gone.onnx", "--against", "net.py:make"], 1, "gone.onnx: no such file"),
         (["verify", "gone.onnx", "--against", "x", "--device", "tpu"], 2, "--device: expected cpu or cuda"),
         (["inspect", "net.py"], 1, "net.py: onnxruntime cannot open it"),
@@ -156,6 +217,24 @@ def test_errors_are_one_line(
     assert message in " ".join(ran.stderr.split())
     assert "Traceback" not in ran.stderr
     assert files_in(tmp_path) == ["net.py"]
+
+
+def test_results_are_printed_as_json_or_not_at_all(call: Callable[..., Result], tmp_path: Path) -> None:
+    """Warnings are printed in any case."""
+    path = tmp_path / "repo/net/1/model.onnx"
+    exported = json.loads(call(*EXPORT, "--name", "net", "--json").stdout)
+    assert (exported["path"], exported["written"]) == (str(path.relative_to(tmp_path)), True)
+    assert exported["manifest"]["name"] == "net"
+    assert exported["manifest"]["parity"]["tensors"]
+    (warning,) = exported["warnings"]
+    again = call(*EXPORT, "--name", "net", "--quiet")
+    assert (again.exit_code, " ".join(again.stdout.split())) == (0, f"warning: {warning}")
+    verify = ["verify", str(path), "--against", EXPORT[1]]
+    proved = json.loads(call(*verify, "--json").stdout)
+    assert (proved["name"], proved["version"]) == ("net", 1)
+    assert proved["parity"]["tensors"] == exported["manifest"]["parity"]["tensors"]
+    quiet = call(*verify, "-q")
+    assert (quiet.exit_code, " ".join(quiet.stdout.split())) == (0, f"warning: {warning}")
 
 
 def test_verify_names_a_changed_weight(call: Callable[..., Result], tmp_path: Path) -> None:
@@ -217,6 +296,71 @@ def test_a_library_that_swallows_the_signal_only_delays_the_stop(number: signal.
     assert signal.getsignal(number) is before
 
 
+OPEN_PLAINLY = """
+import sys, onnxruntime
+session = onnxruntime.InferenceSession(sys.argv[1])
+print([output.name for output in session.get_outputs()], len(session.get_overridable_initializers()))
+"""
+
+
+def open_plainly(path: str) -> tuple[str, str]:
+    """What plain onnxruntime offers of a file, and the warnings that it prints."""
+    ran = subprocess.run(
+        [sys.executable, "-c", OPEN_PLAINLY, path], capture_output=True, text=True, timeout=60, check=True
+    )
+    return ran.stdout.strip(), ran.stderr
+
+
+def test_the_plain_twin_suits_other_runtimes(call: Callable[..., Result], tmp_path: Path) -> None:
+    """Plain onnxruntime opens it without a warning, and it is proved, recorded, shown and proved again."""
+    ran = call(*EXPORT, "--name", "net", "--plain", "--report", "report")
+    assert ran.exit_code == 0, ran.output
+    assert "without gates: repo/net/1/plain.onnx" in ran.stdout.splitlines()
+    assert files_in(tmp_path / "repo" / "net" / "1") == ["model.onnx", "plain.onnx"]
+    offered, warnings = open_plainly("repo/net/1/model.onnx")
+    assert warnings.count("appears in graph inputs") == 2  # one for each lever
+    assert offered.endswith("2")
+    assert open_plainly("repo/net/1/plain.onnx") == ("['output'] 0", "")
+    content = (tmp_path / "repo/net/1/plain.onnx").read_bytes()
+    assert json.loads((tmp_path / "report/report.json").read_text())["plain"] == {
+        "path": "repo/net/1/plain.onnx",
+        "size": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    shown = json.loads(call("inspect", "repo/net/1/plain.onnx", "--json").stdout)
+    assert (shown["plain"], shown["gates"], shown["hidden"], shown["levers"]) == (True, [], [], [])
+    assert [tensor["name"] for tensor in shown["parity"]["tensors"]] == ["output"]
+    assert shown["parity"]["identical"] == 10  # weights and biases of five linear layers
+    assert "no gates" not in call("inspect", "repo/net/1/plain.onnx").stdout
+    verified = call("verify", "repo/net/1/plain.onnx", "--against", "net.py:make")
+    assert verified.exit_code == 0, verified.output
+    # a changed weight is found, as in the model itself
+    model = onnx.load("repo/net/1/plain.onnx")
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == "1.t.bias")
+    weight.raw_data = bytes(len(weight.raw_data))
+    onnx.save(model, "changed.onnx")
+    refused = call("verify", "changed.onnx", "--against", "net.py:make")
+    assert refused.exit_code == 1
+    assert "1.t.bias: expected the network's weights bit for bit" in refused.stderr
+
+
+def test_a_stopped_report_leaves_the_model(
+    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message says that the model is complete, and where it is."""
+
+    def stop(folder: Path, report: ReportData) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("export.report.write.write_report", stop)
+    ran = call(*EXPORT, "--name", "net", "--report", "report")
+    assert ran.exit_code == 130
+    message = "interrupted: the report was not written; the model is complete: repo/net/1/model.onnx"
+    assert message in ran.stdout.splitlines()
+    assert call("inspect", "repo/net/1/model.onnx").exit_code == 0
+    assert not (tmp_path / "report").exists()
+
+
 @pytest.mark.slow
 def test_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(FACTORY)
@@ -225,7 +369,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     before = path.read_bytes()
     max_bytes = len(before) // 2
     ran = subprocess.run(
-        command(*EXPORT, "--name", "net", "--version", "1", "--seed", "1"),
+        command(*EXPORT, "--name", "net", "--version", "1", "--replace", "--seed", "1"),
         cwd=tmp_path,
         env=environment(),
         capture_output=True,
@@ -235,7 +379,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes)),
     )
     assert ran.returncode == 1
-    assert "File too large" in ran.stderr
+    assert ran.stderr == "error: repo/net/1/model.onnx: cannot be written (File too large)\n"
     assert path.read_bytes() == before
     assert files_in(tmp_path / "repo") == ["net", "net/1", "net/1/model.onnx"]
 
@@ -244,7 +388,7 @@ KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
 from export.output.repository import write_checked
-write_checked(Path(sys.argv[1]), b"new", lambda draft: os.kill(os.getpid(), signal.SIGKILL))
+write_checked({Path(sys.argv[1]): b"new"}, lambda draft, path: os.kill(os.getpid(), signal.SIGKILL))
 """
 
 

@@ -53,6 +53,11 @@ def transposed() -> list[NodeProto]:
     return [*gate_nodes, *nodes, helper.make_node("Identity", [last], ["t"]), *JOIN]
 
 
+def doubled_weights() -> list[NodeProto]:
+    nodes, last = chain("Add", "w", "self")
+    return [*nodes, helper.make_node("MatMul", ["x", last], ["z"]), *gate("z")]
+
+
 def complements() -> list[NodeProto]:
     nodes, value = [helper.make_node("Sigmoid", ["x"], ["s"])], "s"
     for link in range(LINKS):
@@ -61,13 +66,29 @@ def complements() -> list[NodeProto]:
     return [*nodes, helper.make_node("Identity", [value], ["t"]), *JOIN]
 
 
+def product_of_sums() -> list[NodeProto]:
+    """(x + a0) (x + a1) ..., which are two million terms."""
+    nodes, value = [], "x"
+    for link in range(21):
+        nodes += [
+            helper.make_node("Tanh", [f"a{link - 1}" if link else "x"], [f"a{link}"]),
+            helper.make_node("Add", ["x", f"a{link}"], [f"s{link}"]),
+            helper.make_node("Mul", [value, f"s{link}"], [f"p{link}"]),
+        ]
+        value = f"p{link}"
+    return [*nodes, helper.make_node("Add", [value, "x"], ["z"]), *gate("z")]
+
+
 def literal() -> list[NodeProto]:
     nodes, last = chain("Identity", "one")
     return [*nodes, helper.make_node("Add", [last, "x"], ["t"]), *JOIN]
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("make", [doubled, long_sum, long_output, transposed, complements, literal])
+@pytest.mark.parametrize(
+    "make",
+    [doubled, long_sum, long_output, transposed, doubled_weights, complements, product_of_sums, literal],
+)
 def test_hostile_graphs_are_read_in_short_time(make: object) -> None:
     """Neither run time nor recursion depth explodes, and the gate behind the chain is found."""
     assert callable(make)

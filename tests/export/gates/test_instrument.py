@@ -11,14 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from export.gates.instrument import Instrumentation, instrument
-from export.input_spec import InputSpec
-from export.source import Source
-from export.trace.trace import trace
-from service.artifact.manifest import Gate
-from service.artifact.runtime import Runtime, open_model
-from tests.highways import carries, convolution, dense, fused, impostors, recurrent
+from export.gates.instrument import instrument
+from export.parity.reference import hidden_value
+from service.artifact.runtime import open_model
+from tests.highways import carries, convolution, dense, fused, recurrent
 from tests.highways.example import ExampleChain
+from tests.support.gate_graphs import instrument_net, open_graph, shifted_biases, trace_net
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -30,33 +28,6 @@ CHAINS = [
     *(ExampleChain(example.name, (example,)) for example in SEPARATE),
 ]
 ROWS = 3
-
-
-def trace_net(net: nn.Module, shape: tuple[int, ...]) -> ir.Model:
-    x = InputSpec("x", "float32", ("batch", *shape))
-    return trace(Source("net", "module", (x,), module=net.eval())).model
-
-
-def open_graph(model: ir.Model) -> Runtime:
-    proto = ir.to_proto(model)
-    onnx.checker.check_model(proto, full_check=True)
-    return open_model(proto.SerializeToString())
-
-
-def shifted_biases(model: ir.Model, gates: tuple[Gate, ...], shift: float) -> dict[str, Array]:
-    """The biases, with the part of each gate shifted by its levers."""
-    biases: dict[str, Array] = {}
-    for lever in {lever for gate in gates for lever in gate.levers}:
-        value = model.graph.initializers[lever.tensor].const_value
-        assert value is not None
-        bias = biases.setdefault(lever.tensor, value.numpy().copy())
-        bias.reshape(-1)[lever.start : lever.stop] += lever.sign * shift
-    return biases
-
-
-def instrument_net(net: nn.Module, shape: tuple[int, ...]) -> tuple[ir.Model, Instrumentation]:
-    model = trace_net(net, shape)
-    return model, instrument(model)
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.name)
@@ -94,86 +65,16 @@ def test_gates_of_every_highway_are_found(chain: ExampleChain) -> None:
             assert (gate_values == value).all(), name
 
 
-def test_other_networks_have_no_gates() -> None:
-    """The graph is not changed."""
-    model = trace_net(impostors.AllImpostors(), impostors.SHAPE)
-    before = ir.to_proto(model).SerializeToString()
-    assert instrument(model) == Instrumentation((), {}, ())
-    assert ir.to_proto(model).SerializeToString() == before
-
-
-def positions(instrumentation: Instrumentation) -> list[tuple[int, int | None, int | None]]:
-    return [(gate.layer, gate.depth, gate.time) for gate in instrumentation.gates]
-
-
-def test_recurrent_highways_have_layer_depth_and_time() -> None:
-    """Micro-layers with different weights are depths, repeats are times, and one lever moves all times."""
-    net = recurrent.Rhn(3, 4, depth=3).eval()
-    model, instrumentation = instrument_net(net, (3, 3))
-    assert positions(instrumentation) == [(0, depth, time) for time in range(3) for depth in range(3)]
-    assert instrumentation.gates[4].name == "layer00.depth1.time1.transform_gate"
-    assert {gate.carry for gate in instrumentation.gates} == {"identity"}
-    runtime = open_graph(model)
-    x = torch.randn(ROWS, 3, 3)
-    feeds = {"x": x.numpy()}
-    second = tuple(gate for gate in instrumentation.gates if gate.depth == 1)
-    assert {gate.levers for gate in second} == {second[0].levers}
-    assert [(lever.tensor, lever.start, lever.stop) for lever in second[0].levers] == [
-        ("hidden_lin.1.bias", 4, 8)
-    ]
-    shifted = feeds | shifted_biases(model, second, 3.0)
-    with torch.no_grad():
-        net.hidden_lin[1].bias[4:] += 3
-        np.testing.assert_allclose(runtime.run(shifted, [runtime.outputs[0].name])[0], net(x), atol=1e-5)
-
-
-def test_cells_in_two_directions_are_two_layers() -> None:
-    """The cells of one direction are the times of one layer; the carry of a GRU is its state h."""
-    net = recurrent.GruCells(3, 4).eval()
-    model, instrumentation = instrument_net(net, (2, 3))
-    assert positions(instrumentation) == [(layer, None, time) for layer in range(2) for time in range(2)]
-    assert {(gate.kind, gate.carry) for gate in instrumentation.gates} == {("coupled", "identity")}
-    x = torch.randn(ROWS, 2, 3)
-    first = open_graph(model).run({"x": x.numpy()}, ["layer00.time0.transform_gate"])[0]
-    cell = net.ahead
-    z = (x[:, 0] @ cell.weight_ih.T + cell.bias_ih + cell.bias_hh)[:, 4:8]
-    np.testing.assert_allclose(first, 1 - torch.sigmoid(z).detach(), atol=1e-5)
-    bias = (cell.bias_ih + cell.bias_hh).detach()[4:8]
-    assert instrumentation.gates[0].bias is not None
-    assert instrumentation.gates[0].bias.mean == pytest.approx(-bias.mean().item(), abs=1e-6)
-
-
-def test_lstm_cells_are_independent_gates() -> None:
-    """In c' = f c + i g, T is i and C is f. Two layers that alternate in time are two layers."""
-    net = recurrent.LstmCells(3, 4).eval()
-    model, instrumentation = instrument_net(net, (2, 3))
-    assert sorted(positions(instrumentation)) == [
-        (layer, None, time) for layer in range(2) for time in range(2)
-    ]
-    assert {(gate.kind, gate.carry) for gate in instrumentation.gates} == {("independent", "identity")}
-    x = torch.randn(ROWS, 2, 3)
-    names = ["layer00.time0.transform_gate", "layer00.time0.carry_gate"]
-    i, f = open_graph(model).run({"x": x.numpy()}, names)
-    cell = net.lower
-    z = (x[:, 0] @ cell.weight_ih.T + cell.bias_ih + cell.bias_hh).detach()
-    np.testing.assert_allclose(i, torch.sigmoid(z[:, :4]), atol=1e-5)
-    np.testing.assert_allclose(f, torch.sigmoid(z[:, 4:8]), atol=1e-5)
-    ranges = {(lever.start, lever.stop, lever.sign) for lever in instrumentation.gates[0].levers}
-    assert ranges == {(0, 4, 1), (4, 8, -1)}
-
-
-def test_the_state_of_an_sru_is_its_carry() -> None:
-    """The cell of an SRU carries c in time, and its highway carries x."""
-    model, instrumentation = instrument_net(recurrent.Sru(4), (3, 4))
-    assert positions(instrumentation) == [(0, None, 0), (0, None, 1), (0, None, 2), (1, None, None)]
-    x = torch.randn(ROWS, 3, 4)
-    assert {gate.carry for gate in instrumentation.gates} == {"identity"}
-    runtime = open_graph(model)
-    weights = model.graph.initializers
-    projected = (
-        x.numpy() @ weights["all.weight"].const_value.numpy().T + weights["all.bias"].const_value.numpy()
-    )
-    f = 1 / (1 + np.exp(-projected[:, 1, 4:8]))
-    np.testing.assert_allclose(
-        runtime.run({"x": x.numpy()}, [instrumentation.gates[1].name])[0], 1 - f, atol=1e-5
-    )
+def test_hidden_outputs_equal_their_origins() -> None:
+    """Each is a value of the graph as it was, or 1 minus it."""
+    model = trace_net(nn.Sequential(dense.CarryOnly(4), dense.Layer(4)), (4,))
+    before = ir.to_proto(model)
+    origins = instrument(model).origins
+    values = {origin.value for origin in origins.values()} - {value.name for value in before.graph.output}
+    before.graph.output.extend(onnx.ValueInfoProto(name=name) for name in values)
+    feeds = {"x": np.random.default_rng(3).normal(size=(ROWS, 4)).astype(np.float32)}
+    runtime = open_model(before.SerializeToString())
+    expected = dict(zip(names := [t.name for t in runtime.outputs], runtime.run(feeds, names), strict=True))
+    assert {origin.complement for origin in origins.values()} == {False, True}
+    for (_, origin), value in zip(origins.items(), open_graph(model).run(feeds, list(origins)), strict=True):
+        np.testing.assert_allclose(value, hidden_value(expected[origin.value], origin), atol=1e-6)

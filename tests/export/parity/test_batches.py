@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from export.input_spec import parse_inputs
 from export.parity.batches import (
-    LARGE_FACTOR,
+    LARGE_FACTORS,
     LARGE_VALUES,
     ONE_NAN,
     BatchGenerator,
@@ -72,12 +74,14 @@ def test_the_neighbours_batch_repeats_a_row_beside_others() -> None:
 
 
 def test_stress_batches_have_extreme_values() -> None:
-    """Zeros, values times 10,000, denormals, and one NaN or Inf in the second row."""
+    """Zeros, rows times 3 to 10,000, denormals, and one NaN or Inf in the second row."""
     batches = by_name(generator(FLOAT))
     stress = {name: batch.arrays["x"] for name, batch in batches.items() if not batch.ordinary}
     assert list(stress) == ["zeros", LARGE_VALUES, "denormal", ONE_NAN, "one Inf"]
     assert not stress["zeros"].any()
-    assert np.abs(stress[LARGE_VALUES]).mean() > 0.5 * LARGE_FACTOR
+    assert batches[LARGE_VALUES].row_names[:3] == ("large x3", "large x10", "large x30")
+    for row, factor in zip(stress[LARGE_VALUES], LARGE_FACTORS, strict=True):
+        assert 0.1 * factor < np.abs(row).mean() < 10 * factor
     tiny = np.abs(stress["denormal"])
     assert tiny.dtype == np.float32
     assert (tiny > 0).all()
@@ -85,6 +89,38 @@ def test_stress_batches_have_extreme_values() -> None:
     for name, mask in ((ONE_NAN, np.isnan), ("one Inf", np.isinf)):
         assert mask(stress[name]).sum() == 1
         assert mask(stress[name][1]).any()
+
+
+@pytest.mark.parametrize(
+    ("spec", "max_rows", "names"),
+    [
+        ("x:float32[1,3]", 100, [(f"large x{factor:g}",) for factor in LARGE_FACTORS]),
+        (
+            "x:float32[3,3]",
+            100,
+            [
+                ("large x3", "large x10", "large x30"),
+                ("large x100", "large x300", "large x1000"),
+                ("large x3000", "large x10000", "large x10000"),
+            ],
+        ),
+        (
+            FLOAT,
+            4,
+            [
+                ("large x3", "large x10", "large x30", "large x100"),
+                ("large x300", "large x1000", "large x3000", "large x10000"),
+            ],
+        ),
+    ],
+)
+def test_large_rows_fit_into_the_batches_that_a_network_takes(
+    spec: str, max_rows: int, names: list[tuple[str, ...]]
+) -> None:
+    batches = [batch for batch in generator(spec, max_rows=max_rows).stress() if batch.row_names]
+    assert [batch.row_names for batch in batches] == names
+    assert [batch.rows for batch in batches] == [len(rows) for rows in names]
+    assert len({batch.name for batch in batches}) == len(batches)
 
 
 def test_ids_cover_exactly_their_range() -> None:
@@ -104,11 +140,29 @@ def test_dynamic_dimensions_get_several_sizes() -> None:
     assert {1, 2, 5, 16, 18, 33} <= lengths
 
 
+@pytest.mark.parametrize("halvings", range(3, 9))
+def test_other_lengths_fit_networks_that_halve_them(halvings: int) -> None:
+    """Each is tried for a network that pools as often: it accepts multiples of a power of two."""
+    source = Source("s", "m", parse_inputs([IDS]))
+    lengths = [sizes.sizes["tokens"] for sizes in choose_sizes(source).alternatives()]
+    assert next(length for length in lengths if length % 2**halvings == 0) == 2**halvings
+
+
 def test_a_fixed_batch_size_is_kept() -> None:
     """All batches have the fixed number of rows, and row 0 still gets other neighbors."""
     batches = by_name(generator("x:float32[4,3]"))
     assert {batch.rows for batch in batches.values()} == {4}
     assert np.array_equal(batches["neighbours"].arrays["x"][0], batches["4 rows"].arrays["x"][0])
+
+
+def test_a_fixed_batch_is_cut_from_the_rows_of_the_data() -> None:
+    """Fewer rows than the batch needs are not tried. An input with another first size has no rows."""
+    spec = "x:float32[4,3]"
+    many, few = (Rows({"x": np.arange(count * 3, dtype=np.float32).reshape(-1, 3)}) for count in (9, 3))
+    real = by_name(generator(spec), many)["first real rows"]
+    assert np.array_equal(real.arrays["x"], many.inputs["x"][:4])
+    assert "first real rows" not in by_name(generator(spec), few)
+    assert by_name(generator(spec, "w:float32[6]"))["4 rows"].axes == {"x": 0, "w": None}
 
 
 def test_the_batch_may_be_any_axis() -> None:
@@ -148,12 +202,32 @@ def test_a_digest_covers_names_types_shapes_and_bytes() -> None:
 
 
 def test_a_perturbation_is_relative_to_each_value() -> None:
-    """It is computed in float64. Ids do not change."""
+    """Another seed moves it elsewhere. Zeros move by a share of the usual value, and ids not at all."""
     batch = ProofBatch(
         "b", 2, {"x": np.float32([[1e4], [0]]), "ids": np.array([[3], [4]])}, {"x": 0, "ids": 0}
     )
-    perturbed = batch.perturbed(1e-6).arrays
+    perturbed = batch.perturbed(1e-6, 0).arrays
     assert 0 < abs(perturbed["x"][0, 0] - 1e4) <= 1e-2
-    assert perturbed["x"].dtype == np.float64
+    assert perturbed["x"][0, 0] != batch.perturbed(1e-6, 1).arrays["x"][0, 0]
+    assert perturbed["x"].dtype == np.float32
     assert perturbed["x"][1, 0] == 0
+    usual = replace(batch, usual={"x": 10.0}).perturbed(1e-6, 0).arrays["x"]
+    assert 0 < abs(usual[1, 0]) <= 1e-5
+    assert usual[0, 0] == perturbed["x"][0, 0]
+    infinite = replace(batch, arrays={"x": np.float32([[np.inf], [np.nan]])}, axes={"x": 0})
+    assert np.array_equal(infinite.perturbed(1e-6, 0).arrays["x"], infinite.arrays["x"], equal_nan=True)
     assert np.array_equal(perturbed["ids"], batch.arrays["ids"])
+
+
+def test_a_range_limits_the_values_of_every_batch() -> None:
+    """Extreme values are moved to its ends. A NaN only shows whether rows are mixed."""
+    sizes = choose_sizes(Source("s", "module", parse_inputs([FLOAT])))
+    domain = InputDomain(mean=5.0, sd=2.0).within(1.0, 7.5)
+    batches = by_name(BatchGenerator(sizes, {"x": domain}, 0, 100))
+    assert "one Inf" not in batches
+    assert [batch.name for batch in batches.values() if not batch.compared] == [ONE_NAN]
+    values = np.concatenate([batch.arrays["x"].ravel() for batch in batches.values()])
+    assert (np.nanmin(values), np.nanmax(values)) == (1, 7.5)
+    assert np.isnan(values).sum() == 1
+    assert set(batches[LARGE_VALUES].arrays["x"][-1]) == {7.5}
+    assert set(batches["zeros"].arrays["x"].ravel()) == {1}

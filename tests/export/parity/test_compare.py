@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from export.errors import ParityError, UntraceableError
-from export.parity.batches import LARGE_VALUES, ProofBatch
-from export.parity.compare import PERTURBATION, REFERENCE_ROWS, BatchComparison
+from export.parity.batches import ONE_NAN, ProofBatch
+from export.parity.compare import PERTURBATIONS, REFERENCE_ROWS, BatchComparison
 from export.parity.error_stats import EPS
-from export.parity.reference import RejectedError, TensorValues
+from export.parity.reference import PERTURBATION, RejectedError, TensorValues
 from export.parity.verdict import ErrorTable
 from export.source import Array
 from service.artifact.runtime import Tensor
@@ -42,12 +42,16 @@ class FormulaReference:
 
     def __post_init__(self) -> None:
         self.calls: list[tuple[str, int, bool]] = []
-        self.perturbed: list[Array] = []
+        self.inputs: list[Array] = []
+
+    def moved(self, batch: ProofBatch, seed: int) -> TensorValues:
+        return self.native(batch.perturbed(PERTURBATION, seed))
 
     def native(self, batch: ProofBatch) -> TensorValues:
         if batch.rows == self.rejected_rows:
             raise RejectedError("too few")
         self.calls.append((batch.name, batch.rows, batch.compare_layers))
+        self.inputs.append(batch.arrays["x"])
         values = formula(batch.arrays["x"].astype(np.float64))
         # about the rounding of float32, but never zero by chance
         error = 1 + EPS * np.cos(np.arange(batch.rows))[:, None] / 4
@@ -58,8 +62,6 @@ class FormulaReference:
 
     def float64(self, batch: ProofBatch) -> TensorValues:
         x = batch.arrays["x"]
-        if x.dtype == np.float64:
-            self.perturbed.append(x)
         self.calls.append((f"float64 of {batch.name}", batch.rows, batch.compare_layers))
         values = formula(x.astype(np.float64))
         return values if batch.compare_layers else {OUTPUT: values[OUTPUT]}
@@ -172,13 +174,30 @@ def test_results_that_change_between_runs_are_found() -> None:
 
 
 def test_a_batch_that_the_network_rejects_is_left_out() -> None:
-    """It is not recorded; a size that the service may send gives a warning."""
+    """It is not recorded; a number of rows that the service may send gives a warning of its own."""
     compared, table, _ = comparison(rejected_rows=2)
     compared.run(batch(2, "two", shared=True))
     compared.run(batch(2, "time=2"))
     compared.run(batch(3, "three"))
     assert compared.warnings == ["the network does not accept the batch 'two' (too few)"]
+    assert compared.skipped == {"time=2": "too few"}
     assert [record.name for record in compared.records] == ["three"]
+    assert table.first_failure(0.0) is None
+
+
+def test_a_batch_that_is_not_compared_shows_whether_rows_are_mixed() -> None:
+    """Its values may differ, and it is not recorded."""
+
+    def spoil(values: TensorValues, runs: int) -> None:
+        if runs > 2:  # the first batch is run twice
+            values[OUTPUT][0] = np.nan
+
+    compared, table, _ = comparison(spoil)
+    compared.run(FIRST)
+    compared.run(batch(3, ONE_NAN, ordinary=False, compared=False))
+    reason = "a NaN in one row reaches another row of y"
+    assert compared.warnings == [f"the network mixes the rows of a batch: {reason}"]
+    assert [record.name for record in compared.records] == [FIRST.name]
     assert table.first_failure(0.0) is None
 
 
@@ -192,12 +211,40 @@ def test_a_batch_that_only_onnxruntime_rejects_is_an_error() -> None:
         comparison(refuse)[0].run(FIRST)
 
 
-def test_sensitivity_is_measured_for_large_values() -> None:
+def test_rows_of_large_values_are_judged_alone() -> None:
+    """Each has its own sensitivity, measured with slightly changed inputs."""
     compared, table, reference = comparison()
     compared.run(FIRST)
-    assert reference.perturbed == []
-    large = batch(3, LARGE_VALUES, factor=1e4, ordinary=False)
+    assert {name for name, *_ in reference.calls} == {"1 rows", "state", "float64 of 1 rows"}
+    names = ("large x10", "large x100", "large x1000")
+    large = replace(batch(3, "large", factor=1e4), ordinary=False, row_names=names)
     compared.run(large)
-    change = np.abs(reference.perturbed[0] / large.arrays["x"] - 1)
-    assert 0 < change.max() <= PERTURBATION
-    assert [errors.sensitivity is not None for errors in table.errors[0]] == [False, False, True, True]
+    changes = [np.abs(x / large.arrays["x"] - 1).max() for x in reference.inputs if len(x) == 3]
+    assert sum(0 < change < 1.1 * PERTURBATION for change in changes) == PERTURBATIONS
+    assert [(errors.tensor, errors.batch) for errors in table.errors[0][2:]] == [
+        (tensor, name) for tensor in (GATE, OUTPUT) for name in names
+    ]
+    sensitivities = [errors.sensitivity for errors in table.errors[0]]
+    assert [sensitivity is not None for sensitivity in sensitivities] == [False] * 2 + [True] * 6
+
+
+def test_a_fault_in_one_large_row_is_found() -> None:
+    """It is a saturated gate's: the other rows and tensors move more than that when the input does."""
+
+    def change(values: TensorValues, runs: int) -> None:
+        if len(values[GATE]) == 3:
+            values[GATE][1] = np.clip(values[GATE][1], 1e-4, 1 - 1e-4)
+
+    large = replace(
+        batch(3, "large", factor=100), ordinary=False, row_names=("large x1", "large x2", "large x3")
+    )
+    assert run(FIRST, batch(7), large) == ""
+    reason = run(FIRST, batch(7), large, change=change)
+    assert reason.startswith("layer00.transform_gate with the batch 'large x2'")
+
+
+def test_rows_of_a_network_that_mixes_them_are_judged_together() -> None:
+    compared, table, _ = comparison()
+    compared.batch_coupled = True
+    compared.run(replace(batch(2, "large"), ordinary=False, row_names=("large x3", "large x10")))
+    assert {errors.batch for errors in table.errors[0]} == {"large"}

@@ -9,6 +9,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
+from export.errors import SourceError
 from export.input_spec import parse_input, parse_inputs
 from export.parity.input_domains import InputDomain, input_domains, lookup_table_size
 from export.source import Rows, Source
@@ -65,6 +66,8 @@ def test_ids_follow_from_the_table_or_the_rows() -> None:
     rows = Rows({"ids": np.array([[-1, 3]])})
     assert first_domain(Source("s", "m", inputs), table) == InputDomain(0, 10)
     assert first_domain(Source("s", "m", inputs, rows=rows), table) == InputDomain(-1, 10)
+    high = Rows({"ids": np.array([[2, 3]])})
+    assert first_domain(Source("s", "m", inputs, rows=high), table) == InputDomain(0, 10)
     assert first_domain(Source("s", "m", inputs, rows=rows)) == InputDomain(-1, 3)
     assert first_domain(Source("s", "m", inputs)) == InputDomain(0, 1)
     assert first_domain(Source("s", "m", parse_inputs(["ids:uint8[batch,5]"]))) == InputDomain(0, 255)
@@ -104,3 +107,26 @@ def test_values_have_the_dtype_of_the_input(dtype: str) -> None:
 def test_narrower_ranges_of_ids_are_tried_in_turn() -> None:
     assert [domain.high for domain in InputDomain(0, 40).narrower()] == [31, 7, 3, 1, 0]
     assert [domain.high for domain in InputDomain(2, 9).narrower()] == [7, 3]
+
+
+def test_a_domain_is_narrowed_to_a_range() -> None:
+    """The distribution stays if most of it is inside; ids keep to both ranges."""
+    inside = InputDomain(mean=1.0, sd=2.0).within(-2, 4)
+    assert (inside.mean, inside.sd, inside.limits) == (1, 2, (-2, 4))
+    outside = InputDomain().within(100, 200)
+    assert (outside.mean, outside.sd) == (150, 25)
+    numbers = outside.draw(parse_input("x:float32[batch,500]"), {"batch": 4}, np.random.default_rng(0))
+    assert (numbers.min(), numbers.max()) == (100, 200)
+    assert numbers.std() == pytest.approx(25, abs=2)
+    ids = InputDomain(0, 40).within(2.5, 7.5)
+    assert (ids.low, ids.high) == (3, 7)
+
+
+def test_rows_and_ids_outside_of_a_range_are_refused() -> None:
+    rows = Rows({"x": np.float32([[0, 9]])})
+    source = Source("s", "m", parse_inputs(["x:float32[batch,2]"]), rows=rows, ranges={"x": (-5, 5)})
+    with pytest.raises(SourceError, match=r"^--data: x: expected values from -5 to 5 .*, got 0 to 9"):
+        first_domain(source)
+    source = Source("s", "m", parse_inputs(["ids:int64[batch,5]"]), ranges={"ids": (2.2, 2.8)})
+    with pytest.raises(SourceError, match="--input-range: ids: no number that it takes is from 2.2 to 2.8"):
+        first_domain(source)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
-from torch.nn.utils import weight_norm
 
 from export.errors import UntraceableError
 from export.input_spec import parse_inputs
@@ -17,7 +16,6 @@ from export.parity.batches import ProofBatch
 from export.parity.network_runs import (
     NetworkCopy,
     float64_mode,
-    independent_copy,
     recompute_constant,
     to_float64,
 )
@@ -91,20 +89,6 @@ def test_integers_and_booleans_are_not_converted() -> None:
     with float64_mode():
         assert (torch.arange(3) + 1).dtype == torch.int64
         assert to_float64(torch.tensor(True)).dtype == torch.bool
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_an_independent_copy_shares_no_tensors() -> None:
-    """Old weight norm keeps a tensor on the module that was computed from its parameters."""
-    module = weight_norm(nn.Linear(3, 3))
-    module(torch.zeros(1, 3))
-    copied = independent_copy(module)
-    assert torch.equal(copied(torch.ones(1, 3)), module(torch.ones(1, 3)))
-    with torch.no_grad():
-        for parameter in copied.parameters():
-            parameter.zero_()
-    assert all(parameter.any() for parameter in module.parameters())
-    assert module.training
 
 
 def test_a_strided_batch_has_the_same_values() -> None:

@@ -66,6 +66,7 @@ def test_a_proof_records_reference_batches_and_errors(digits: Traceable) -> None
     assert proof.table().splitlines()[1].startswith("layer00.transform_gate ")
     assert proof.random_rows.inputs["x"].shape == (128, 1, 8, 8)
     assert all(0 < tensor.max < 1e-4 for tensor in proof.parity.tensors)
+    assert proof.histograms
     for ort, torch_counts in proof.histograms.values():
         assert len(ort) == len(torch_counts) == BINS
         assert sum(ort) == sum(torch_counts) > 0
@@ -224,7 +225,7 @@ class Picky(nn.Module):
 
 
 def test_sizes_that_the_network_rejects_are_left_out() -> None:
-    """Short lengths silently; a number of rows with a warning, since the service may send it."""
+    """A warning names them: lengths together, and a number of rows by itself, as a service may send it."""
     net = traceable(Picky(), "x:float32[batch,2,time]")
     net.source.module.single_rows = False
     proof = net.prove()
@@ -232,6 +233,37 @@ def test_sizes_that_the_network_rejects_are_left_out() -> None:
     assert {"time=12", "time=33"} <= names
     assert not {"time=1", "time=5", "1 row"} & names
     assert "the network does not accept the batch '1 row' (expected more rows)" in proof.warnings
+    start = (
+        "the network itself does not accept these batches, so they were not compared: 'time=1', 'time=2', "
+    )
+    assert proof.warnings[-1].startswith(start)
+
+
+class Viewing(nn.Module):
+    """Views the output of a recurrent layer, and accepts only rows that are contiguous."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent = nn.GRU(4, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.is_contiguous():
+            raise ValueError("expected contiguous rows")
+        steps, _ = self.recurrent(x)
+        return steps.contiguous().view(x.shape[0], 12)
+
+
+def test_memory_layouts_do_not_matter() -> None:
+    """torch.export leaves `contiguous` out where its example is contiguous; other tensors may not be.
+
+    A layout that the network itself does not accept is left out with a warning.
+    """
+    proof = traceable(Viewing(), "x:float32[batch,3,4]").prove()
+    assert "strided" not in {batch.name for batch in proof.parity.batches}
+    assert proof.warnings[-1] == (
+        "the network itself does not accept these batches, so they were not compared: 'strided' "
+        "(the reason for the first: expected contiguous rows)"
+    )
 
 
 def test_a_length_that_the_network_accepts_is_searched() -> None:
@@ -336,3 +368,17 @@ def test_an_onnx_source_is_proved_against_itself() -> None:
     next(node for node in model.graph if node.op_type == "Relu").op_type = "Tanh"
     with pytest.raises(ParityError, match="^layer00.output with the batch"):
         proof()
+
+
+def test_a_network_that_rejects_most_batches_of_random_rows_is_refused() -> None:
+    net = traceable(Picky(), "x:float32[batch,2,time]")
+    forward = net.source.module.forward
+
+    def few(x: Tensor) -> Tensor:
+        if x.shape[0] not in (2, 3):
+            raise ValueError("expected two or three rows")
+        return forward(x)
+
+    net.source.module.forward = few
+    with pytest.raises(UntraceableError, match=r"more than half of 6, got 2; .*'1 row'.*two or three"):
+        net.prove()

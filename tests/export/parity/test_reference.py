@@ -116,6 +116,7 @@ def test_a_value_without_a_traced_node_is_computed_from_the_graph(
     known = reference_for(source, traced, {"t": Origin("sigmoid")})
     np.testing.assert_allclose(reference.float64(BATCH)["t"], known.float64(BATCH)["t"], rtol=1e-14)
     np.testing.assert_allclose(reference.native(BATCH)["t"], known.native(BATCH)["t"], rtol=1e-5)
+    assert reference.native(BATCH)["t"].dtype == np.float32
     assert reference.description.endswith("the graph by onnx's reference evaluator in float64 for t")
 
 

@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 
 from export.parity.error_stats import EPS, TensorErrors
-from export.parity.verdict import ErrorBound, check_tensor, error_bound, find_unjudged
+from export.parity.verdict import (
+    ErrorBound,
+    ErrorTable,
+    FirstFailure,
+    check_tensor,
+    error_bound,
+    find_unjudged,
+    format_table,
+)
+from service.artifact.manifest import TensorParity, UnjudgedTensors
 
 # an output of size 1 in which PyTorch errs by 1e-7, 3e-7 at most, and so does onnxruntime
 GOOD = TensorErrors(
@@ -49,9 +58,9 @@ def test_the_bound_over_all_batches_has_no_margin() -> None:
     """The margin for few rows applies to each batch, but not to all of them together."""
     lucky = [replace(GOOD, batch=f"{number}", rows=1, rms=6e-7) for number in range(3)]
     assert check_tensor([GOOD, lucky[0]]) is None
-    reason = check_tensor(lucky)
-    assert reason is not None
-    assert reason.startswith(
+    failure = check_tensor(lucky)
+    assert failure is not None
+    assert failure.reason.startswith(
         "y over all ordinary batches: expected a root mean square error of at most 5.19e-07"
     )
 
@@ -61,6 +70,13 @@ def test_small_results_have_the_bound_of_their_usual_size() -> None:
     small = replace(GOOD, batch="1 row", rows=1, cells=1, scale=1e-6, rms_torch=0.0, max_torch=0.0)
     assert check_tensor([GOOD, small]) is None
     assert check_tensor([GOOD, replace(small, ordinary=False)]) is not None
+
+
+def test_a_sensitive_tensor_has_the_usual_bounds() -> None:
+    """What its sensitivity explains was left out of its errors cell by cell."""
+    sensitive = replace(GOOD, batch="large", ordinary=False, sensitivity=1e-5)
+    assert check_tensor([GOOD, sensitive]) is None
+    assert check_tensor([GOOD, replace(sensitive, rms=1e-5)]) is not None
 
 
 def test_the_bound_weights_ordinary_batches_by_cells() -> None:
@@ -81,25 +97,26 @@ def test_the_bound_weights_ordinary_batches_by_cells() -> None:
 )
 def test_an_ill_conditioned_tensor_fails(error: float, eps: float, ill: bool) -> None:
     """If PyTorch itself errs by 1e-4 of the scale in float32, agreement means nothing."""
-    reason = check_tensor([replace(GOOD, rms_torch=error, max_torch=error, eps=eps)])
-    assert (reason is not None) == ill
+    failure = check_tensor([replace(GOOD, rms_torch=error, max_torch=error, eps=eps)])
+    assert (failure is not None) == ill
     if ill:
-        assert reason == (
-            "y is ill-conditioned, so parity means nothing here: expected PyTorch's own rounding errors to "
-            "be at most 1e-04 of the tensor's size, got 1.1e-04"
+        assert failure.reason == (
+            "y is ill-conditioned, so parity means nothing here: expected the network's own rounding errors "
+            "to be at most 1e-04 of the tensor's size, got 1.1e-04"
         )
 
 
 def test_a_failure_names_its_batch() -> None:
-    assert check_tensor([GOOD, replace(GOOD, batch="one NaN", mismatch="expected shape [1], got [2]")]) == (
-        "y with the batch 'one NaN': expected shape [1], got [2]"
-    )
+    failed = replace(GOOD, batch="one NaN", mismatch="expected shape [1], got [2]")
+    reason = "y with the batch 'one NaN': expected shape [1], got [2]"
+    assert check_tensor([GOOD, failed]) == FirstFailure("y", reason, failed)
 
 
 def test_a_tensor_without_finite_numbers_fails() -> None:
     """NaN everywhere equals NaN everywhere, and proves nothing."""
     nothing = TensorErrors("y", "output", "7 rows", True)
-    assert check_tensor([nothing]) == "y has no finite number in any batch: parity means nothing here"
+    reason = "y has no finite number in any batch: parity means nothing here"
+    assert check_tensor([nothing]) == FirstFailure("y", reason)
     assert check_tensor([replace(nothing, ordinary=False), GOOD]) is None
 
 
@@ -119,9 +136,65 @@ def test_tensors_after_a_chaotic_one_are_not_judged() -> None:
     assert find_unjudged([replace(large, rms_torch=2e-4)]) == {("y", "large")}
 
 
-def test_small_errors_of_sensitive_tensors_are_accepted() -> None:
-    """The error may come from one cell where a gate is about to switch; a wrong bias causes more."""
-    sensitive = replace(GOOD, ordinary=False, rms=2e-5, max=2e-4, rms_torch=1e-8, max_torch=1e-8)
-    assert check_tensor([GOOD, sensitive]) is not None
-    assert check_tensor([GOOD, replace(sensitive, sensitivity=1e-6)]) is None
-    assert check_tensor([GOOD, replace(sensitive, sensitivity=1e-6, rms=6e-4, max=6e-4)]) is not None
+def test_explained_errors_are_accepted() -> None:
+    """A batch passes if the errors that remain are small in all batches that were explained."""
+    failing = replace(GOOD, batch="few", rms=2e-5, max=2e-4)
+    rest = [replace(GOOD, sensitivity=1e-5), replace(failing, rms=1e-7, max=3e-7, sensitivity=1e-5)]
+    assert check_tensor([GOOD, failing]) is not None
+    assert check_tensor([GOOD, failing], unexplained=rest) is None
+    assert check_tensor([GOOD, failing], unexplained=[rest[0], replace(rest[1], rms=2e-6)]) is not None
+    assert check_tensor([GOOD, failing], unexplained=[replace(rest[0], mismatch="NaN"), rest[1]]) is not None
+
+
+def test_batches_that_were_not_explained_stay_judged() -> None:
+    strained = replace(GOOD, batch="zeros", ordinary=False, rms=1e-5)
+    failure = check_tensor([GOOD, strained], unexplained=[GOOD])
+    assert failure is not None
+    assert failure.reason.startswith("y with the batch 'zeros'")
+
+
+def test_the_errors_over_all_batches_may_be_explained() -> None:
+    lucky = [replace(GOOD, batch=f"{number}", rows=1, rms=6e-7) for number in range(3)]
+    assert check_tensor(lucky) is not None
+    assert check_tensor(lucky, unexplained=[replace(error, rms=1e-7) for error in lucky]) is None
+    assert check_tensor(lucky, unexplained=lucky) is not None
+
+
+def test_unjudged_tensors_are_listed_by_batch() -> None:
+    """The first of them and their number name them all, since those after it follow."""
+    table = ErrorTable({"a": "layer", "b": "gate", "c": "output"}, 2)
+    for provider in range(2):
+        for batch in ("rows", "large x10", "large x100"):
+            for tensor in "abc":
+                chaotic = (tensor == "b" and batch == "large x100") or (tensor, batch, provider) == (
+                    "c",
+                    "large x10",
+                    1,
+                )
+                table.add(
+                    provider,
+                    replace(
+                        GOOD,
+                        tensor=tensor,
+                        batch=batch,
+                        ordinary=batch == "rows",
+                        sensitivity=1e-3 if chaotic else 1e-8,
+                    ),
+                )
+    assert table.unjudged() == (
+        UnjudgedTensors(batch="large x10", first="c", tensors=1),
+        UnjudgedTensors(batch="large x100", first="b", tensors=2),
+    )
+    assert table.first_failure(0.0) is None
+
+
+def test_the_row_of_a_failure_has_the_figures_of_its_batch() -> None:
+    """The figures over all batches may look good although one batch failed."""
+    tensors = [TensorParity(name=name, rms=1e-7, rms_torch=1e-7, max=3e-7, max_torch=3e-7) for name in "xy"]
+    failed = replace(GOOD, batch="large x10", ordinary=False, rms=5e-3, max=7e-2)
+    failure = check_tensor([GOOD, failed])
+    _, good, bad = format_table(tensors, failure).splitlines()
+    assert bad.split() == ["y", "5.0e-03", "1.0e-07", "7.0e-02", "3.0e-07", "large", "x10", "<-", "failed"]
+    assert good == format_table(tensors).splitlines()[1]
+    over_all = check_tensor([replace(GOOD, batch=str(n), rows=1, rms=6e-7) for n in range(3)])
+    assert "6.0e-07" in format_table(tensors, over_all).splitlines()[2]

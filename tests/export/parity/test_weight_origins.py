@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from export.errors import ParityError
 from export.input_spec import parse_inputs
-from export.parity.weight_origins import MAX_LITERAL_SIZE, WeightMatch, check_weights
+from export.parity.weight_origins import MAX_LITERAL_SIZE, WeightMatch, check_weights, rounding_distance
 from export.source import Source
 from export.trace.trace import TracedGraph, trace
 
@@ -47,6 +47,7 @@ def check(model: onnx.ModelProto) -> WeightMatch:
         np.concatenate([V, W, V]),
         np.concatenate([W.T, V.T], axis=1),
         np.concatenate([W.T, V.T], axis=1).copy(order="F"),
+        W.reshape(1, 3, 2, 2).transpose(3, 1, 0, 2).copy(),
     ],
 )
 def test_transformed_weights_are_recognized(array: np.ndarray) -> None:
@@ -77,6 +78,21 @@ def test_other_weights_are_named(array: np.ndarray) -> None:
         ParityError, match=r"^other: expected one of .*, got another constant float\d\d\[.*\]$"
     ):
         check(graph(other=change_last_bit(array)))
+
+
+def test_the_networks_own_weights_are_listed() -> None:
+    """For a file of another network, or of one without its weight_norm."""
+    net = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2)).eval()
+    traced = trace(Source("net", "module", parse_inputs(["x:float32[batch,4]"]), module=net))
+    with pytest.raises(ParityError, match=r"; the network has bias, \S+original0, \S+original1$"):
+        rounding_distance("weight", V, traced)
+
+
+def test_a_single_number_is_not_where_a_tensor_comes_from() -> None:
+    """Else every tensor of equal numbers could come from it."""
+    source = Source("s", "onnx", (), graph=graph(half=np.float32([0.5])))
+    with pytest.raises(ParityError, match="^other: expected one of the network's weights"):
+        check_weights(source, None, ir.from_proto(graph(other=np.full(12, 0.5, np.float32))))
 
 
 @pytest.mark.parametrize(
@@ -187,6 +203,40 @@ def test_each_kind_of_weight_is_checked(traced_source: tuple[Source, TracedGraph
             check_weights(
                 source, traced, with_weight(traced, name, lambda w: w + np.float32(3e-7) * np.sign(w))
             )
+
+
+@pytest.mark.parametrize(("units", "passes"), [(2, True), (3, False)])
+def test_a_recomputed_constant_may_be_off_by_two_units(
+    traced_source: tuple[Source, TracedGraph], units: int, passes: bool
+) -> None:
+    """The first element is 0 exactly, so that it can be off by whole units of the largest."""
+    source, traced = traced_source
+    ((name, constant),) = {
+        name: value.const_value.numpy()
+        for name, value in traced.model.graph.initializers.items()
+        if value.const_value is not None and "sin" in name
+    }.items()
+    assert constant[0] == 0
+    changed = with_weight(traced, name, lambda w: np.float32([units * np.spacing(np.abs(w).max()), *w[1:]]))
+    if passes:
+        assert check_weights(source, traced, changed).ulp == units
+    else:
+        with pytest.raises(ParityError, match=f"within 2 units in the last place .* off by {units}$"):
+            check_weights(source, traced, changed)
+
+
+def test_a_tensor_with_two_names_is_checked_under_both() -> None:
+    """Parameters and buffers may be shared by parts of a module."""
+    net = nn.Module()
+    net.first, net.second = nn.Module(), nn.Module()
+    for part in (net.first, net.second):
+        part.weight = nn.Parameter(torch.ones(2)) if part is net.first else net.first.weight
+        part.register_buffer("saved", torch.ones(2) if part is net.first else net.first.saved)
+    source = Source("s", "module", (), module=net)
+    for name in ("first.weight", "second.weight", "first.saved", "second.saved"):
+        check_weights(source, None, ir.from_proto(graph(**{name: np.ones(2, np.float32)})))
+        with pytest.raises(ParityError, match=f"^{name}: expected the network's weights bit for bit"):
+            check_weights(source, None, ir.from_proto(graph(**{name: np.zeros(2, np.float32)})))
 
 
 def test_weights_are_those_of_the_module(traced_source: tuple[Source, TracedGraph]) -> None:

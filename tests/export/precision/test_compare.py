@@ -10,7 +10,9 @@ import pytest
 from export.errors import PrecisionError
 from export.precision.compare import (
     MAX_COMPARED_ROWS,
+    AnswerKind,
     Comparison,
+    DifferenceSum,
     Speed,
     agreement,
     compare,
@@ -93,15 +95,18 @@ def test_the_number_of_rows_is_limited(net: Gated) -> None:
     assert compare_with_fp32(net, "fp16", rows_of(50), max_rows=10).rows == 10
 
 
-def comparison_with_speed(*ratios: float, agreement: float = 1.0) -> Comparison:
+def comparison_with_speed(
+    *ratios: float, agreement: float = 1.0, error: float | None = 0.01, kind: AnswerKind = "highest"
+) -> Comparison:
     speed = tuple(Speed(rows, 1.0, 1.0, ratio) for rows, ratio in zip((1, 8, 64), ratios, strict=True))
     return Comparison(
         precision="int8",
         provider="CPUExecutionProvider",
         rows=100,
         drawn=False,
-        kind="highest",
+        kind=kind,
         agreement=agreement,
+        error=error,
         metric=0.875,
         metric_fp32=0.9,
         outputs=(),
@@ -114,22 +119,70 @@ def comparison_with_speed(*ratios: float, agreement: float = 1.0) -> Comparison:
 
 def test_a_variant_slower_than_fp32_gives_a_warning() -> None:
     """Only batch sizes at which the variant is slower are named."""
-    warning = comparison_with_speed(0.7, 0.9, 1.2).warnings
+    warning = comparison_with_speed(0.333, 0.9, 1.2).warnings
     assert len(warning) == 1
-    assert "int8 is slower than fp32 on this machine" in warning[0]
-    assert "0.70x at 1, 0.90x at 8)" in warning[0]
-    assert comparison_with_speed(1.0, 2.0, 3.0).warnings == ()
+    assert warning[0] == (
+        "int8 is slower than fp32 on this machine (CPUExecutionProvider): "
+        "3.0 times slower with 1 row, 1.1 times slower with 8 rows"
+    )
+    assert comparison_with_speed(0.97, 2.0, 3.0).warnings == ()
 
 
 def test_too_little_agreement_is_refused() -> None:
     """Exactly the required agreement is accepted."""
-    message = (
-        r"0.99 or more .* got 0.9800 on 100 given rows, accuracy 0.8750 against 0.9000; .* 2.00x at 1, 3.00x"
+    with pytest.raises(PrecisionError) as error:
+        require_agreement(comparison_with_speed(0.25, 0.97, 4.0, agreement=0.98))
+    assert str(error.value) == (
+        "--precision int8: expected the answers of fp32 in a share of 0.99 or more (--min-agreement), "
+        "got 0.98, on your rows; accuracy 0.875, in fp32 0.9; speed compared with fp32: 4.0 times slower "
+        "with 1 row, as fast with 8 rows, 4.0 times faster with 64 rows"
     )
-    with pytest.raises(PrecisionError, match=message):
-        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, agreement=0.98))
     require_agreement(comparison_with_speed(2.0, 3.0, 4.0, agreement=0.99))
     require_agreement(comparison_with_speed(2.0, 3.0, 4.0, agreement=0.98), min_agreement=0.95)
+
+
+def test_too_large_an_error_is_refused() -> None:
+    """All answers may agree while the numbers differ. The message names the limits that failed."""
+    too_large = r"expected a relative rms error of 0\.03 or less \(--max-error\), got 0\.031"
+    with pytest.raises(PrecisionError, match=rf"^--precision int8: {too_large}, on your rows; "):
+        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031))
+    with pytest.raises(PrecisionError, match=rf"\(--min-agreement\), got 0\.98, and {too_large}, on your"):
+        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031, agreement=0.98))
+    random_rows = replace(comparison_with_speed(2.0, 3.0, 4.0, error=0.031), drawn=True)
+    with pytest.raises(PrecisionError, match=r"on 100 random rows \(give real ones with --data\); "):
+        require_agreement(random_rows)
+    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.03))
+    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031), max_error=0.04)
+    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=None, kind="equal"))
+
+
+def test_a_single_number_is_judged_by_its_error_alone() -> None:
+    """It has no classes that could agree."""
+    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, agreement=0.6, kind="near"))
+    message = r"^--precision int8: expected a relative rms error of 0\.03 .*, got 0\.031, on"
+    with pytest.raises(PrecisionError, match=message):
+        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031, kind="near"))
+
+
+def test_the_error_is_relative_to_the_output(net: Gated) -> None:
+    rows = rows_of(50)
+    comparison = compare_with_fp32(net, "int8", rows)
+    variant = open_model(lower(net.model, "int8"))
+    expected = net.logits(rows.inputs["x"]).astype(np.float64)
+    actual = np.concatenate([variant.run({"x": x[None]}, ["logits"])[0] for x in rows.inputs["x"]])
+    relative = np.sqrt(((actual - expected) ** 2).mean() / (expected**2).mean())
+    assert comparison.error == pytest.approx(relative, rel=1e-3)
+    assert comparison.variant.error == comparison.error
+    assert f"relative rms error {comparison.error:.2%}" in comparison.summary
+
+
+def test_numbers_lost_to_infinity_are_refused() -> None:
+    """65,504 is the largest number in fp16."""
+    difference = DifferenceSum()
+    difference.add(np.float32([1, 1e5]), np.float32([1, np.inf]))
+    error = difference.result("y").relative
+    with pytest.raises(PrecisionError, match=r"\(--max-error\), got inf, on"):
+        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=error, kind="near"), max_error=1e9)
 
 
 @pytest.mark.parametrize(

@@ -190,3 +190,17 @@ def test_fp16_declares_correct_types_around_float32_operators() -> None:
     x = np.ones((3, 3), np.float32)
     actual = open_model(lowered).run({"x": x})[0]
     np.testing.assert_allclose(actual, np.exp(np.ones((3, 3))), rtol=1e-3)
+
+
+def test_fp16_refuses_loops() -> None:
+    """The converter gives their bodies the wrong types, and onnxruntime would crash."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["h", "x_t"], ["next"]), helper.make_node("Identity", ["next"], ["out"])],
+        "step",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, (3,)) for name in ("h", "x_t")],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, (3,)) for name in ("next", "out")],
+    )
+    node = helper.make_node("Scan", ["h0", "x"], ["last", "y"], num_scan_inputs=1, body=body)
+    data = graph_of([node], {"h0": np.zeros(3, np.float32)}, (3, 3))
+    with pytest.raises(PrecisionError, match="without loops and branches, got Scan"):
+        lower(data, "fp16")

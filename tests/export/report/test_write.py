@@ -21,7 +21,7 @@ from export.report.page import render_page
 from export.report.parity_section import parity_rows
 from export.report.write import report_json, write_report
 from export.source import Rows
-from service.artifact.manifest import Gate, Manifest, Parity, ParityBatch, TensorParity
+from service.artifact.manifest import Gate, Manifest, Parity, ParityBatch, TensorParity, UnjudgedTensors
 from tests.support.tiny_highway import Gated, highway
 
 LABELS = ("cat", "<script>alert(1)</script>", 'a"b&c')
@@ -50,6 +50,7 @@ def parity(names: tuple[str, ...]) -> Parity:
         seed=5,
         batches=batches,
         tensors=tensors,
+        unjudged=(UnjudgedTensors(batch="large x100", first=names[1], tensors=2),),
         identical=17,
         derived=0,
         ulp=0.0,
@@ -84,10 +85,11 @@ def full() -> ReportData:
         drawn=False,
         kind="highest",
         agreement=0.9917,
+        error=0.0234,
         metric=0.9333,
         metric_fp32=0.95,
-        outputs=(TensorDifference("logits", 0.0123, 0.0456),),
-        gates=tuple(TensorDifference(gate.name, 0.001, 0.01) for gate in net.gates),
+        outputs=(TensorDifference("logits", 0.0123, 0.0456, 0.0234),),
+        gates=tuple(TensorDifference(gate.name, 0.001, 0.01, 0.002) for gate in net.gates),
         speed=(Speed(1, 0.5, 0.25, 2.0),),
         size=5000,
         size_fp32=20000,
@@ -99,6 +101,7 @@ def full() -> ReportData:
         outputs=("logits:float32[batch,3]",),
         size=5000,
         warnings=("rows are few",),
+        notes=("rows were moved",),
         seconds={"trace": 1.25},
         histograms=dict.fromkeys(("logits", *hidden), (counts, counts)),
         panel=gate_panel(runtime, net.gates, net.biases, profile, rows, LABELS),
@@ -144,14 +147,19 @@ def test_the_page_shows_the_measurements(full: ReportData) -> None:
         "parity proved in fp32",
         "about the fp32 graph that this file was made from",
         "rows are few",
+        "Note: rows were moved",
         "x:float32[batch,4]",
         "17 weights are identical to the network's bit for bit",
         "the network in float64",
         f"accuracy {manifest.lesion.accuracy:.4f}, loss {manifest.lesion.loss:.4f}",
         "0.9917",
+        "Tensors that were not judged",
+        "2 of 7",
+        "relative rms error of logits",
+        "0.0234",
         "0.9333",
         "-0.0167",
-        "2.00x as fast",
+        "2.0 times faster",
         "5 kB",
         "one row",
         "abababab",
@@ -188,7 +196,8 @@ def test_the_page_is_self_contained(full: ReportData) -> None:
         assert (attributes.get("src") or "data:").startswith("data:")
         assert "href" not in attributes
     assert "url(" not in html
-    assert "http" not in html
+    assert "http" not in html.replace("http-equiv", "")
+    assert "content=\"default-src 'none'; style-src" in html.replace("&#x27;", "'")
     assert "prefers-color-scheme: dark" in html
     assert "width=device-width" in html
 
@@ -236,6 +245,10 @@ def test_the_json_has_the_figures_of_the_page(full: ReportData, tmp_path: Path) 
     report = json.loads((tmp_path / "new" / "folder" / "report.json").read_text())
     assert Manifest.model_validate(report["manifest"]) == full.manifest
     assert report["comparison"]["agreement"] == 0.9917
+    assert report["comparison"]["error"] == 0.0234
+    names = [tensor.name for tensor in full.manifest.parity.tensors]
+    assert report["unjudged"] == {"large x100": names[1:3]}
+    assert report["notes"] == ["rows were moved"]
     assert report["seconds"] == {"trace": 1.25}
     assert report["panel"]["means"][0][0] is None
     assert report["panel"]["means"][1] == pytest.approx(means[1].tolist(), rel=1e-5)
@@ -274,16 +287,26 @@ def test_a_failed_write_keeps_the_old_page(
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_the_maps_of_independent_gates_have_other_words(full: ReportData) -> None:
+    """T = 0 carries the input only if C = 1 - T."""
+    assert "0 carried" in render_page(full)
+    gates = tuple(gate.model_copy(update={"kind": "independent"}) for gate in full.manifest.gates)
+    html = render_page(replace(full, manifest=full.manifest.model_copy(update={"gates": gates})))
+    assert "0 closed" in html
+    assert "0 carried" not in html
+
+
 def test_the_page_of_a_network_without_gates_says_so(full: ReportData) -> None:
     """No empty tables or charts in place of gates."""
     manifest = full.manifest.model_copy(
         update={"gates": (), "profile": None, "lesion": None, "precision": "fp32"}
     )
-    page = Reader(render_page(replace(full, manifest=manifest, panel=None, comparison=None)))
-    assert "This network has no transform gates" in page.text
+    html = render_page(replace(full, manifest=manifest, panel=None, comparison=None))
+    page = Reader(html)
+    assert "There are no transform gates in the file" in page.text
     for absent in ("Layers by units", "Lesions", "Precision:", "about the fp32 graph"):
         assert absent not in page.text
-    assert "✓ parity proved" in page.text
+    assert '<span class="badge ok">parity proved</span>' in html
 
 
 def test_without_rows_the_page_explains_how_to_give_them(full: ReportData) -> None:

@@ -42,7 +42,7 @@ def test_labels_may_be_a_list() -> None:
 def test_invalid_labels_are_rejected(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "labels.txt"
     path.write_bytes(content)
-    with pytest.raises(SourceError, match=rf"^labels: .*labels.txt: {message}"):
+    with pytest.raises(SourceError, match=rf"^/.*labels.txt: {message}"):
         read_labels(path)
 
 
@@ -60,5 +60,7 @@ def test_there_is_one_label_per_column_of_the_output() -> None:
     expect_labels(("a", "b"), 2, "logits")
     expect_labels(("a", "b"), "classes", "logits")
     expect_labels((), 10, "logits")
-    with pytest.raises(SourceError, match="labels: expected 3 names, one per column of logits, got 2"):
+    with pytest.raises(
+        SourceError, match="^--labels or --data: expected 3 labels, one per column of logits, got"
+    ):
         expect_labels(("a", "b"), 3, "logits")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +115,22 @@ def test_rows_that_changed_since_training_cause_a_warning(tmp_path: Path, digits
     ):
         source = load_source(path)
     assert source.rows is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "x:float32[4]",
+            r"takes exactly 4 single numbers: write x:float32\[batch,4\] for any number",
+        ),
+        ("x:float32[3,4]", r"takes exactly 3 rows: write x:float32\[batch,4\] for any number of rows"),
+    ],
+)
+def test_inputs_without_a_dimension_that_varies_cause_a_warning(text: str, message: str) -> None:
+    """The first dimension is taken for the rows, which may be the numbers of one row."""
+    with pytest.warns(SourceWarning, match=rf"^--input {re.escape(text)}: no dimension varies, .* {message}"):
+        load_source(nn.Linear(4, 4), inputs=parse_inputs([text]))
 
 
 def test_rows_of_named_data_sets_are_public(tmp_path: Path, digits: dict[str, Any]) -> None:
@@ -243,7 +260,7 @@ def test_each_kind_of_source_is_recognized(tmp_path: Path) -> None:
         module_source,
     ]
     assert [(source.name, source.kind) for source in sources] == [
-        ("program", "program"), ("a", "program"), ("b", "onnx"), ("c", "module")
+        ("program", "program"), ("a", "program"), ("b", "onnx"), ("make", "module")
     ]  # fmt: skip
     assert module_source.module is not None
     assert torch.equal(module_source.module(torch.ones(1, 4)), net(torch.ones(1, 4)))
@@ -306,3 +323,41 @@ def test_objects_that_cannot_be_exported_are_rejected() -> None:
     for other in ("", 3, nn.Linear):
         with pytest.raises(UsageError, match="source: expected a path, a torch.nn.Module or an Exported"):
             load_source(other, inputs=INPUTS)  # type: ignore[arg-type]
+
+
+DRAWS = """
+import torch
+from torch import nn
+
+def plain(): return nn.Linear(4, 2)
+def seeded():
+    torch.manual_seed(7)
+    return nn.Linear(4, 2)
+def loaded():
+    net = nn.Linear(4, 2)
+    net.load_state_dict({"weight": torch.ones(2, 4), "bias": torch.zeros(2)})
+    return net
+def without_weights(): return nn.Tanh()
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "random"), [("plain", True), ("seeded", True), ("loaded", False), ("without_weights", False)]
+)
+def test_random_weights_are_noticed(tmp_path: Path, factory: str, random: bool) -> None:
+    """A factory that draws its weights and loads none; weights of the user settle it."""
+    (tmp_path / "net.py").write_text(DRAWS)
+    inputs = parse_inputs(["x:float32[batch,4]"])
+    source = f"{tmp_path}/net.py:{factory}"
+    load = nn.Module.load_state_dict
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        load_source(source, inputs=inputs)
+    expected = (
+        [f"random weights: {factory} draws them and loads none; --weights gives some"] if random else []
+    )
+    assert [str(warning.message) for warning in caught] == expected
+    assert nn.Module.load_state_dict is load
+    if factory != "without_weights":
+        save_file({"weight": torch.ones(2, 4), "bias": torch.zeros(2)}, tmp_path / "net.safetensors")
+        load_source(source, inputs=inputs, weights=tmp_path / "net.safetensors")

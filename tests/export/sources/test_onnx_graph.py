@@ -98,6 +98,26 @@ def test_shared_biases_are_copied(read: Callable[..., Source]) -> None:
     )
 
 
+@pytest.mark.parametrize(("size", "operators"), [(1 << 16, ["Gemm"]), ((1 << 16) + 1, ["Identity", "Gemm"])])
+def test_long_shared_biases_are_not_copied(
+    read: Callable[..., Source], size: int, operators: list[str]
+) -> None:
+    """A copy of more than 65,536 elements would cost more than the operator of a lever."""
+    weight = numpy_helper.from_array(np.ones((4, size), np.float32), "w")
+    bias = numpy_helper.from_array(np.ones(size, np.float32), "b")
+    nodes = [helper.make_node("Identity", ["b"], ["c"]), helper.make_node("Gemm", ["x", "w", "c"], ["y"])]
+    source = read(model_of(nodes, outputs=(value("y", "n", size),), initializers=(weight, bias)))
+    assert source.graph is not None
+    assert [node.op_type for node in source.graph.graph.node] == operators
+
+
+def test_values_of_the_largest_size_are_read(read: Callable[..., Source]) -> None:
+    """An input of 2^31 elements a row, and an inner value of as many."""
+    nodes = [helper.make_node("Neg", ["x"], ["h"]), helper.make_node("ReduceMax", ["h"], ["y"])]
+    model = model_of(nodes, (value("x", "n", 1 << 31),), (value("y", 1, 1),), ())
+    assert [str(spec) for spec in read(model).inputs] == ["x:float32[n,2147483648]"]
+
+
 def test_functions_are_inlined(read: Callable[..., Source]) -> None:
     body = [helper.make_node("MatMul", ["a", "b"], ["c"])]
     function = helper.make_function("own", "Dense", ["a", "b"], ["c"], body, [helper.make_opsetid("", 20)])
@@ -125,7 +145,7 @@ def test_metadata_of_the_authors_machine_is_removed(read: Callable[..., Source])
 @pytest.mark.parametrize(
     ("inputs", "nodes", "message"),
     [
-        ((value("x", "n", 1 << 32),), dense(), "its shape .* claims more than 2.31 numbers a row"),
+        ((value("x", "n", (1 << 31) + 1),), dense(), "its shape .* claims more than 2.31 numbers a row"),
         (
             (value("x", "n", 4),),
             [
@@ -140,8 +160,8 @@ def test_metadata_of_the_authors_machine_is_removed(read: Callable[..., Source])
 def test_values_of_absurd_size_are_rejected(
     read: Callable[..., Source], inputs: Sequence[ValueInfoProto], nodes: list[NodeProto], message: str
 ) -> None:
-    """Inputs and inner values."""
-    size = numpy_helper.from_array(np.array([1 << 20, 1 << 20], np.int64), "size")
+    """Inputs and inner values of more than 2^31 elements."""
+    size = numpy_helper.from_array(np.array([1 << 16, (1 << 15) + 1], np.int64), "size")
     with pytest.raises(RefusedError, match=message):
         read(model_of(nodes, inputs, initializers=(WEIGHT, size)))
 
@@ -203,8 +223,10 @@ def test_errors_of_onnx_own_checker_are_reported(read: Callable[..., Source], no
 
 
 def test_a_constant_with_nan_causes_a_warning(read: Callable[..., Source]) -> None:
-    """It is allowed: parity compares NaN too."""
-    weight = numpy_helper.from_array(np.full((4, 3), np.nan, np.float32), "w")
+    """A single one is enough. It is allowed: parity compares NaN too."""
+    numbers = np.ones((4, 3), np.float32)
+    numbers[1, 2] = np.nan
+    weight = numpy_helper.from_array(numbers, "w")
     with pytest.warns(SourceWarning, match="w holds NaN"):
         read(model_of(dense(), initializers=(weight,)))
 

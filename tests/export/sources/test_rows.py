@@ -120,7 +120,7 @@ def test_a_limited_choice_of_rows_is_reproducible(tmp_path: Path) -> None:
     ],
 )
 def test_rows_of_another_shape_are_rejected(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
-    with pytest.raises(SourceError, match=rf"data: .*rows.npz: {message}"):
+    with pytest.raises(SourceError, match=rf"rows.npz: {message}"):
         read_rows(save_npz(tmp_path, **arrays), ONE)
 
 
@@ -202,25 +202,22 @@ def test_a_data_set_gives_its_test_rows() -> None:
     rows, labels = read_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]))
     assert (len(rows), labels) == (359, tuple("0123456789"))
     assert rows.inputs["x"].dtype == np.float32
-    with pytest.raises(
-        SourceError, match="data: expected the classes cat, dog, got those of digits: 0, 1, 2"
-    ):
+    with pytest.raises(SourceError, match="expected the classes cat, dog, got those of digits: 0, 1, 2"):
         read_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]), ("cat", "dog"))
-    with pytest.raises(
-        SourceError, match=r"data: digits: x: expected shape \(rows, 4\), got \(359, 1, 8, 8\)"
-    ):
+    with pytest.raises(SourceError, match=r"^digits: x: expected shape \(rows, 4\), got \(359, 1, 8, 8\)"):
         read_rows("digits", ONE)
-    with pytest.raises(SourceError, match="data: digits has rows for one input, and the network has 2"):
+    with pytest.raises(SourceError, match="^digits has rows for one input, and the network has 2"):
         read_rows("digits", TWO)
 
 
 def test_an_unknown_data_set_is_an_error(tmp_path: Path) -> None:
     """A known data set without files in the given folder is an error too."""
     with pytest.raises(
-        SourceError, match="data: expected an .npz file, a folder of images or one of digits, names"
+        SourceError,
+        match="^expected a .csv, .parquet or .npz file, a folder of images or one of digits, drawn-digits",
     ):
         read_rows("absent.npz", ONE)
-    with pytest.raises(SourceError, match="data: "):
+    with pytest.raises(SourceError, match="mnist"):
         read_rows("mnist", ONE, data_dir=tmp_path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from export.errors import ExportError, RefusedError, SourceError
+from export.errors import ExportError, RefusedError, SourceError, SourceNote
 from export.sources.state_dict import fit_weights, read_weights
 from tests.support.pickle_trap import PickleTrap
 
@@ -43,12 +44,40 @@ def test_weights_are_loaded_into_the_module(tmp_path: Path, net: nn.Module, name
     assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in expected.items())
 
 
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod."])
+def test_names_of_wrapped_networks_are_read(net: nn.Module, prefix: str) -> None:
+    """DataParallel and torch.compile add to the names; the module may be wrapped instead of the file."""
+    expected = incremented(net)
+    message = f"w.pt: '{prefix}0.weight' was loaded into '0.weight', and 6 other names likewise: DataParallel"
+    with pytest.warns(SourceNote, match=message):
+        fit_weights(net, {prefix + name: tensor for name, tensor in expected.items()}, "w.pt")
+    assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in expected.items())
+    wrapped = nn.ModuleDict({"module": net})
+    with pytest.warns(SourceNote, match=r"'0.weight' was loaded into 'module.0.weight'"):
+        fit_weights(wrapped, incremented(net), "w.pt")
+    assert torch.equal(wrapped.state_dict()["module.0.weight"], expected["0.weight"] + 1)
+
+
+def test_only_a_wrapper_s_part_of_a_name_is_left_out(net: nn.Module) -> None:
+    """A module with a part of that name is loaded without a word, and other names stay unknown."""
+    fit_weights(twice := nn.ModuleDict({"module": net, "0": nn.Linear(3, 2)}), incremented(twice), "w.pt")
+    with pytest.raises(SourceError, match="expected a tensor '0.weight', which is missing"):
+        fit_weights(net, {f"model.{name}": tensor for name, tensor in incremented(net).items()}, "w.pt")
+    ambiguous = {"_orig_mod.0.weight": net.state_dict()["0.weight"]}
+    with pytest.raises(SourceError, match="expected a tensor 'module.0.weight', which is missing"):
+        fit_weights(twice, ambiguous, "w.pt")
+
+
 @pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model"])
 def test_weights_are_found_beside_an_optimizer(tmp_path: Path, net: nn.Module, key: str) -> None:
     """Under the keys that training scripts use."""
     path = tmp_path / "w.pt"
     torch.save({"epoch": 3, key: net.state_dict(), "optimizer": {"lr": 0.1}}, path)
-    assert read_weights(path).keys() == net.state_dict().keys()
+    with pytest.warns(SourceNote, match=f"w.pt: the weights were read from '{key}', and 'epoch', 'optim"):
+        assert read_weights(path).keys() == net.state_dict().keys()
+    torch.save({key: net.state_dict()}, path)
+    with pytest.warns(SourceNote, match=f"the weights were read from '{key}'$"):
+        read_weights(path)
 
 
 def test_the_format_of_old_torch_is_read(tmp_path: Path, net: nn.Module) -> None:
@@ -132,8 +161,15 @@ def test_missing_and_other_files_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.pop("0.bias"), "w: expected a tensor '0.bias', which is missing"),
-        (lambda t: t.update(extra=torch.ones(1)), "w: 'extra' belongs to no part of the module"),
+        (
+            lambda t: t.pop("0.bias"),
+            "w: expected a tensor '0.bias', which is missing; the file holds 0.weight, 1.weight, 1.bias, "
+            "1.running_mean and 2 more$",
+        ),
+        (
+            lambda t: t.update(extra=torch.ones(1)),
+            "w: 'extra' belongs to no part of the module, which has 0.weight, 0.bias, 1.weight, 1.bias and",
+        ),
         (lambda t: t.update({"0.bias": torch.ones(3)}), r"w: 0.bias: expected \[2\] .*, got \[3\]"),
         (lambda t: t.update({"0.bias": torch.ones(2).half()}), "w: 0.bias: expected .* got .* torch.float16"),
     ],
@@ -146,6 +182,18 @@ def test_weights_must_match_the_module(net: nn.Module, change: object, message: 
     with pytest.raises(SourceError, match=message):
         fit_weights(net, tensors, "w")
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
+@pytest.mark.parametrize("normalize", [nn.utils.weight_norm, nn.utils.parametrizations.weight_norm])
+def test_weight_norm_on_one_side_only_is_named(normalize: Callable[[nn.Module], nn.Module]) -> None:
+    """Old and new, which have other names for the two parts of a weight."""
+    with pytest.raises(SourceError, match="saved without weight_norm, so build the module without it$"):
+        fit_weights(normalize(nn.Linear(3, 2)), nn.Linear(3, 2).state_dict(), "w")
+    with pytest.raises(SourceError, match="saved with weight_norm, so apply it in the factory$"):
+        fit_weights(nn.Linear(3, 2), normalize(nn.Linear(3, 2)).state_dict(), "w")
+    with pytest.raises(SourceError, match="missing; the file holds 0.weight, 0.bias$"):
+        fit_weights(normalize(nn.Linear(3, 2)), nn.Sequential(nn.Linear(3, 2)).state_dict(), "w")
 
 
 def test_one_of_two_tied_tensors_is_enough() -> None:

@@ -16,7 +16,7 @@ import export
 import models
 import models.layers.gate
 import service.artifact.manifest
-from export.errors import SourceError, UsageError
+from export.errors import RefusedError, SourceError, SourceOptionError, UsageError
 from export.input_spec import InputSpec, parse_inputs
 from export.sources.user_module import read_factory
 
@@ -59,6 +59,8 @@ def fails():
     return 1 / 0
 def leaves():
     raise SystemExit("goodbye")
+
+from os.path import join as netjoin  # of another file
 """
 
 
@@ -83,7 +85,7 @@ def test_a_factory_is_a_function_a_class_or_a_module(net_file: Path, factory: st
     assert source.module is not None
     assert not any(part.training for part in source.module.modules())
     assert source.module(torch.ones(2, 4)).shape == (2, 4)
-    assert (source.name, source.kind, source.inputs) == ("net", "module", INPUTS)
+    assert (source.name, source.kind, source.inputs) == (factory, "module", INPUTS)
 
 
 def test_weights_of_the_file_are_loaded(net_file: Path, tmp_path: Path) -> None:
@@ -97,15 +99,27 @@ def test_weights_of_the_file_are_loaded(net_file: Path, tmp_path: Path) -> None:
         read_factory(f"{net_file}:make", INPUTS, tmp_path / "w.safetensors")
 
 
+def test_errors_of_weights_begin_with_the_option(net_file: Path, tmp_path: Path) -> None:
+    """A pickle stays refused; other files are wrong values of the option."""
+    torch.save(nn.Linear(4, 4), tmp_path / "net.pt")
+    with pytest.raises(RefusedError, match="^--weights: .*net.pt: expected a dict of tensors"):
+        read_factory(f"{net_file}:make", INPUTS, tmp_path / "net.pt")
+    with pytest.raises(SourceOptionError, match="^--weights: gone.pt: no such file$"):
+        read_factory(f"{net_file}:make", INPUTS, "gone.pt")
+
+
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
-        ("absent", "net.py: has no 'absent', only Net, Needy"),
+        (
+            "Neet",
+            "net.py: expected Net, net, Needy, leaves, Two, Any, make, other or 2 others, got 'Neet'$",
+        ),
         ("number", "net.py:number: expected a function or a class, got int"),
         ("other", "net.py:other: expected a torch.nn.Module, got list"),
         ("Needy", "net.py:Needy: expected something that can be called without arguments, and it needs size"),
-        ("fails", "net.py:35: ZeroDivisionError: division by zero$"),
-        ("leaves", "net.py:37: SystemExit: goodbye$"),
+        ("fails", "^your factory fails failed at .*net.py:35: ZeroDivisionError: division by zero$"),
+        ("leaves", "^your factory leaves failed at .*net.py:37: SystemExit: goodbye$"),
     ],
 )
 def test_errors_of_user_code_are_one_line_with_the_place(net_file: Path, factory: str, message: str) -> None:

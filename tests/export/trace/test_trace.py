@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 import torch
+from onnxscript.function_libs.torch_lib import registration
 from torch import Tensor, nn
 
+from export.defaults import OPSETS
 from export.errors import UsageError
 from export.input_spec import parse_inputs
 from export.source import Source
-from export.trace.trace import OPSETS, RECURRENT_OPS, TracedGraph, trace
+from export.trace.trace import ATEN_RECURRENT_OPS, TracedGraph, trace, unparsed_functions
 from models.networks.families import build_network
 from models.training.presets import find_preset
 from service.artifact.runtime import Runtime, open_model
@@ -82,6 +85,47 @@ def test_several_outputs_are_numbered() -> None:
         assert np.array_equal(output, expected)
 
 
+class State(NamedTuple):
+    hidden: Tensor
+    cells: list[Tensor]
+
+
+class Answer(NamedTuple):
+    logits: Tensor
+    state: State
+
+
+@pytest.mark.parametrize(
+    ("structure", "expected"),
+    [
+        (
+            lambda x: Answer(x, State(x + 1, [x + 2, x + 3])),
+            "logits state.hidden state.cells.0 state.cells.1",
+        ),
+        (lambda x: {"a": {"b": x}, "c": (x + 1, x + 2, {"d": x + 3})}, "a.b c.0 c.1 c.d"),
+        (lambda x: (x, {"a": x + 1}, (x + 2, x + 3)), "output0 a output2 output3"),
+        (lambda x: [{"a": x}, {"a": x + 1, "b": x + 2}], "output0.a output1.a b"),
+        (lambda x: {"a": {"b": x}, "a.b": x + 1, "x": x + 2}, "a.b a.b_out x_out"),
+        (
+            lambda x: {"states": {"all": x, 0: x + 1, 1: x + 2}, "last": [x + 3]},
+            "states.all states.0 states.1 last",
+        ),
+        (lambda x: {"my key": x, "2nd": x + 1, 7: x + 2}, "my_key output2nd output7"),
+    ],
+)
+def test_outputs_are_named_by_fields_and_keys(structure: Callable[[Tensor], Any], expected: str) -> None:
+    """Each name is valid and unique, and belongs to the tensor of the field."""
+
+    class Structured(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return structure(x)
+
+    runtime = open_graph(trace_module(Structured(), "x:float32[batch,4]"))
+    assert [tensor.name for tensor in runtime.outputs] == expected.split()
+    x = np.zeros((2, 4), np.float32)
+    assert [float(output[0, 0]) for output in runtime.run({"x": x})] == list(range(len(runtime.outputs)))
+
+
 def test_names_of_the_user_take_precedence() -> None:
     """An inner value of the same name is renamed, a weight is not."""
 
@@ -123,9 +167,9 @@ def test_recurrent_layers_keep_time_dynamic(
             return self.layer(x)[0]
 
     net = Reader().eval()
-    before = [dict(operator.py_kernels) for operator in RECURRENT_OPS]
+    before = [dict(operator.py_kernels) for operator in ATEN_RECURRENT_OPS]
     runtime = open_graph(trace_module(net, "x:float32[batch,time,4]"))
-    assert [dict(operator.py_kernels) for operator in RECURRENT_OPS] == before, (
+    assert [dict(operator.py_kernels) for operator in ATEN_RECURRENT_OPS] == before, (
         "expected PyTorch to be as before"
     )
     assert runtime.outputs[0].dims[:2] == ("batch", "time")
@@ -150,3 +194,19 @@ def test_attention_is_accepted_in_eval_mode() -> None:
 
     runtime = open_graph(trace_module(Attention(), "x:float32[batch,2,6,4]"))
     assert runtime.run({"x": np.zeros((3, 2, 6, 4), np.float32)})[0].shape == (3, 2, 6, 4)
+
+
+def test_the_source_of_operators_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing that of all operators takes a tenth of a small export."""
+    from onnxscript.function_libs.torch_lib import ops  # noqa: F401 parses a few when it is imported
+
+    monkeypatch.setattr("onnxscript._internal.ast_utils.get_src_and_ast", lambda _: pytest.fail("parsed"))
+    trace_module(nn.Linear(2, 2), "x:float32[batch,2]")
+
+
+def test_an_operator_is_parsed_when_more_is_needed() -> None:
+    """Its parsed form has everything that it has otherwise."""
+    function = registration.default_registry["aten::relu"].overloads[0]
+    parsed = function.function_ir
+    with unparsed_functions():
+        assert (function.function_ir.domain, function.function_ir.name) == (parsed.domain, parsed.name)

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from export.errors import UntraceableError, UsageError
 from export.input_spec import parse_inputs
 from export.source import Source
 from export.trace.trace import trace
-from export.trace.untraceable import expect_opset
+from export.trace.untraceable import code_place, expect_opset
 
 
 class BranchOnData(nn.Module):
@@ -32,6 +33,15 @@ class NumberFromData(nn.Module):
 class BranchOnBatch(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if x.shape[0] > 2 else x
+
+
+class SilentError(Exception):
+    """An error without a message."""
+
+
+class RaisesSilently(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        raise SilentError()
 
 
 class FixedBatch(nn.Module):
@@ -101,6 +111,11 @@ class Noisy(nn.Module):
         return x + torch.rand(4)
 
 
+class LoopOperator(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return while_loop(lambda y: y.abs().max() > 1, lambda y: (y / 2,), (x,))[0]
+
+
 class Broken(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         raise ValueError("no such\nthing")
@@ -133,6 +148,7 @@ def trace_module(module: nn.Module, *inputs: str) -> Any:
         (AlwaysTraining, ROWS, "return self.norm(x)", "call eval() on the module"),
         (AlwaysDropping, ROWS, "dropout(x, 0.5, training=True)", "leave it out in eval mode"),
         (Noisy, ROWS, "return x + torch.rand(4)", "make the numbers a buffer or an input"),
+        (LoopOperator, ROWS, "while_loop(lambda y: ", "write a loop in Python over a fixed number of steps"),
         (Broken, ROWS, "raise ValueError(", "PyTorch stopped at ValueError: no such thing"),
     ],
 )
@@ -149,6 +165,21 @@ def test_untraceable_modules_are_explained(
     assert "/" not in text.split(": ", maxsplit=1)[0], "expected the file without its folder"
     if not isinstance(module(), Counter):
         assert text.startswith("test_untraceable.py:")
+
+
+def test_an_error_without_a_line_of_the_user_has_no_empty_place() -> None:
+    """All frames are PyTorch's: the message starts with the error itself."""
+    with pytest.raises(UntraceableError, match=r"\APyTorch stopped at RuntimeError: mat1 and mat2 shapes"):
+        trace_module(nn.Linear(5, 3), ROWS)
+    with pytest.raises(UntraceableError, match=r"raise SilentError\(\): PyTorch stopped at SilentError\Z"):
+        trace_module(RaisesSilently(), ROWS)
+
+
+def test_code_that_is_not_known_leaves_no_empty_place() -> None:
+    """The source file of a line may be gone."""
+    assert code_place("/a/net.py", 3, "forward", " x = 1\n") == "net.py:3 in forward: x = 1: "
+    for code in ("", " ", None):
+        assert code_place("/a/net.py", 3, "forward", code) == "net.py:3 in forward: "
 
 
 @pytest.mark.parametrize("length", ["6", "1"])

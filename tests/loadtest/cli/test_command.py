@@ -98,7 +98,7 @@ def test_an_interrupted_test_still_has_a_report(number: signal.Signals, tmp_path
             os.kill(pid, number)
         output, _ = process.communicate(timeout=30)
     assert process.returncode == 130, output
-    document = json.loads((tmp_path / "report.json").read_text())
+    document = json.loads((tmp_path / "loadtest.json").read_text())
     assert document["total"]["good"] > 0
     assert document["total"]["faults"] == {}
     assert workers
@@ -116,7 +116,7 @@ def test_several_processes_share_the_load(tmp_path: Path) -> None:
     assert process.returncode == 0, output
     assert len(workers) == 2
     assert not any(map(is_alive, workers))
-    good = json.loads((tmp_path / "report.json").read_text())["total"]["good"]
+    good = json.loads((tmp_path / "loadtest.json").read_text())["total"]["good"]
     assert 40 < good <= sent - 2
 
 

@@ -139,7 +139,6 @@ def test_open_loop_does_not_wait() -> None:
     assert summary(process_load).good == len(outcomes)
 
 
-@pytest.mark.slow
 def test_latency_includes_lateness() -> None:
     """If this process itself stalls, latencies still count from the time requests were due."""
     with running_process_load() as (process_load, outcomes):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 
 from loadtest.errors import TargetError
+from loadtest.ledger import now
 from loadtest.measure.buckets import Buckets
 from loadtest.measure.server_metrics import MetricsScraper
 from loadtest.workload.http_client import HttpClient, Reply
@@ -105,6 +107,17 @@ def test_a_scrape_is_the_difference_to_the_one_before() -> None:
     assert scraper.scrape().queue.count == 0
     assert server.paths == ["/metrics"] * 3
     assert scraper.caveats() == ()
+
+
+def test_a_jump_of_the_clock_changes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape has the times of the ledger, whose clock does not jump."""
+    scraper = MetricsScraper(Server(metrics(), metrics()), "m")
+    scraper.scrape()
+    late = time.time() + 3600
+    monkeypatch.setattr(time, "time", lambda: late)
+    scrape = scraper.scrape()
+    assert 0 <= scrape.seconds < 60
+    assert abs(scrape.at - now()) < 60
 
 
 def test_refusals_are_added_up() -> None:

@@ -16,11 +16,11 @@ from tests.support.loadtest_records import mixed_record, sample_record
 
 def test_a_report_has_a_page_and_a_json_file(tmp_path: Path) -> None:
     path = write_report(tmp_path / "a" / "report", mixed_record())
-    assert path == tmp_path / "a" / "report" / "report.html"
-    report = json.loads(path.with_name("report.json").read_text(encoding="utf-8"))
+    assert path == tmp_path / "a" / "report" / "loadtest.html"
+    report = json.loads(path.with_name("loadtest.json").read_text(encoding="utf-8"))
     assert report == build_document(mixed_record())
     assert path.read_text(encoding="utf-8") == render_report(report)
-    assert sorted(file.name for file in path.parent.iterdir()) == ["report.html", "report.json"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["loadtest.html", "loadtest.json"]
 
 
 def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

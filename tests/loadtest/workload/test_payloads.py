@@ -58,7 +58,9 @@ def test_json_payloads_have_the_requested_rows() -> None:
 
 
 def test_binary_and_json_hold_the_same_values() -> None:
-    for text, binary in zip(payloads(rows=(5,)), payloads(rows=(5,), wire="binary"), strict=True):
+    texts = payloads(rows=(5,))
+    assert texts
+    for text, binary in zip(texts, payloads(rows=(5,), wire="binary"), strict=True):
         length = int(binary.headers["Inference-Header-Content-Length"])
         head = json.loads(binary.data[:length])
         assert head["parameters"] == {"binary_data_output": True}

@@ -9,13 +9,29 @@ import pytest
 import torch
 
 from models.data.dataset import RawDataset
-from models.data.embedded import draw_rows, encode_texts, parse_parity_name, read_names, read_parity
+from models.data.embedded import (
+    draw_rows,
+    encode_texts,
+    parse_parity_name,
+    read_digits,
+    read_drawn_digits,
+    read_names,
+    read_parity,
+)
 from models.errors import DataError
 
 
 @pytest.fixture(scope="module")
 def source() -> RawDataset:
     return read_names()
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    """The digest is of `load_digits()`, whose import takes a second; its file is read without it."""
+    digits = read_digits()
+    values = digits.rows.x.numpy().tobytes() + digits.rows.y.numpy().tobytes()
+    assert digits.rows.x.shape == (1797, 1, 8, 8)
+    assert hashlib.sha256(values).hexdigest().startswith("65e5b4619795efb4")
 
 
 def test_ids_of_a_text_worked_out_by_hand() -> None:
@@ -43,6 +59,7 @@ def test_ids_spell_the_name_of_a_character(source: RawDataset) -> None:
     """The first rows are those of the first characters, and each class is the character's category."""
     named = [chr(code) for code in range(0x20, 0x7F)]
     characters = [c for c in named if unicodedata.ucd_3_2_0.category(c) in source.labels]
+    assert len(characters) > 50
     for row, character in enumerate(characters):
         words = ["".join(source.alphabet[i] for i in word).strip() for word in source.rows.x[row]]
         assert words[: len(words)] == (unicodedata.name(character).split() + [""] * 8)[:8]
@@ -131,3 +148,13 @@ def test_an_invalid_number_of_bits_is_refused(name: str) -> None:
     """One bit has no sum, and there is a maximum."""
     with pytest.raises(DataError, match=rf"{name}: expected 2 to 1024 bits, got \d+"):
         parse_parity_name(name)
+
+
+def test_drawings_are_like_the_digits() -> None:
+    """120 of each digit, with pixels from 0 to 16; only some straight ones are equal."""
+    drawn = read_drawn_digits()
+    assert drawn.x.shape == (1200, 1, 8, 8)
+    assert drawn.x.dtype == read_digits().rows.x.dtype
+    assert drawn.y.bincount().tolist() == [120] * 10
+    assert drawn.x.max() == 16
+    assert len({row.numpy().tobytes() for row in drawn.x}) > 1150

@@ -11,9 +11,10 @@ import pytest
 import torch
 from PIL import Image
 
+from models.choices import DATASETS
 from models.data.dataset import Dataset, Split
-from models.data.load import known_datasets, load_dataset
-from models.data.mnist import TEST, TRAIN
+from models.data.load import load_dataset
+from models.data.mnist import IDX_DATASETS, TEST, TRAIN
 from models.errors import ConfigError, DataError
 
 
@@ -40,6 +41,16 @@ def test_digits_are_embedded() -> None:
     assert data.train.y.dtype == torch.int64
     # every class is in every part
     assert all(set(part.y.tolist()) == set(range(10)) for part in (data.train, data.valid, data.test))
+
+
+def test_drawings_are_added_to_the_training_rows_only() -> None:
+    digits, drawn = load_dataset("digits"), load_dataset("drawn-digits")
+    assert drawn.name == "drawn-digits"
+    assert same_rows(drawn.valid, digits.valid)
+    assert same_rows(drawn.test, digits.test)
+    rows = len(digits.train)
+    assert same_rows(drawn.train.take(torch.arange(rows)), digits.train)
+    assert len(drawn.train) == rows + 1200
 
 
 def test_loading_again_gives_the_same_rows() -> None:
@@ -89,7 +100,7 @@ def test_a_path_to_arrays_is_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)
     data = load_dataset(str(tmp_path / "mine.npz"))
     assert data.name == "mine"
-    assert (len(data.train), len(data.valid), len(data.test)) == (7, 1, 2)
+    assert (len(data.train), len(data.valid), len(data.test)) == (6, 2, 2)
 
 
 def test_a_path_to_a_folder_is_read(tmp_path: Path) -> None:
@@ -111,7 +122,7 @@ def test_an_unknown_source_lists_the_known_ones(source: str) -> None:
         load_dataset(source)
     assert "\n" not in str(caught.value)
     if len(source) < 100:
-        assert all(name in str(caught.value) for name in known_datasets())
+        assert all(name in str(caught.value) for name in DATASETS)
         assert repr(source) in str(caught.value)
 
 
@@ -143,3 +154,7 @@ def test_an_invalid_fraction_is_refused(name: str, value: float) -> None:
         ConfigError, match=re.escape(f"{name}: expected a number between 0 and 1, got {value}")
     ):
         load_dataset("digits", **{name: value})  # type: ignore[arg-type]
+
+
+def test_data_sets_in_the_format_of_mnist_are_listed() -> None:
+    assert set(IDX_DATASETS) <= set(DATASETS)

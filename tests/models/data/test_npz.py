@@ -224,3 +224,10 @@ def test_damaged_members_are_reported(tmp_path: Path) -> None:
         archive.writestr("y", b"text")
     with pytest.raises(DataError, match="expected arrays x and y"):
         read_npz(path)
+
+
+def test_strings_of_impossible_characters_are_refused(tmp_path: Path) -> None:
+    """NumPy reads them from a damaged file, and fails when they are used."""
+    names = np.array([0x7F9253, 0x61, 0x62, 0x61], np.uint32).view("<U1")
+    with pytest.raises(DataError, match="y: expected strings in UTF-8, got other bytes"):
+        read_npz(saved(tmp_path, x=X, y=names))

@@ -57,6 +57,16 @@ def test_gates_are_sigmoids_of_their_maps(same: Same) -> None:
     same(plane(x), 1 / (1 + torch.exp(-F.conv2d(x, plane.weight, plane.bias, padding=1))))
 
 
+def test_weights_are_pytorchs_own_unless_scaled() -> None:
+    """After the same seed, a gate by itself has the same weights."""
+    torch.manual_seed(3)
+    expected = DenseGate(5, 4).weight
+    for scaled_init, own in (({}, True), ({"scaled_init": True}, False)):
+        torch.manual_seed(3)
+        join = GatedJoin(lambda: DenseGate(5, 4), **scaled_init)
+        assert torch.equal(join.gate.weight, expected) == own
+
+
 def test_a_coupled_join_worked_out_by_hand() -> None:
     # t = sigmoid(2 * 0.5 - 1) = sigmoid(0) = 1/2, y = 3 * 1/2 + 0.5 * 1/2
     assert join_of(2.0, -1.0, "coupled").join(number(3.0), number(0.5)).item() == pytest.approx(1.75)

@@ -117,11 +117,25 @@ def test_both_kinds_of_carry_start_with_the_same_function(same: Same) -> None:
 
 
 def test_scaled_weights_are_initialized_after_he_and_glorot() -> None:
-    """H has a variance of 2 / dim, T of 1 / dim, and H's bias is zero."""
-    layer = HighwayLayer(300, init="scaled")
+    """H has a variance of 2 / dim, T and C of 1 / dim, and H's bias is zero."""
+    layer = HighwayLayer(300, init="scaled", carry="independent")
     assert layer.normal_layer.weight.std().item() == pytest.approx((2 / 300) ** 0.5, rel=0.02)
-    assert layer.gate.weight.std().item() == pytest.approx((1 / 300) ** 0.5, rel=0.02)
+    assert layer.carry_gate is not None
+    for gate in (layer.gate, layer.carry_gate):
+        assert gate.weight.std().item() == pytest.approx((1 / 300) ** 0.5, rel=0.02)
     assert torch.count_nonzero(layer.normal_layer.bias) == 0
+
+
+@pytest.mark.parametrize("carry", ["coupled", "independent"])
+def test_without_scaling_the_weights_are_pytorchs_own(carry: Carry) -> None:
+    """After the same seed, maps of PyTorch have the same weights as T, C and H, in this order."""
+    torch.manual_seed(3)
+    expected = [nn.Linear(6, 6).weight for _ in range(3 if carry == "independent" else 2)]
+    torch.manual_seed(3)
+    layer = HighwayLayer(6, carry=carry)
+    gates = [layer.gate] if layer.carry_gate is None else [layer.gate, layer.carry_gate]
+    actual = [*(gate.weight for gate in gates), layer.normal_layer.weight]
+    assert all(map(torch.equal, actual, expected))
 
 
 def test_dropout_affects_only_h_and_only_in_training(same: Same) -> None:

@@ -111,6 +111,20 @@ def test_standard_scaling_worked_out_by_hand(same: Same) -> None:
     same(net(rows), torch.tensor([[-3.0, -1.0], [1.0, 3.0]]) / 5**0.5)
 
 
+def test_columns_are_standardized_one_by_one(same: Same) -> None:
+    """Each column gets mean 0 and deviation 1; a constant one becomes 0, whatever comes later."""
+    net = toy(inputs=(3,), scaling="columns")
+    net.fit_scale(torch.tensor([[1.0, 1000.0, 0.1], [3.0, 3000.0, 0.1]]))
+    rows = torch.tensor([[1.0, 3000.0, 0.1], [4.0, 2000.0, 9.0]])
+    same(net(rows), torch.tensor([[-1.0, 1.0, 0.0], [2.0, 0.0, 0.0]]))
+
+
+def test_column_scaling_needs_rows_of_one_axis() -> None:
+    """Images have no columns."""
+    with pytest.raises(ConfigError, match="scaling: columns needs rows of one axis"):
+        toy(inputs=(2, 3), scaling="columns")
+
+
 def test_without_scaling_rows_do_not_change() -> None:
     """scaling="none" ignores the training rows, and so does a network that reads ids."""
     rows = torch.tensor([[1, 30], [500, 7]])
@@ -160,7 +174,7 @@ def test_scaling_is_saved_with_the_weights() -> None:
         ({"inputs": (3, 0)}, "inputs: expected positive sizes, got (3, 0)"),
         ({"inputs": (-1,)}, "inputs: expected positive sizes, got (-1,)"),
         ({"classes": 1}, "classes: expected 2 or more, got 1"),
-        ({"scaling": "minmax"}, "scaling: expected one of none, unit, standard, got 'minmax'"),
+        ({"scaling": "minmax"}, "scaling: expected one of none, unit, standard, columns, got 'minmax'"),
     ],
 )
 def test_an_invalid_config_is_refused(settings: dict[str, Any], message: str) -> None:

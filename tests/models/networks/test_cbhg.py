@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from models.errors import ConfigError, ShapeError
 from models.layers.gate import record_gates
 from models.networks.cbhg import Cbhg, CbhgConfig, CbhgNet, ConvBank, NormedConv, PairMax
-from tests.support.network_training import losses_in_training
+from tests.support.network_training import expect_glorot, expect_he, losses_in_training
 
 Same = Callable[[Tensor, Tensor], None]
 
@@ -80,6 +80,7 @@ def test_bank_concatenates_every_width(same: Same) -> None:
     x = torch.randn(2, 3, 4, dtype=torch.float64)
     got = bank(x)
     assert got.shape == (2, 5 * 2, 4)
+    assert len(bank.convs) == 5
     for place, conv in enumerate(bank.convs):
         assert conv.convolve.kernel_size == (place + 1,)
         for row in range(2):
@@ -97,6 +98,15 @@ def test_pair_max_equals_a_loop(time: int, same: Same) -> None:
             for unit in range(3):
                 expected[row, unit, t] = max(float(x[row, unit, t]), float(x[row, unit, t + 1]))
     same(PairMax()(x), expected)
+
+
+def test_a_new_cbhg_has_weights_after_he_and_glorot() -> None:
+    """Convolutions after He, the map before the highway layers after Glorot, highway layers as scaled."""
+    cbhg = Cbhg(60, bank=2, channels=50, projection=70, width=90, highways=1)
+    expect_he(cbhg.projections[0].convolve.weight, inputs=100 * 3)
+    assert cbhg.resize is not None
+    expect_glorot(cbhg.resize.weight, inputs=60, units=90)
+    expect_he(cbhg.highways[0].normal_layer.weight, inputs=90)
 
 
 def gru_by_loops(gru: nn.GRU, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from models.errors import ConfigError, ShapeError
 from models.layers.gate import record_gates
 from models.networks.character_cnn import CharacterCnn, CharacterCnnConfig, CharacterEncoder
-from tests.support.network_training import losses_in_training
+from tests.support.network_training import expect_glorot, expect_he, losses_in_training
 
 Same = Callable[[Tensor, Tensor], None]
 
@@ -111,6 +111,14 @@ def test_ids_outside_the_alphabet_are_named(wrong: int) -> None:
     ids[1, 2, 3] = wrong
     with pytest.raises(ShapeError, match=f"expected ids 0 to 10, got .*{wrong}"):
         CharacterCnn(small())(ids)
+
+
+def test_a_new_encoder_has_weights_after_glorot() -> None:
+    """Filters and projection. The highway layers are scaled, so H is drawn after He."""
+    encoder = CharacterEncoder(11, 40, [(3, 90)], 70, highways=1)
+    expect_glorot(encoder.filters[0].weight, inputs=40 * 3, units=90 * 3)
+    expect_glorot(encoder.project.weight, inputs=90, units=70)
+    expect_he(encoder.highways[0].normal_layer.weight, inputs=90)
 
 
 def test_padding_has_no_gradient() -> None:

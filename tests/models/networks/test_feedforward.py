@@ -131,7 +131,9 @@ def test_dropout_reaches_the_entry_and_the_layers() -> None:
 def test_residual_weights_shrink_with_the_depth(make: Callable[..., Net], layers: int) -> None:
     """Scaled weights are smaller by the root of the depth, counted over all stages."""
     wide = {"width": 200, "layers": 8} if make is mlp else {"stages": ((40, 1), (40, 2))}
-    for layer in every(make(kind="residual", **wide), ResidualLayer):
+    residual = every(make(kind="residual", **wide), ResidualLayer)
+    assert len(residual) == layers
+    for layer in residual:
         fan_in = layer.normal_layer.weight[0].numel()
         deviation = layer.normal_layer.weight.std().item()
         assert deviation == pytest.approx((2 / fan_in / layers) ** 0.5, rel=0.04)

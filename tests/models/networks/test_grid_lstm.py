@@ -130,7 +130,9 @@ def test_gain_multiplies_the_first_weights() -> None:
 
 def test_initialization_settings_reach_every_block() -> None:
     config = GridLstmConfig(inputs=(6,), classes=2, depth=2, tied=False, forget_bias=8.0, gain=2.0)
-    for block in GridLstm(config).grid.blocks:
+    blocks = GridLstm(config).grid.blocks
+    assert len(blocks) == 2
+    for block in blocks:
         assert block.gates.bias.max().item() == 8.0
         assert block.gates.weight.std().item() == pytest.approx(2 * (2 / (128 + 64)) ** 0.5, rel=0.02)
 

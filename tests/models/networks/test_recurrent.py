@@ -21,7 +21,7 @@ from models.networks.recurrent import (
     Rhn,
     RhnConfig,
 )
-from tests.support.network_training import losses_in_training, with_random_weights
+from tests.support.network_training import expect_glorot, losses_in_training, with_random_weights
 
 Same = Callable[[Tensor, Tensor], None]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -45,6 +45,23 @@ def test_a_recurrent_highway_step_worked_out_by_hand(same: Same) -> None:
     got = step(torch.tensor([[0.5]]).double(), torch.tensor([[-1.0]]).double())
     # h = tanh(-1 + 2 * 0.5) = 0, t = sigmoid(0.5 - 0.5) = 1/2, s' = 0 + 0.5 * 1/2
     same(got, torch.tensor([[0.25]]).double())
+
+
+def test_a_new_recurrent_step_has_weights_after_glorot() -> None:
+    expect_glorot(RecurrentHighwayStep(60, 140).transform.weight, inputs=200, units=140)
+
+
+@torch.no_grad()
+def test_a_new_highway_lstm_layer_has_glorot_and_orthogonal_weights() -> None:
+    """Each of its four maps by itself: W after Glorot, R orthogonal."""
+    layer = HighwayLstmLayer(60, 140, lowest=False).double()
+    for weight in layer.read.weight.chunk(4):
+        expect_glorot(weight, inputs=60, units=140)
+    for weight in layer.recur.weight.chunk(4):
+        # the values were drawn in float32
+        torch.testing.assert_close(weight @ weight.T, torch.eye(140).double(), rtol=0, atol=1e-5)
+    assert layer.depth_gate is not None
+    expect_glorot(layer.depth_gate.map.weight, inputs=60, units=140)
 
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])

@@ -21,7 +21,7 @@ from models.networks.transformer import (
     Transformer,
     TransformerConfig,
 )
-from tests.support.network_training import losses_in_training
+from tests.support.network_training import expect_glorot, expect_he, losses_in_training
 
 Same = Callable[[Tensor, Tensor], None]
 
@@ -171,6 +171,18 @@ def test_projected_rows_have_the_scale_of_positions() -> None:
     net = Transformer(small(inputs=(6, 50), width=256))
     x = net.project(torch.randn(200, 50)) * net.gain
     assert 0.9 < x.std().item() < 1.1
+
+
+def test_a_new_encoder_layer_has_weights_after_glorot_and_he() -> None:
+    """W1 after He, because of the relu behind it. All other maps and the gates after Glorot."""
+    layer = EncoderLayer(100, 4, 160, carry="independent")
+    expect_glorot(layer.attention.queries_keys_values.weight, inputs=100, units=300)
+    expect_glorot(layer.attention.output.weight, inputs=100, units=100)
+    expect_he(layer.feedforward[0].weight, inputs=100)
+    expect_glorot(layer.feedforward[3].weight, inputs=160, units=100)
+    for join in (layer.attention_join, layer.feedforward_join):
+        expect_glorot(join.gate.weight, inputs=100, units=100)
+        expect_glorot(join.carry_gate.weight, inputs=100, units=100)
 
 
 def test_image_is_read_line_by_line() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -251,4 +252,26 @@ def test_gates_show_each_unit_of_a_wide_network() -> None:
         low, high = image.get_clim()
         assert (low + high) / 2 == pytest.approx(middle, abs=1e-6)
     assert shown[1].get_clim() == shown[2].get_clim() == (0, 1)
-    assert figure.axes[0].get_ylim() == (2.5, 0.5)  # the first layer on top
+    assert figure.axes[0].get_ylim() == (1.5, -0.5)  # the first layer on top
+    assert list(figure.axes[0].get_yticks()) == [0, 1]
+    assert list(figure.axes[0].get_xticks()) == [0, 200, 400, 600, 899]
+
+
+def test_labels_below_the_color_bars_do_not_touch() -> None:
+    """Biases close to each other have long labels, such as -2.075."""
+    config = MlpConfig(inputs=IMAGE, classes=3, width=64, layers=10)
+    net = build_network(config)
+    with torch.no_grad():
+        for layer in net.layers:
+            layer.gate.bias.add_(0.1 * torch.rand(64))
+    figure = gate_picture.gate_figure(net, record(config), dataset(images()))
+    assert figure is not None
+    figure.canvas.draw()
+    for bar in figure.axes[4:]:
+        boxes = [
+            label.get_window_extent()
+            for label in bar.get_xticklabels()
+            if label.get_text() and bar.viewLim.x0 <= label.get_position()[0] <= bar.viewLim.x1
+        ]
+        assert len(boxes) > 1
+        assert all(left.x1 + 2 < right.x0 for left, right in itertools.pairwise(boxes))

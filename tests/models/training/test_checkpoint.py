@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import resource
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -11,11 +12,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from models.errors import CheckpointError
+from models.errors import CheckpointError, WriteError
 from models.networks.base import Net
 from models.networks.families import build_network
-from models.networks.feedforward import MlpConfig
-from models.training import checkpoint
 from models.training.checkpoint import (
     METADATA_KEY,
     TrainingRecord,
@@ -24,8 +23,7 @@ from models.training.checkpoint import (
     save_checkpoint,
 )
 from tests.support.pickle_trap import PickleTrap
-
-CONFIG = MlpConfig(inputs=(4,), classes=2, width=5, layers=1)
+from tests.support.tiny_checkpoint import CONFIG, tiny_record
 
 
 @pytest.fixture
@@ -35,16 +33,7 @@ def net() -> Net:
 
 @pytest.fixture
 def record() -> TrainingRecord:
-    return TrainingRecord(
-        preset="tiny",
-        config=CONFIG.to_dict(),
-        data={"name": "rows", "labels": ["no", "yes"]},
-        recipe={"epochs": 1},
-        seed=3,
-        metrics={"valid_accuracy": 0.5},
-        history=[{"epoch": 1, "loss": 0.7}],
-        torch=torch.__version__,
-    )
+    return tiny_record()
 
 
 def test_a_saved_checkpoint_can_be_loaded(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
@@ -143,6 +132,14 @@ def test_a_claimed_size_is_not_allocated(tmp_path: Path, net: Net, record: Train
         load_network(tmp_path / "model.safetensors")
 
 
+def test_the_state_of_a_run_is_no_network(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
+    """The message names the file with the network."""
+    tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
+    save_checkpoint(tmp_path / "last.safetensors", tensors, replace(record, progress={"step": 3}))
+    with pytest.raises(CheckpointError, match="state from which --resume continues.* in model.safetensors"):
+        load_network(tmp_path / "last.safetensors")
+
+
 def test_an_invalid_config_is_refused(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
     """An unknown family or setting is reported with the file's name."""
     path = tmp_path / "model.safetensors"
@@ -151,20 +148,17 @@ def test_an_invalid_config_is_refused(tmp_path: Path, net: Net, record: Training
         load_network(path)
 
 
-def test_a_failed_write_keeps_the_old_file(
-    tmp_path: Path, net: Net, record: TrainingRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The disk may be full, for example."""
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
+    """The error names the file and the reason. A limit of the kernel stops the write halfway."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), record)
     before = path.read_bytes()
-
-    def full(tensors: object, draft: Path, metadata: object) -> None:
-        draft.write_bytes(b"half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(OSError, match="No space left"):
-        save_checkpoint(path, net.state_dict(), record)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+    try:
+        with pytest.raises(WriteError, match=f"^{path}: cannot be written .File too large.$"):
+            save_checkpoint(path, net.state_dict(), record)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]

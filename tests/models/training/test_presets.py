@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from models.choices import DEFAULT_PRESET, PRESET_SUMMARIES, LayerKind
 from models.errors import ConfigError
 from models.networks.base import NetConfig, parameter_count
 from models.networks.character_cnn import CharacterCnnConfig
 from models.networks.families import build_network
-from models.networks.feedforward import LayerKind, Mlp, MlpConfig, StackConfig
-from models.training.presets import DEFAULT_PRESET, PRESETS, figure_1_config, find_preset
+from models.networks.feedforward import Mlp, MlpConfig, StackConfig
+from models.training.presets import PRESETS, figure_1_config, find_preset
 
 every_preset = pytest.mark.parametrize("name", PRESETS)
 
@@ -56,19 +57,25 @@ def test_an_unknown_preset_lists_the_known_ones() -> None:
     """The error lists every preset."""
     with pytest.raises(ConfigError) as caught:
         find_preset("digits-11")
-    assert str(caught.value) == f"preset: expected one of {', '.join(PRESETS)}, got 'digits-11'"
+    assert (
+        str(caught.value)
+        == f"preset: expected one of {', '.join(PRESETS)}, got 'digits-11'. Did you mean 'digits-10'?"
+    )
 
 
 def test_the_default_preset_exists() -> None:
     """It is found by its name, and its data needs no download."""
     assert find_preset(DEFAULT_PRESET) is PRESETS[DEFAULT_PRESET]
-    assert find_preset(DEFAULT_PRESET).data == "digits"
+    assert find_preset(DEFAULT_PRESET).data == "drawn-digits"
 
 
-def test_every_preset_has_a_description() -> None:
-    """Each has its own description, and the name of its data."""
-    assert all(preset.description and preset.data for preset in PRESETS.values())
-    assert len({preset.description for preset in PRESETS.values()}) == len(PRESETS)
+def test_the_list_of_presets_describes_their_networks() -> None:
+    """`turnpike train --list` builds no network: its numbers of parameters are those of the networks."""
+    assert list(PRESET_SUMMARIES) == list(PRESETS)
+    assert len({summary.description for summary in PRESET_SUMMARIES.values()}) == len(PRESETS)
+    with torch.device("meta"):
+        sizes = {name: parameter_count(build_network(preset.config)) for name, preset in PRESETS.items()}
+    assert {name: summary.parameters for name, summary in PRESET_SUMMARIES.items()} == sizes
 
 
 @pytest.mark.parametrize("kind", get_args(LayerKind))

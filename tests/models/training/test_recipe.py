@@ -67,6 +67,8 @@ def test_short_runs_have_positive_rates(schedule: Any, steps: int) -> None:
         ("weight_decay", math.nan, "weight decay: expected 0 or more, got nan"),
         ("clip", -1.0, "clip: expected 0 or more, got -1.0"),
         ("shift", -1, "shift: expected 0 or more pixels, got -1"),
+        ("distort", 1.0, "distort: expected 0 or more, below 1, got 1.0"),
+        ("thickness", -0.1, "thickness: expected 0 or more, got -0.1"),
         ("threads", -1, "threads: expected 1 or more, or 0 for one per core, got -1"),
         ("schedule", "linear", "schedule: expected one of constant, cosine, onecycle, got 'linear'"),
         ("precision", "fp16", "precision: expected one of fp32, bf16, got 'fp16'"),

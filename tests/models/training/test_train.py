@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,15 @@ from torch import Tensor
 from models.data.dataset import Dataset, Split
 from models.errors import CheckpointError, ConfigError, TrainingError
 from models.networks.base import NetConfig
+from models.networks.families import build_network
 from models.networks.feedforward import MlpConfig
 from models.training import checkpoint
+from models.training.augment import random_distortion, random_shift, random_thickness
 from models.training.checkpoint import load_network, read_checkpoint
 from models.training.evaluate import evaluate
 from models.training.recipe import Recipe
 from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
-from models.training.train import StepReport, random_shift, train
+from models.training.train import StepReport, train
 
 TINY = MlpConfig(inputs=(6,), classes=3, width=8, layers=2, dropout=0.3, batch_norm=True)
 RECIPE = Recipe(epochs=3, batch=16, lr=0.01, schedule="onecycle", weight_decay=0.01, clip=1.0)
@@ -76,6 +79,44 @@ def test_the_saved_network_has_the_recorded_metrics(tmp_path: Path, data: Datase
     assert evaluate(net, data.valid)[1] == record.metrics["valid_accuracy"]
     assert evaluate(net, data.test) == (record.metrics["test_loss"], record.metrics["test_accuracy"])
     assert record.metrics["valid_accuracy"] == max(entry["valid_accuracy"] for entry in record.history)
+
+
+@pytest.mark.parametrize("rising", [False, True])
+def test_of_equally_accurate_networks_the_one_with_the_lower_loss_is_kept(
+    tmp_path: Path, data: Dataset, rising: bool
+) -> None:
+    """Steps too small to change a class. The network learns to answer a, so the loss on rows of b rises."""
+    learned = Split(data.train.x, torch.zeros_like(data.train.y))
+    valid = Split(data.valid.x, torch.full_like(data.valid.y, 1 if rising else 0))
+    small_steps = replace(RECIPE, lr=1e-6, schedule="constant", weight_decay=0.0)
+    net = replace(TINY, dropout=0.0, batch_norm=False)
+    outcome = train(plan(tmp_path, replace(data, train=learned, valid=valid), net, small_steps))
+    losses = [entry["valid_loss"] for entry in outcome.state.history]
+    assert losses == sorted(losses, reverse=not rising)
+    assert len({entry["valid_accuracy"] for entry in outcome.state.history}) == 1
+    assert outcome.record.metrics["valid_loss"] == min(losses)
+
+
+def test_weight_decay_leaves_biases_and_norms_alone(tmp_path: Path, data: Dataset) -> None:
+    """A decay of 1 / lr sets weights to zero in one step. A step of Adam then moves each by at most lr."""
+    lr = 0.01
+    recipe = replace(RECIPE, lr=lr, schedule="constant", weight_decay=1 / lr)
+    train(plan(tmp_path, data, recipe=recipe), **stopping_after(1))
+    weights = tensors_of(tmp_path / LAST_CHECKPOINT)
+    checked = set()
+    for name, parameter in build_network(TINY).named_parameters():
+        after = weights[f"net.{name}"]
+        if name.endswith("gate.bias"):
+            initial = -2.0
+        elif name.endswith("norm.weight"):
+            initial = 1.0
+        elif parameter.dim() > 1:
+            initial = 0.0
+        else:
+            continue
+        checked.add(initial)
+        torch.testing.assert_close(after, torch.full_like(after, initial), rtol=0, atol=1.01 * lr)
+    assert checked == {-2.0, 0.0, 1.0}
 
 
 @pytest.mark.parametrize("steps", [1, 7, 8, 9, 20])
@@ -293,3 +334,32 @@ def test_random_shift_uses_pytorchs_generator() -> None:
     torch.manual_seed(8)
     assert torch.equal(random_shift(images, 2), first)
     assert not torch.equal(first, second)
+
+
+def test_random_distortion_keeps_the_centre_and_changes_each_image() -> None:
+    """A dot in the middle stays there; a bar is turned, sheared or scaled differently in each image."""
+    torch.manual_seed(0)
+    dot, bar = torch.zeros(6, 2, 9, 9), torch.zeros(6, 2, 9, 9)
+    dot[:, :, 4, 4] = 16
+    bar[:, :, 1:8, 4] = 16
+    assert (random_distortion(dot, 0.2)[:, :, 4, 4] > 15.9).all()
+    distorted = random_distortion(bar, 0.2)
+    torch.testing.assert_close(distorted[:, 0], distorted[:, 1])
+    for i in range(6):
+        assert not torch.allclose(distorted[i], bar[i])
+        assert not torch.allclose(distorted[i], distorted[i - 1])
+        assert 0.7 < distorted[i].sum() / bar[i].sum() < 1.4
+
+
+def test_random_thickness_keeps_background_and_peak() -> None:
+    """Values in between change, in one direction per image and at most by the power."""
+    torch.manual_seed(0)
+    images = torch.tensor([0.0, 4.0, 8.0, 16.0]).view(1, 1, 2, 2).repeat(20, 1, 1, 1)
+    result = random_thickness(images, 0.5).flatten(1)
+    torch.testing.assert_close(result[:, [0, 3]], images.flatten(1)[:, [0, 3]])
+    assert ((result[:, 1] > 4) == (result[:, 2] > 8)).all()
+    assert (result[:, 1] > 4).any()
+    assert (result[:, 1] < 4).any()
+    assert result[:, 1].min() >= 16 * 0.25 ** math.exp(0.5)
+    assert result[:, 1].max() <= 16 * 0.25 ** math.exp(-0.5)
+    assert torch.equal(random_thickness(torch.zeros(1, 1, 2, 2), 0.5), torch.zeros(1, 1, 2, 2))

@@ -18,11 +18,19 @@ KEYS = {"X-Api-Key": "master"}
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
-        (b'{"a":"' + b"x" * 1000 + b'"}', 413, "body: expected at most 1000 bytes of JSON, got 1008"),
-        (b" " * 1001, 413, "body: expected at most 1000 bytes of JSON, got 1001"),
-        (b'{"a":' + b"[" * 10 + b"]" * 10 + b"}", 400, "body: expected JSON nested at most 10 deep, got 11"),
-        (b'{"a":', 400, "the body: expected JSON or nothing, got something else"),
-        (b"[]", 400, "the body: expected a JSON object or nothing, got list"),
+        (
+            b'{"a":"' + b"x" * 1000 + b'"}',
+            413,
+            "body: expected at most 1000 bytes of JSON (--max-json), got 1008",
+        ),
+        (b" " * 1001, 413, "body: expected at most 1000 bytes of JSON (--max-json), got 1001"),
+        (
+            b'{"a":' + b"[" * 10 + b"]" * 10 + b"}",
+            400,
+            "body: expected JSON nested at most 10 deep (--max-depth), got 11",
+        ),
+        (b'{"a":', 400, "body: expected valid JSON, got only a part, which ends at line 1, column 6"),
+        (b"[]", 400, "body: expected a JSON object or nothing, got an array"),
     ],
 )
 def test_bodies_have_the_limits_of_other_routes(path: str, body: bytes, status: int, message: str) -> None:

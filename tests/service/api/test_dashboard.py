@@ -1,4 +1,4 @@
-"""The files of the dashboard: how they are served, and what they must not contain."""
+"""How the files of the dashboard are served."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gzip
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import plotly
 import pytest
@@ -14,35 +13,27 @@ from fastapi import FastAPI
 
 from service.api import dashboard
 from service.api.app import Application
-from service.api.dashboard import FOLDER, add_dashboard
+from service.api.dashboard import add_dashboard
 from service.config.settings import Settings
 from service.errors import NotFoundError
 from service.http.auth import Authenticator
-from tests.support.asgi import Reply, ask
+from tests.support import asgi
+from tests.support.asgi import Reply
+from tests.support.dashboard_files import FILES, FOLDER, SCRIPTS, TYPES, name_of
 from tests.support.in_process_worker import NoSupervisor
 
-FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
-SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 LIBRARY = "/dashboard/plotly.js"
-TYPES = {
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-# ways to turn text into elements, code or styles
-MARKUP = re.compile(
-    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|setHTML|srcdoc"
-    r"|\beval\b|new Function|set(?:Timeout|Interval)\(\s*[\"'`]|javascript:"
+# what Chromium sends
+BROWSER = (
+    "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,"
+    "application/signed-exchange;v=b3;q=0.7"
 )
-INLINE_CODE = re.compile(r"<[^>]*\s(?:on\w+|style)\s*=|<style\b|<script\b(?![^>]*\ssrc=)")
-ABSOLUTE = re.compile(
-    r"""(?:src|href)=["']/|["'(]/(?:dashboard|v1|v2|metrics|docs)\b|\(`/|https?://|wss?://"""
-)
-IMPORTS = re.compile(
-    r"""^(?:import|export)\b[^;"'()=]*["']([^"']+)["'];|\bimport\(["']([^"']+)["']\)""", re.MULTILINE
-)
-SVG_NAMESPACE = "http://www.w3.org/2000/svg"
+ALIVE = {"status": "alive"}
+
+
+def ask(app: Any, method: str, path: str, headers: dict[str, str] | None = None, **options: Any) -> Reply:
+    """The response to a browser."""
+    return asgi.ask(app, method, path, headers={"Accept": BROWSER, **(headers or {})}, **options)
 
 
 def make_app(**settings: Any) -> Any:
@@ -62,14 +53,6 @@ def app_with_files(folder: Path) -> FastAPI:
     return app
 
 
-def name_of(path: Path) -> str:
-    return path.relative_to(FOLDER).as_posix()
-
-
-def text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
-
-
 def decompressed(reply: Reply) -> bytes:
     return gzip.decompress(reply.body) if reply.headers.get("content-encoding") == "gzip" else reply.body
 
@@ -87,6 +70,36 @@ def test_the_page_is_at_the_root(app: Any) -> None:
     assert original == (FOLDER / "index.html").read_bytes()
     modules = {name_of(path) for path in SCRIPTS} - {"shell/early_theme.js"}
     assert {module.decode() for module in preload.findall(reply.body)} == modules
+
+
+@pytest.mark.parametrize(
+    ("accept", "page"),
+    [
+        (BROWSER, True),
+        ("text/html", True),
+        ("TEXT/HTML;charset=utf-8", True),
+        ("application/json;q=0.5, text/html ; q=0.5", True),
+        ("", False),
+        # curl, requests and KServe's client
+        ("*/*", False),
+        ("application/json", False),
+        ("application/json, text/html;q=0.9", False),
+        ("text/html;q=0", False),
+        ("text/html;q=nan", False),
+        ("text/*;q=1", False),
+    ],
+)
+def test_only_browsers_get_the_page(app: Any, accept: str, page: bool) -> None:
+    """Other clients get the answer of KServe's first protocol. The header Vary says what it depends on."""
+    for known in ({}, {"If-None-Match": '"other"'}):
+        reply = ask(app, "GET", "/", headers={"Accept": accept, **known})
+        assert reply.status == 200
+        assert reply.headers["vary"] == ("Accept, Accept-Encoding" if page else "Accept")
+        if page:
+            assert b"<title>turnpike</title>" in reply.body
+        else:
+            assert reply.json == ALIVE
+            assert reply.headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize("address", ["/", "/dashboard/main.js", "/dashboard/styles/tokens.css", LIBRARY])
@@ -251,7 +264,9 @@ def test_only_get_and_head_are_allowed(app: Any, address: str) -> None:
 
 def test_a_setting_disables_the_dashboard() -> None:
     app = make_app(dashboard=False)
-    for address in ("/", "/dashboard/main.js", LIBRARY):
+    for accept in (BROWSER, "*/*"):
+        assert ask(app, "GET", "/", headers={"Accept": accept}).json == ALIVE
+    for address in ("/dashboard/main.js", LIBRARY):
         reply = ask(app, "GET", address)
         assert reply.status == 404
         assert reply.json == {"error": f"GET {address}: there is no such route"}
@@ -282,104 +297,3 @@ def test_the_page_works_without_the_chart_library(
     reply = ask(app, "GET", LIBRARY)
     assert reply.status == 404
     assert "expected the package plotly to be installed" in reply.json["error"]
-
-
-def test_there_are_files_of_every_kind() -> None:
-    """Otherwise the tests below would check nothing."""
-    assert {path.suffix for path in FILES} == set(TYPES)
-    assert len(SCRIPTS) > 5
-
-
-def test_no_file_is_too_long() -> None:
-    lines = {path.name: len(text(path).splitlines()) for path in FILES}
-    assert {name: count for name, count in lines.items() if count > 300} == {}
-
-
-def test_every_script_starts_with_a_description() -> None:
-    assert [path.name for path in SCRIPTS if not re.match(r"// [A-Z]\w*", text(path))] == []
-
-
-def test_no_absolute_urls_are_fetched() -> None:
-    """An absolute path would lose the path prefix of a proxy."""
-    matches = {path.name: ABSOLUTE.findall(text(path).replace(SVG_NAMESPACE, "")) for path in FILES}
-    assert {name: hits for name, hits in matches.items() if hits} == {}
-
-
-@pytest.mark.parametrize("forbidden", [MARKUP, INLINE_CODE], ids=["by a script", "in a tag"])
-def test_no_script_sets_markup_from_text(forbidden: re.Pattern[str]) -> None:
-    """Names of models and labels may come from untrusted files."""
-    matches = {path.name: forbidden.findall(text(path)) for path in FILES}
-    assert {name: hits for name, hits in matches.items() if hits} == {}
-
-
-@pytest.mark.parametrize(
-    ("forbidden", "line"),
-    [
-        (MARKUP, "node.innerHTML = name;"),
-        (MARKUP, "setTimeout(`go(${name})`, 1)"),
-        (INLINE_CODE, '<p class="a" style="color: red">'),
-        (INLINE_CODE, '<button onclick="go()">'),
-        (INLINE_CODE, "<script>go()</script>"),
-        (ABSOLUTE, 'fetch("/v2/models")'),
-        (ABSOLUTE, 'import "https://elsewhere.example/a.js";'),
-        (ABSOLUTE, '<link href="/dashboard/styles/page.css">'),
-    ],
-)
-def test_the_patterns_find_forbidden_lines(forbidden: re.Pattern[str], line: str) -> None:
-    assert forbidden.search(line)
-
-
-def test_every_reference_is_a_file() -> None:
-    """Imports of scripts, and references of the page and of style sheets."""
-    for path in SCRIPTS:
-        for name in map("".join, IMPORTS.findall(text(path))):
-            assert name.startswith(("./", "../")), f"{name_of(path)}: {name}"
-            assert imported(path, name) in FILES, f"{name_of(path)}: {name}"
-    for name in re.findall(r"""(?:src|href)=["']([^"'#]+)["']""", text(FOLDER / "index.html")):
-        assert name == "docs" or (FOLDER.parent / urlsplit(name).path).is_file(), name
-    for path in FILES:
-        for name in (
-            re.findall(r"""url\(["']?([^)"']+)["']?\)""", text(path)) if path.suffix == ".css" else ()
-        ):
-            assert imported(path, name) in FILES, f"{name_of(path)}: {name}"
-
-
-def imported(path: Path, name: str) -> Path:
-    """The file that an import in a script refers to."""
-    return (path.parent / name).resolve()
-
-
-def test_every_imported_name_is_exported() -> None:
-    """A browser runs none of the modules if one name is missing."""
-    exported = {
-        path: set(
-            re.findall(r"^export (?:async )?(?:function\*?|const|let|class) (\w+)", text(path), re.MULTILINE)
-        )
-        for path in SCRIPTS
-    }
-    missing = [
-        f"{name_of(path)}: {name} of {source}"
-        for path in SCRIPTS
-        for names, source in re.findall(r"""^import \{([^}]*)\} from "([^"]+)";""", text(path), re.MULTILINE)
-        for name in (part.split(" as ")[0].strip() for part in names.split(",") if part.strip())
-        if name not in exported.get(imported(path, source), ())
-    ]
-    assert missing == []
-
-
-def test_no_file_is_unused() -> None:
-    """Every script and style sheet is reached from the page."""
-    index = FOLDER / "index.html"
-    reached, waiting = {index}, [index]
-    while waiting:
-        path = waiting.pop()
-        if path == index:
-            names = re.findall(r"""(?:src|href)=["']dashboard/([^"']+)["']""", text(path))
-            new = {FOLDER / name for name in names} - reached
-        else:
-            new = {
-                imported(path, name) for name in re.findall(r"""["'](\.\.?/[\w./-]+)["']""", text(path))
-            } - reached
-        reached |= new
-        waiting += new
-    assert set(FILES) - reached == set()

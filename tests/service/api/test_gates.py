@@ -110,6 +110,27 @@ def test_blocks_are_the_outputs_of_layers(client: GatesClient, gated: Gated) -> 
     np.testing.assert_allclose(logits, gated.logits(x), atol=1e-5)
 
 
+def test_moved_gates_are_read(client: GatesClient, gated: Gated) -> None:
+    """With `close` and `open`, outputs, summary, route and tensors are those of the lesion."""
+    x = random_rows(5)
+    moved = {"close": [0], "open": [2]}
+    answer = client.gates(x, {"detail": "rows", "blocks": "true"}, **moved)
+    (output,) = client.lesion(x, **moved)["lesioned"]["outputs"]
+    assert answer["outputs"] == [output]
+    assert answer["outputs"] != client.gates(x)["outputs"]
+    tensors = {tensor["name"]: array_of(tensor) for tensor in answer["tensors"]}
+    assert (tensors["layer00.transform_gate"] == 0).all()
+    assert (tensors["layer02.transform_gate"] == 1).all()
+    # the layer after the closed one reads what that layer carried over
+    as_trained = client.gates(x, {"detail": "rows"})["tensors"][1]
+    assert np.abs(tensors["layer01.transform_gate"] - array_of(as_trained)).max() > 1e-3
+    assert [entry["mean"] for entry in answer["gates"]][::2] == [0, 1]
+    assert answer["route"]["carried"] == [0] * 5
+    # the same without tensors, which is not read in a run shared with other requests
+    summary = client.gates(x, **moved)
+    assert (summary["gates"], summary["route"]) == (answer["gates"], answer["route"])
+
+
 def test_binary_tensors_follow_the_json_in_order(client: GatesClient, gated: Gated) -> None:
     """The header has the length of the JSON, and the bytes follow in the order of the tensors."""
     x = random_rows(5)
@@ -193,7 +214,9 @@ def test_a_response_over_the_limit_is_refused_before_the_run(tmp_path: Path, gat
     client = GatesClient.of(tmp_path, gated, manifest_of(gated), max_gates=3 * 6 * 4 * 10)
     client.gates(random_rows(10))
     before = len(client.results)
-    with pytest.raises(TooLargeError, match="expected at most 720 bytes of them, .* about 2160"):
+    with pytest.raises(
+        TooLargeError, match=r"expected at most 720 bytes of them \(--max-gates\), .* about 2160"
+    ):
         client.gates(random_rows(10), {"detail": "rows"})
     with pytest.raises(TooLargeError, match="about 792; ask with fewer rows$"):
         client.gates(random_rows(11))

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.metrics import collect_metrics, metrics_response
 from service.telemetry.counters import without_gauges
+from service.telemetry.log_writer import log_writer
 from tests.support.worker_snapshots import FakeDrift, FakeRegistry, worker_snapshot
 
 
@@ -25,7 +26,7 @@ def scrape(
         for sample in family.samples:
             key = (sample.name, *sorted(sample.labels.items()))
             assert key not in values, (
-                "expected one value for each name and labels: Prometheus rejects duplicates"
+                "expected one value for each name and labels: Prometheus refuses duplicates"
             )
             values[key] = sample.value
     return families, values
@@ -50,6 +51,17 @@ def test_metrics_are_sums_over_workers() -> None:
     assert values["turnpike_model_queue_seconds_sum", *MODEL] == pytest.approx(7 * 20e-6)
     assert values["turnpike_model_run_seconds_sum", *MODEL] == pytest.approx(0.007)
     assert values["turnpike_model_request_seconds_sum", *MODEL] == pytest.approx(0.021)
+
+
+def test_dropped_lines_of_all_processes_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a worker that has ended still count."""
+    monkeypatch.setattr(log_writer, "dropped", 3)
+    worker = worker_snapshot(1)
+    monkeypatch.setattr(log_writer, "dropped", 4)
+    dead = {"counters": without_gauges(worker_snapshot(1)["counters"]), "drift": {}}
+    families, values = scrape([worker, dead])
+    assert values["turnpike_log_lines_dropped_total",] == 7
+    assert families["turnpike_log_lines_dropped"].type == "counter"
 
 
 def test_buckets_are_cumulative() -> None:

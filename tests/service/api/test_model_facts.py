@@ -24,6 +24,7 @@ from service.api.model_facts import (
 )
 from service.artifact.levers import override_biases
 from service.artifact.manifest import (
+    Feature,
     Gate,
     InputRange,
     Lever,
@@ -99,7 +100,7 @@ def test_a_replaced_file_is_rendered_again(tmp_path: Path, model: Model) -> None
 
 
 def test_an_endpoint_may_have_its_own_way_to_find_models(model: Model) -> None:
-    """The routes of gates reject models without gates."""
+    """The routes of gates refuse models without gates."""
 
     def find(context: ServiceContext, params: Mapping[str, str]) -> Model:
         raise LookupError(params["model"])
@@ -122,8 +123,11 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
             highway(),
             parity=parity,
             alphabet="ab",
+            features=tuple(
+                Feature(name=f"mass {n} [kg]", unit="kg", low=1, high=3, mean=2, sd=0.5) for n in range(4)
+            ),
             precision="int8",
-            variant=Variant(agreement=0.99, rows=100),
+            variant=Variant(agreement=0.99, error=0.02, rows=100),
             ranges=(InputRange(input="x", low=-1, high=16),),
             samples=(Sample(inputs=(stored_input("x", [1, 2, 3, 4]),)),) * 2,
         ),
@@ -141,12 +145,22 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
         "source": "module",
         "labels": ["a", "b", "c"],
         "alphabet": "ab",
+        "features": [
+            {"name": f"mass {n} [kg]", "unit": "kg", "low": 1, "high": 3, "mean": 2, "sd": 0.5}
+            for n in range(4)
+        ],
         "batch_coupled": False,
         "ranges": {"x": {"low": -1, "high": 16}},
         "samples": 2,
         "gates": 3,
         "parity": json.loads(parity.model_dump_json()) | {"worst": "layer00.output"},
-        "variant": {"agreement": 0.99, "rows": 100, "metric": None, "metric_fp32": None},
+        "variant": {
+            "agreement": 0.99,
+            "error": 0.02,
+            "rows": 100,
+            "metric": None,
+            "metric_fp32": None,
+        },
         "tools": {"torch": "2"},
         "weights": "0" * 64,
     }
@@ -209,7 +223,9 @@ def test_samples_have_the_form_of_infer_requests(tmp_path: Path) -> None:
 def test_samples_can_be_posted_unchanged(tmp_path: Path) -> None:
     gated = highway()
     client = GatesClient.of(tmp_path, gated, manifest_of(gated).model_copy(update={"samples": SAMPLES}))
-    for sample in json.loads(client.ask("samples")[1])["samples"]:
+    samples = json.loads(client.ask("samples")[1])["samples"]
+    assert len(samples) == len(SAMPLES) > 0
+    for sample in samples:
         response = json.loads(client.ask("gates", json.dumps({"inputs": sample["inputs"]}).encode())[1])
         assert response["outputs"][0]["shape"] == [1, 3]
 

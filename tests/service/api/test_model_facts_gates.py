@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.errors import NotFoundError
-from tests.support.gates_client import GatesClient, manifest_of, profile_of, random_rows
+from tests.support.gates_client import GatesClient, infer, manifest_of, profile_of, random_rows
 from tests.support.tiny_highway import highway
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -86,6 +86,17 @@ def test_drift_observes_ordinary_runs(client: GatesClient) -> None:
     # the run without the lesion was observed, the run with it was not
     assert seen[0, 1:].sum() == pytest.approx(8, abs=0.01)
     assert seen[0, 0] / 8 > 0.1
+
+
+@pytest.mark.parametrize(("value", "rows"), [(b"skip", 0), (b"count", 8)])
+def test_requests_may_be_left_out_of_drift(client: GatesClient, value: bytes, rows: int) -> None:
+    """By a header, which load tests send."""
+    drift = client.model.drift
+    assert drift is not None
+    before = np.array(drift.snapshot()["seen"])[0, 1:].sum()
+    drift._next_sample = 0.0
+    client.ask("gates", infer(random_rows(8)), more_headers=[(b"x-turnpike-drift", value)])
+    assert np.array(drift.snapshot()["seen"])[0, 1:].sum() - before == pytest.approx(rows, abs=0.01)
 
 
 def test_drift_without_a_profile_is_not_found(tmp_path: Path) -> None:

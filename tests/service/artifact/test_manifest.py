@@ -1,4 +1,4 @@
-"""The manifest: its form as JSON, and the fields that it rejects."""
+"""The manifest: its form as JSON, and the fields that it refuses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from service.errors import ModelFileError
 from tests.support.manifests import MANIFEST, PARITY
 
 ROW = {"name": "x", "shape": [3], "dtype": "uint8", "data": "AAEC"}
+FEATURE = {"name": "mass [kg]", "unit": "kg", "low": 1, "high": 3, "mean": 2, "sd": 0.5}
 
 
 def manifest_json(**fields: Any) -> str:
@@ -27,11 +28,11 @@ def test_a_manifest_survives_json() -> None:
 
 
 def test_manifests_of_older_files_can_be_read() -> None:
-    """Older manifests have no samples and no ranges."""
+    """Older manifests have no samples, no ranges and no features."""
     older = json.loads(MANIFEST.to_json())
-    del older["samples"], older["ranges"]
+    del older["samples"], older["ranges"], older["features"]
     assert Manifest.from_json(json.dumps(older), "x") == MANIFEST
-    assert MANIFEST.samples == MANIFEST.ranges == ()
+    assert MANIFEST.samples == MANIFEST.ranges == MANIFEST.features == ()
 
 
 def test_samples_are_read_as_bytes() -> None:
@@ -39,6 +40,21 @@ def test_samples_are_read_as_bytes() -> None:
     manifest = Manifest.from_json(manifest_json(samples=[{"label": "<b>", "inputs": [ROW]}]), "x")
     (sample,) = manifest.samples
     assert (sample.label, sample.inputs[0].shape, sample.inputs[0].raw) == ("<b>", (3,), b"\x00\x01\x02")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([FEATURE, FEATURE], "expected distinct names, got 'mass .kg.' twice"),
+        ([FEATURE | {"mean": 9}], "expected low <= mean <= high, got 1.0, 9.0 and 3.0"),
+        ([FEATURE | {"sd": -1}], "greater than or equal to 0"),
+        ([FEATURE | {"name": ""}], "at least 1 character"),
+    ],
+)
+def test_features_that_contradict_themselves_are_refused(columns: list[Any], message: str) -> None:
+    assert Manifest.from_json(manifest_json(features=[FEATURE]), "x").features[0].unit == "kg"
+    with pytest.raises(ModelFileError, match=message):
+        Manifest.from_json(manifest_json(features=columns), "x")
 
 
 def test_samples_are_limited() -> None:

@@ -1,4 +1,4 @@
-"""Constants read without a runtime, and files that are rejected before a runtime opens them."""
+"""Constants read without a runtime, and files that are refused before a runtime opens them."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def located_only() -> onnx.ModelProto:
         in_function, in_default, in_training, named_only, located_only,
     ],
 )  # fmt: skip
-def test_values_in_other_files_are_rejected(make: Callable[[], onnx.ModelProto]) -> None:
+def test_values_in_other_files_are_refused(make: Callable[[], onnx.ModelProto]) -> None:
     """They may be anywhere in the graph. The public message does not name the other file."""
     with pytest.raises(ModelFileError, match="w: expected its values in this file") as error:
         expect_self_contained(make().SerializeToString(), "a.onnx")
@@ -171,14 +171,14 @@ def test_a_self_contained_model_passes() -> None:
         b"\x0b\x0c",
     ],
 )
-def test_files_that_are_not_models_are_rejected(data: bytes) -> None:
+def test_files_that_are_not_models_are_refused(data: bytes) -> None:
     """They are empty, of another kind, or truncated."""
     with pytest.raises(ModelFileError, match="a.onnx: expected an ONNX model") as error:
         expect_self_contained(data, "a.onnx")
     assert error.value.public_message == "its file is damaged or not an ONNX model"
 
 
-def test_deeply_nested_graphs_are_rejected() -> None:
+def test_deeply_nested_graphs_are_refused() -> None:
     """Deep nesting would overflow the stack of the reader."""
     graph = b""
     for _ in range(70):  # a graph in an attribute of a node of a graph
@@ -208,3 +208,15 @@ def test_any_damage_is_a_model_file_error(junk: bytes, position: int, byte: int)
             read_initializers(data, {"layers.0.gate.bias"})
         except ModelFileError:
             pass
+
+
+def test_the_last_of_repeated_fields_counts() -> None:
+    """As in protobuf, and so in onnxruntime, which runs the file."""
+    values = np.array([1.5, -2.0])
+    first = helper.make_tensor("v", TensorProto.FLOAT, [2], [3.0, 4.0])
+    again = onnx.TensorProto(name="w", data_type=TensorProto.DOUBLE, raw_data=values.tobytes())
+    tensor = first.SerializeToString() + again.SerializeToString()
+    data = model(graph()).SerializeToString() + field_of(7, field_of(5, tensor))
+    assert onnx.load_from_string(data).graph.initializer[0].name == "w"
+    array = read_initializers(data, {"w"})["w"]
+    np.testing.assert_array_equal(array, values, strict=True)

@@ -93,7 +93,7 @@ def test_named_dimensions_agree_over_inputs() -> None:
         (Tensor("x", "int8", ("batch", 2)), stored_input("x", [251, 0]), "finite numbers that fit x:"),
     ],
 )
-def test_rows_that_do_not_match_the_input_are_rejected(
+def test_rows_that_do_not_match_the_input_are_refused(
     tensor: Tensor, sample_input: SampleInput, message: str
 ) -> None:
     """Another shape or batch size, FP16, and numbers that the dtype or JSON cannot represent."""
@@ -102,12 +102,12 @@ def test_rows_that_do_not_match_the_input_are_rejected(
 
 
 @pytest.mark.parametrize("names", [["y"], ["x", "y"], ["x", "x"]])
-def test_unknown_and_repeated_inputs_are_rejected(names: list[str]) -> None:
+def test_unknown_and_repeated_inputs_are_refused(names: list[str]) -> None:
     with pytest.raises(ValueError, match=rf"samples\[0\]: expected inputs x, got {', '.join(names)}"):
         check([X], *(stored_input(name, [[1, 2], [3, 4]]) for name in names))
 
 
-def test_a_sample_without_inputs_is_rejected() -> None:
+def test_a_sample_without_inputs_is_refused() -> None:
     manifest = MANIFEST.model_copy(update={"samples": (Sample(inputs=()),)})
     with pytest.raises(ValueError, match="expected inputs x, got none"):
         check_sample_rows(manifest, {"x": X})

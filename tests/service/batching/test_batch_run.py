@@ -22,8 +22,11 @@ MakeRequest = Callable[..., QueuedRequest]
 def make_request() -> Iterator[MakeRequest]:
     loop = asyncio.new_event_loop()
 
-    def build(feeds: Mapping[str, Array], names: tuple[str, ...] = ("double",)) -> QueuedRequest:
-        return QueuedRequest(feeds, len(feeds["x"]), names, (), math.inf, 0, loop.create_future(), 1)
+    def build(
+        feeds: Mapping[str, Array], names: tuple[str, ...] = ("double",), *, unobserved: bool = False
+    ) -> QueuedRequest:
+        future = loop.create_future()
+        return QueuedRequest(feeds, len(feeds["x"]), names, (), math.inf, 0, future, 1, None, unobserved)
 
     yield build
     loop.close()
@@ -41,6 +44,21 @@ def test_each_request_gets_its_own_rows(make_request: MakeRequest) -> None:
     assert model.rows == [[1, 2, 3, 4]]
     assert [arrays(request) for request in requests] == [[[[2, 2]]], [[[4, 4], [6, 6]]], [[[8, 8]]]]
     assert (batch.rows, batch.requests, batch.inline) == (4, 3, True)
+
+
+@pytest.mark.parametrize(
+    ("marks", "size"),
+    [([False], 1), ([True], 1), ([False, False], 1), ([False, True], 1), ([False], 20), ([True], 20)],
+)
+def test_runs_with_an_unobserved_request_are_not_observed(
+    make_request: MakeRequest, marks: list[bool], size: int
+) -> None:
+    """A run for one request, for several, and each of the runs for a large one."""
+    plain, watched = Doubler(), Doubler()
+    requests = [make_request(rows(*range(size)), unobserved=unobserved) for unobserved in marks]
+    make_runner(watched.run, unobserved_run=plain.run).run(requests, inline=True)
+    assert (bool(watched.feeds), bool(plain.feeds)) == (not any(marks), any(marks))
+    assert all(len(arrays(request)[0]) == size for request in requests)
 
 
 def test_each_request_gets_its_outputs_in_its_order(make_request: MakeRequest) -> None:
@@ -267,3 +285,19 @@ def test_outputs_with_several_values_per_row_are_split_by_row(make_request: Make
     make_runner(run).run(requests, inline=True)
     assert arrays(requests[0]) == [[[2, 2]] * 3 + [[4, 4]] * 3]
     assert arrays(requests[1]) == [[[6, 6]] * 3]
+
+
+def test_an_output_may_be_empty_if_one_of_the_inputs_is(make_request: MakeRequest) -> None:
+    """A row of no words has no gates of words, whatever its other inputs. Without that, rows are missing."""
+
+    def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
+        return [np.zeros((feeds["words"].size, 4))]
+
+    runner = make_runner(run, inputs=("x", "words"))
+    request = make_request(rows(1, 2) | {"words": np.zeros((2, 0))})
+    runner.run([request], inline=True)
+    assert arrays(request) == [[]]
+    request = make_request(rows(1, 2) | {"words": np.zeros((2, 1))})
+    make_runner(lambda feeds, names: [np.zeros((0, 4))], inputs=("x", "words")).run([request], inline=True)
+    with pytest.raises(InternalError, match=r"expected 2 rows of 'double', got shape \[0, 4\]"):
+        request.result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from time import perf_counter_ns
 from typing import Any
 
 import pytest
@@ -90,6 +91,14 @@ def test_an_output_may_be_both_read_and_returned(loop: asyncio.AbstractEventLoop
             result = request.result()
             assert [array[0, 0] for array in result.arrays] == [-7, 14]
             assert result.reader_result == -7
+
+
+def test_a_run_with_a_reader_has_the_waiting_time_of_its_request(loop: asyncio.AbstractEventLoop) -> None:
+    request = make_request(loop, Summer(), 1)
+    request.queued_ns = perf_counter_ns() - 5_000_000_000
+    (batch,) = make_runner(Doubler().run).run([request], inline=True)
+    assert 5 <= batch.queue_ns / 1e9 < 65
+    assert batch.queue_ns == request.result().queue_ns
 
 
 def test_rows_of_a_split_request_are_read_together(loop: asyncio.AbstractEventLoop) -> None:

@@ -39,6 +39,19 @@ def test_requests_of_one_event_loop_turn_share_a_run(run_in_loop: RunInLoop) -> 
     run_in_loop(main())
 
 
+def test_queued_requests_share_a_run_unless_told_otherwise(run_in_loop: RunInLoop) -> None:
+    async def main() -> None:
+        model = Doubler()
+        batcher = make_batcher(model.run)
+        requests = [batcher.enqueue(rows(n), 1, ("double",)) for n in range(3)]
+        requests.append(batcher.enqueue(rows(3), 1, ("double",), unbatched=True))
+        for request in requests:
+            await request.future
+        assert model.rows == [[0, 1, 2], [3]]
+
+    run_in_loop(main())
+
+
 def test_a_lone_request_runs_within_submit(run_in_loop: RunInLoop) -> None:
     async def main() -> None:
         model = Doubler()

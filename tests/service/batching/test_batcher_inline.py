@@ -33,9 +33,11 @@ class Caller:
     def future(self) -> DriverWaiter:
         return DriverWaiter(self)  # type: ignore[arg-type]
 
-    def ask(self, batcher: Batcher, *tags: float, width: int = SMALL, **more: Any) -> None:
-        """Start one request after the other."""
-        self._steps = self._asking(batcher, tags, width, more)
+    def ask(
+        self, batcher: Batcher, *tags: float, width: int = SMALL, then: int | None = None, **more: Any
+    ) -> None:
+        """Start one request after the other; `then` is the width of those after the first."""
+        self._steps = self._asking(batcher, tags, width, more, then)
         self.step()
 
     @property
@@ -43,12 +45,18 @@ class Caller:
         return self._steps is None
 
     async def _asking(
-        self, batcher: Batcher, tags: tuple[float, ...], width: int, more: dict[str, Any]
+        self,
+        batcher: Batcher,
+        tags: tuple[float, ...],
+        width: int,
+        more: dict[str, Any],
+        then: int | None = None,
     ) -> None:
         for tag in tags:
             feeds = rows(tag, width=width)
             answer = await batcher.submit(feeds, 1, ("double",), future=self.future(), **more)
             self.got.append(float(answer.arrays[0].flat[0]) / 2)
+            width = then or width
 
     def ask_again_when_late(
         self, batcher: Batcher, *tags: float, deadline: float, width: int = LARGE
@@ -82,8 +90,11 @@ async def wait_for_callers(*callers: Caller) -> None:
             await asyncio.sleep(0)
 
 
-def test_resubmitting_when_woken_does_not_start_a_second_run() -> None:
-    """A caller may submit again while it is woken. A run is scheduled already."""
+@pytest.mark.parametrize("then", [LARGE, SMALL])
+def test_resubmitting_when_woken_does_not_start_a_second_run(then: int) -> None:
+    """A caller may submit again while it is woken. A large request only schedules a run. A small one starts
+    it at once, and the run goes to the thread, because it takes the large request at the head of the queue.
+    """
     gates = [threading.Event(), threading.Event(), threading.Event()]
     active, max_active = 0, 0
     started: list[float] = []
@@ -103,7 +114,7 @@ def test_resubmitting_when_woken_does_not_start_a_second_run() -> None:
         batcher._run_times.observe(SMALL, 1, 1000)
         batcher._run_times.observe(LARGE, 1, 10**8)
         again, second, third = callers = Caller(), Caller(), Caller()
-        again.ask(batcher, 1, 3, width=LARGE, unbatched=True)
+        again.ask(batcher, 1, 3, width=LARGE, then=then, unbatched=True)
         second.ask(batcher, 2, width=LARGE, unbatched=True)
         third.ask(batcher, 9)
         gates[0].set()

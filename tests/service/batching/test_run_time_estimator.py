@@ -19,6 +19,12 @@ def test_runs_are_short_by_their_measured_time() -> None:
     assert not run_times.is_short(100_000)
 
 
+def test_a_run_of_exactly_the_limit_is_not_short() -> None:
+    run_times = RunTimeEstimator()
+    run_times.observe(100, 1, SHORT_RUN_NS)
+    assert not run_times.is_short(100)
+
+
 def test_unmeasured_sizes_use_the_nearest_measured_size() -> None:
     run_times = RunTimeEstimator()
     run_times.observe(64, 1, SHORT_RUN_NS // 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from service.cli import serve
-from service.cli.serve import app
+from service.cli.serve import PANELS, app
 from service.config.settings import SECRETS, Settings
 from tests.support.live_server import ROOT, environment, module, serving
 
@@ -50,7 +51,16 @@ def test_every_setting_except_secrets_is_an_option() -> None:
     """Every user of the machine could read a key on the command line."""
     options = {name for option in typer.main.get_command(app).params for name in option.opts}
     flags = {f"--{name.replace('_', '-')}" for name in Settings.model_fields if name not in SECRETS}
-    assert options == flags | {"--config", "--print-config"}
+    assert options == flags | {"place", "--config", "--print-config"}
+
+
+def test_help_has_headings_for_settings() -> None:
+    """Each is the heading of the settings that follow it."""
+    assert set(PANELS) <= set(Settings.model_fields)
+    text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout
+    _, keys = text.split("Keys")
+    own, _ = keys.split("How it stops")
+    assert set(re.findall(r"--[a-z-]+", own)) == {"--api-keys-file", "--admin-key-file"}
 
 
 def test_help_shows_defaults() -> None:

@@ -78,6 +78,9 @@ def test_the_environment_may_name_the_config_file(tmp_path: Path, monkeypatch: p
         ({"poll": "nan"}, "--poll: expected a number from 0, got 'nan'"),
         ({"drain_seconds": "inf"}, "--drain-seconds: expected a number from 0, got 'inf'"),
         ({"idle_seconds": "0"}, "--idle-seconds: expected a number above 0, got '0'"),
+        ({"worker_seconds": "0.5"}, "--worker-seconds: expected 0, or at least 1 second, got 0.5"),
+        ({"worker_seconds": "-1"}, "--worker-seconds: expected a number from 0 to 3600, got '-1'"),
+        ({"worker_seconds": "3601"}, "--worker-seconds: expected a number from 0 to 3600, got '3601'"),
         ({"device": "tpu"}, "--device: expected one of cpu, cuda, got 'tpu'"),
         ({"exact": "maybe"}, "--exact: expected true or false, got 'maybe'"),
         ({"versions": "new"}, "--versions: expected latest, all, or version numbers such as 1,3, got 'new'"),
@@ -88,6 +91,12 @@ def test_the_environment_may_name_the_config_file(tmp_path: Path, monkeypatch: p
         ({"api_keys_file": "/"}, "--api-keys-file: expected a file that can be read, got '/'"),
         ({"cors": ["a.org"]}, "--cors: expected origins such as https://example.org, or *, got 'a.org'"),
         ({"cors": ["http://a.org/"]}, "got 'http://a.org/'"),
+        (
+            {"allowed_hosts": "http://a.org"},
+            "--allowed-hosts: expected hosts such as example.org, *.example.org or *, got 'http://a.org'",
+        ),
+        ({"allowed_hosts": "a.*.org"}, "got 'a.*.org'"),
+        ({"allowed_hosts": "a.org,,b.org"}, "and one of them is empty"),
         ({"otlp": "localhost"}, "--otlp: expected an address such as http://127.0.0.1:4318, got 'localhost'"),
         ({"host": ""}, "--host: got an empty value: give one, or leave it out"),
         (
@@ -199,7 +208,7 @@ def test_other_environment_variables_are_ignored(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("content", ["port 3", "[server]\nport = 3\n", "\xff"])
-def test_a_file_that_is_not_toml_is_rejected(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: str) -> None:
     """So are unknown tables and bytes that are not UTF-8. The error names the file."""
     file = tmp_path / "serve.toml"
     file.write_bytes(content.encode("latin-1"))

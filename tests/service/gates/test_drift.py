@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from service.artifact.manifest import Gate, LayerProfile, Profile
+from service.artifact.runtime import Runtime
 from service.errors import ModelFileError
 from service.gates import drift as module
-from service.gates.drift import MAX_SAMPLED_VALUES, MIN_ROWS, DriftMonitor, DriftReport
+from service.gates.drift import MAX_SAMPLED_VALUES, MIN_ROWS, DriftMonitor, DriftReport, sampled_run
 
 Array = np.ndarray[Any, np.dtype[Any]]
 UNITS = 16
@@ -217,15 +220,16 @@ def test_sampling_covers_all_parts_of_large_gates() -> None:
     assert t.size > 10 * MAX_SAMPLED_VALUES
 
 
-def test_each_sample_takes_other_values() -> None:
-    """A value that is missing in one sample is in another one."""
+@pytest.mark.parametrize("gates", [1, 8])
+def test_each_sample_takes_other_values(gates: int) -> None:
+    """A value that is missing in one sample is in another one, also where half of the values fit."""
     t = np.zeros((1, 2 * MAX_SAMPLED_VALUES), np.float32)
     t[0, 0] = 1.0
-    drift = monitor_of(*[EVEN] * 8, rows=10**6)
+    drift = monitor_of(*[EVEN] * gates, rows=10**6)
     rises = []
     for _ in range(20):
         before = drift.snapshot()["seen"][0][4]
-        drift.observe([t] * 8, 10_000)
+        drift.observe([t] * gates, 10_000)
         rises.append(drift.snapshot()["seen"][0][4] > before)
     assert any(rises)
     assert not all(rises)
@@ -274,3 +278,61 @@ def test_an_inconsistent_profile_is_refused(inconsistent: Profile, count: int, m
     with pytest.raises(ModelFileError, match=message) as error:
         DriftMonitor(inconsistent, gates(count), 1000)
     assert error.value.public_message == "its manifest's profile makes no sense"
+
+
+class FakeRuntime:
+    """A model with one input, whose outputs are as long as that. Records which outputs a run computed."""
+
+    def __init__(self) -> None:
+        self.inputs = (SimpleNamespace(name="x"),)
+        self.computed: list[tuple[str, ...]] = []
+
+    def run(self, feeds: dict[str, Array], names: tuple[str, ...]) -> list[Array]:
+        self.computed.append(names)
+        return [even_values(len(feeds["x"])) for _ in names]
+
+
+SAME, DIFFERENT = np.zeros((2, 3), np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("x", "batch", "padded", "rows"),
+    [
+        (DIFFERENT, "batch", True, 2),
+        (SAME, "batch", False, 2),
+        # the copy that the batcher puts next to a single row
+        (SAME, "batch", True, 1),
+        (np.zeros((3, 3), np.float32), "batch", True, 3),
+        (DIFFERENT, None, False, 1),
+    ],
+)
+def test_the_rows_of_a_sampled_run_are_counted(x: Array, batch: str | None, padded: bool, rows: int) -> None:
+    """Gates are computed beside the requested outputs, which are all that the caller gets."""
+    runtime, drift = FakeRuntime(), monitor_of(EVEN)
+    run = sampled_run(cast("Runtime", runtime), drift, batch, pad_single_rows=padded)
+    assert len(run({"x": x}, ("y", "z"))) == 2
+    assert runtime.computed == [("y", "z", "g0")]
+    assert report(drift).rows == rows
+
+
+def test_runs_with_moved_levers_are_not_sampled() -> None:
+    """Their gates say nothing about the traffic. Nor is a run sampled right after another."""
+    runtime, drift = FakeRuntime(), monitor_of(EVEN)
+    run = sampled_run(cast("Runtime", runtime), drift, "batch", pad_single_rows=False)
+    run({"x": SAME, "bias": SAME}, ("y",))
+    assert report(drift).rows == 0
+    for _ in range(2):
+        run({"x": SAME}, ("y",))
+    assert runtime.computed == [("y",), ("y", "g0"), ("y",)]
+    assert report(drift).rows == 2
+
+
+def test_a_failing_monitor_fails_no_run(caplog: pytest.LogCaptureFixture) -> None:
+    class FailingMonitor(DriftMonitor):
+        def observe(self, arrays: Sequence[Array], rows: int) -> None:
+            raise ArithmeticError("no")
+
+    drift = FailingMonitor(profile(EVEN), gates(1), 10_000)
+    run = sampled_run(cast("Runtime", FakeRuntime()), drift, "batch", pad_single_rows=False)
+    assert len(run({"x": SAME}, ("y",))) == 1
+    assert "drift cannot be measured" in caplog.text

@@ -93,4 +93,5 @@ def test_closing_a_layer_equals_changing_its_bias_in_pytorch(
     with torch.no_grad():
         np.testing.assert_allclose(array_of(answer["outputs"][0]), net(x).numpy(), atol=1e-5)
         np.testing.assert_allclose(array_of(answer["lesioned"]["outputs"][0]), closed(x).numpy(), atol=1e-5)
+    assert answer["lesion"]["closed"]
     assert all(name.startswith(names[0 if recurrent else 1]) for name in answer["lesion"]["closed"])

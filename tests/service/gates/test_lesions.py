@@ -52,19 +52,19 @@ def test_a_layer_named_twice_is_moved_once() -> None:
 
 
 def test_gates_that_share_a_bias_move_together() -> None:
-    """The steps of a recurrent layer share their bias, so they close together; the response says so."""
-    lesion = parse_lesion_request({"close": ["layer00.time0.transform_gate"], "shift": {"1": -2}}, GATES)
-    assert lesion.to_json(GATES) == {
-        "closed": ["layer00.time0.transform_gate", "layer00.time1.transform_gate"],
-        "open": [],
-        "shifted": {"layer01.transform_gate": -2.0},
-    }
+    """The steps of a recurrent layer share their bias, so they move together; the response says so."""
+    steps = [f"layer00.time{step}.transform_gate" for step in (0, 1)]
+    lesion = parse_lesion_request({"close": steps[:1], "shift": {"1": -2}}, GATES)
+    second = "layer01.transform_gate"
+    assert lesion.to_json(GATES) == {"closed": steps, "open": [], "shifted": {second: -2.0}}
+    lesion = parse_lesion_request({"open": [1], "shift": {steps[1]: 0.5}}, GATES)
+    assert lesion.to_json(GATES) == {"closed": [], "open": [second], "shifted": dict.fromkeys(steps, 0.5)}
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({}, "expected close, open, shift or curve to say what to do, got none of them"),
+        ({}, "expected close, open, shift or curve to say what to do, as in "),
         ({"curve": False}, "expected close, open, shift or curve"),
         ({"curve": "yes"}, "curve: expected true or false, got 'yes'"),
         ({"curve": True, "open": [1]}, "curve: expected it without open"),
@@ -112,6 +112,15 @@ def test_a_curve_closes_each_layer_that_can_be_closed() -> None:
         RequestError, match=f"expected at most 65536 rows times layers, got {most + 1} times 2"
     ):
         curve_layers(GATES, most + 1)
+
+
+def test_a_layer_moves_only_if_all_its_gates_do() -> None:
+    """Moving some of its gates would not be a lesion of the layer. Its movable gates can be named."""
+    half = (*GATES[:3], gate("layer02.transform_gate", 2, "third"), gate("layer02.carry_gate", 2))
+    assert [layer for layer, _ in curve_layers(half, 1)] == [0, 1]
+    with pytest.raises(RequestError, match="expected one that can be moved, .*, got 2"):
+        parse_lesion_request({"close": [2]}, half)
+    assert parse_lesion_request({"close": ["layer02.transform_gate"]}, half).closed == half[3:4]
 
 
 def test_an_effect_worked_out_by_hand() -> None:

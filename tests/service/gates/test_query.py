@@ -82,7 +82,8 @@ def test_a_response_over_the_limit_is_refused() -> None:
     check_response_size(GateQuery("rows"), 33, 100)
     check_response_size(GateQuery("summary"), 100, 100)
     with pytest.raises(
-        TooLargeError, match="expected at most 100 bytes of them, .* about 102; .* detail=summary"
+        TooLargeError,
+        match=r"expected at most 100 bytes of them \(--max-gates\), .* about 102; .* detail=summary",
     ):
         check_response_size(GateQuery("rows"), 34, 100)
     with pytest.raises(TooLargeError, match="about 102; ask with fewer rows$"):

@@ -168,6 +168,31 @@ def test_a_scope_becomes_a_head() -> None:
     assert AsgiClient().request({"content-length": "-1"}).head.content_length is None
 
 
+def test_an_answer_to_head_has_no_body() -> None:
+    """The application is asked for GET. Not every ASGI server removes the body."""
+    methods = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        methods.append(scope["method"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ab"})
+
+    async def test() -> None:
+        for endpoint in (AsgiEndpoint(app), None):
+            client = AsgiClient()
+            request = client.request(method="HEAD")
+            if endpoint is None:
+                await request.respond(Response(b"ab"))
+            else:
+                await endpoint(request)
+            start, body = client.sent
+            assert (b"content-length", b"2") in start["headers"]
+            assert body["body"] == b""
+        assert methods == ["GET"]
+
+    asyncio.run(test())
+
+
 def test_a_body_is_received_in_parts() -> None:
     async def test() -> None:
         parts = [{"type": "http.request", "body": b"ab", "more_body": True}, {"type": "http.request"}]

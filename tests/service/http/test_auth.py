@@ -175,7 +175,7 @@ def test_invalid_keys_are_setting_errors(values: dict[str, Any], message: str) -
 
 
 def test_a_second_admin_key_is_a_setting_error(tmp_path: Path) -> None:
-    """A second one is rejected, whether it is in the same file or in another setting."""
+    """A second one is refused, whether it is in the same file or in another setting."""
     path = tmp_path / "admin"
     path.write_text("root\nroot2\n")
     with pytest.raises(SettingError, match="expected one admin key"):

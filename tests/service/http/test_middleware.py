@@ -15,7 +15,6 @@ from starlette.responses import Response as StarletteResponse
 from service.errors import OverloadedError
 from service.http.asgi import AsgiRequest, fastapi_endpoint
 from service.http.auth import Authenticator
-from service.http.body import MemoryBudget
 from service.http.cors import Cors
 from service.http.middleware import RequestMiddleware
 from service.http.observer import RequestObserver
@@ -23,6 +22,7 @@ from service.http.request import ClientGoneError, Request
 from service.http.response import Response
 from service.http.router import Router
 from service.inference_types import InferenceResult
+from service.memory.budget import MemoryBudget
 from service.telemetry.access_log import AccessLog
 from service.telemetry.counters import RequestCounters
 from tests.support.asgi import ask
@@ -89,7 +89,7 @@ class Service:
         self._middleware = RequestMiddleware(
             router,
             Authenticator(),
-            MemoryBudget(1 << 20, limit=1 << 20, seconds=5),
+            MemoryBudget(1 << 20),
             RequestObserver(counters, None, access_log),
             Cors(cors) if cors else None,
         )
@@ -148,6 +148,15 @@ def test_fastapi_routes_are_counted(access_log: RecordedAccessLog, counters: Req
     assert reply.json == {"name": "digits", "deep": 0}
     assert access_log.lines[0]["route"] == "/v2/models/{model}"
     assert response_counts(counters) == {"/v2/models/{model}": {"GET": {"200": 1}}}
+
+
+def test_rare_methods_are_logged_and_share_a_label(
+    access_log: RecordedAccessLog, counters: RequestCounters
+) -> None:
+    """A caller that makes up methods makes no new metrics."""
+    ask(service(counters, access_log), "TRACE", "/v2/models/digits")
+    assert access_log.lines[0]["method"] == "TRACE"
+    assert response_counts(counters) == {"/v2/models/{model}": {"unknown": {"405": 1}}}
 
 
 def test_path_labels_have_no_converter(access_log: RecordedAccessLog, counters: RequestCounters) -> None:

@@ -45,7 +45,7 @@ def test_a_full_queue_gives_503(access_log_lines: list[dict[str, Any]]) -> None:
             reply = await refused.ask(request(INFER, INFER_BODY))
             assert reply.status == 503
             assert reply.headers["retry-after"] == "1"
-            assert reply.json["error"].startswith("queue: expected fewer than 1 requests waiting")
+            assert reply.json["error"].startswith("queue: expected fewer than 1 requests (--queue) waiting")
             assert "connection" not in reply.headers
             assert refused.wire.pauses == 1
             refused.send(request(INFER, INFER_BODY))
@@ -67,7 +67,7 @@ def test_a_body_beyond_the_memory_budget_gives_503() -> None:
         with budget.hold(budget.capacity - len(INFER_BODY) + 1):
             reply = await worker.connect().ask(request(INFER, INFER_BODY))
             assert reply.status == 503
-            assert reply.json["error"].startswith("server: the memory budget for requests is used up")
+            assert reply.json["error"].startswith("server: the memory for requests (--max-held) is used up")
         with budget.hold(budget.capacity - len(INFER_BODY)):
             assert (await worker.connect().ask(request(INFER, INFER_BODY))).status == 200
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -20,10 +21,11 @@ import uvloop
 from service.api.app import Application
 from service.batching import batcher as pace
 from service.config.settings import Settings
-from service.http.connection.listener import ConnectionCounts, listen
+from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.listener import listen
 from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
-from service.telemetry import access_log as log
+from service.telemetry.log_writer import log_writer
 from tests.support.gates_client import profile_of
 from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
@@ -44,7 +46,12 @@ HEAD = orjson.dumps(
 
 
 def post(path: str, body: bytes, *headers: str) -> bytes:
-    lines = [f"POST /v2/models/net/{path} HTTP/1.1", "Host: here", f"Content-Length: {len(body)}", *headers]
+    lines = [
+        f"POST /v2/models/net/{path} HTTP/1.1",
+        "Host: localhost",
+        f"Content-Length: {len(body)}",
+        *headers,
+    ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
@@ -99,9 +106,13 @@ def runs_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def lines_go_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Render log lines without writing them, as they would hide failures in the output of the tests."""
-    monkeypatch.setattr(log, "write", lambda piece: None)
+def lines_go_nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Log lines would hide failures in the output of the tests."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    monkeypatch.setattr(log_writer, "descriptor", descriptor)
+    yield
+    log_writer.flush()
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize("kind", REQUEST)
@@ -114,7 +125,7 @@ def test_requests_do_not_leak_memory(kind: str, tmp_path: Path) -> None:
             with socket.create_connection(("127.0.0.1", port)) as connection:
                 for _ in range(4):
                     await asyncio.to_thread(ask, connection, REQUEST[kind], REQUESTS_PER_ROUND)
-                    log.access_log.flush()
+                    log_writer.flush()
                     gc.collect()
                     blocks.append(sys.getallocatedblocks())
         return [after - before for before, after in pairwise(blocks)]

@@ -82,7 +82,7 @@ def test_a_wrong_method_lists_the_allowed_methods() -> None:
     """The message and the Allow header list the methods in the same order."""
     response = refused(HTTPException(405, headers={"Allow": "HEAD, GET"}))
     assert (response.status, response.reason) == (405, "method")
-    assert response.message == "POST /v2/models: expected the method GET, HEAD"
+    assert response.message == "POST /v2/models: expected the method GET or HEAD"
     assert response.lines == JSON_LINES + b"allow: GET, HEAD\r\n"
 
 
@@ -121,3 +121,11 @@ def test_control_characters_in_a_path_stay_encoded() -> None:
     """The path is quoted as the client sent it, still percent-encoded."""
     message = refused(HTTPException(404), path="/x%0a12:00:00%1b[2J").message
     assert message == "POST /x%0a12:00:00%1b[2J: there is no such route"
+
+
+def test_a_lack_of_memory_is_an_overload() -> None:
+    """The client may try again; other requests take the memory now."""
+    response = refused(MemoryError("Unable to allocate 1000. KiB"))
+    assert (response.status, response.reason, response.is_bug) == (503, "overloaded", False)
+    assert response.message == "server: this worker has no memory left for the request; try again"
+    assert b"retry-after: 1\r\n" in response.lines

@@ -178,7 +178,10 @@ def test_large_messages_arrive() -> None:
     run(test)
 
 
-def test_an_invalid_message_closes_the_channel(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "message", [b"not json\n", b"1\n", b"{}\n", b'{"ask":"double"}\n', b'{"number":0,"error":[],"text":""}\n']
+)
+def test_an_invalid_message_closes_the_channel(message: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """Pending requests fail instead of waiting forever."""
 
     async def scenario() -> None:
@@ -186,9 +189,10 @@ def test_an_invalid_message_closes_the_channel(caplog: pytest.LogCaptureFixture)
         channel = await IpcChannel.over(channel)
         waiting = asyncio.create_task(channel.ask("anything"))
         await asyncio.sleep(0)
-        other_end.sendall(b"not json\n")
+        other_end.sendall(message)
         with pytest.raises(ChannelClosedError):
             await asyncio.wait_for(waiting, 5)
+        await channel.close()
         other_end.close()
         assert "broke" in caplog.text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import signal
 import socket
@@ -20,6 +21,8 @@ from service.config.settings import Settings
 from service.http.connection.listener import listen
 from service.process.supervisor import Supervisor, raise_descriptor_limit
 from service.process.worker import SWITCH_SECONDS
+from service.process.worker_pool import WorkerPool
+from service.telemetry.log_writer import log_writer
 from tests.support.fake_service import (
     FakeApp,
     RunningService,
@@ -39,12 +42,28 @@ def test_all_workers_serve_and_stop_cleanly(tmp_path: Path) -> None:
     with running(tmp_path, workers=2) as service:
         assert service.url.startswith("http://127.0.0.1:")
         assert service.messages[-1] == f"turnpike serves {service.url} (no model yet)"
-        assert len(service.pids(2)) == 2
-        assert service.process.pid not in service.pids(2)
+        pids = service.pids(2)
+        assert service.process.pid not in pids
+        (processes,) = [line for line in service.messages if line.startswith("processes: ")]
+        assert processes.startswith(f"processes: supervisor: {service.process.pid}, worker 1: ")
+        assert {int(pid) for pid in re.findall(r"worker \d: (\d+)", processes)} == pids
         service.signal(signal.SIGTERM)
         assert service.wait() == 0
         listen("127.0.0.1", urlsplit(service.url).port or 0).close()
         assert problems(service) == []
+
+
+def test_the_log_says_that_the_service_stops_and_has_stopped(tmp_path: Path) -> None:
+    """The supervisor says it once, however many workers there are."""
+    with running(tmp_path, workers=2, drain_wait=0.5) as service, PendingRequest(service, "/slow?1"):
+        service.signal(signal.SIGTERM)
+        assert service.wait() == 0
+        assert [line for line in service.messages if line.startswith("turnpike ")][1:] == [
+            "turnpike is stopping: open connections: 1; the port closes in 0.5 s, "
+            "and requests then have 30 s to finish",
+            "turnpike has stopped: no request was cut off",
+        ]
+        assert service.messages[-1].startswith("turnpike has stopped")
 
 
 def test_objects_of_libraries_are_excluded_from_garbage_collection(tmp_path: Path) -> None:
@@ -107,7 +126,10 @@ def test_a_request_over_drain_seconds_is_cut_off(tmp_path: Path) -> None:
     with running(tmp_path, drain_seconds=0.2) as service, PendingRequest(service, "/slow?30"):
         service.signal(signal.SIGTERM)
         assert service.wait(5) == 1
-        assert "1 requests were cut off after 0.2 seconds" in problems(service)
+        assert problems(service) == [
+            "1 requests were cut off after 0.2 seconds",
+            "turnpike has stopped with status 1: requests were cut off",
+        ]
 
 
 @pytest.mark.slow
@@ -126,6 +148,8 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         assert service.process.poll() is None
         service.signal(signal.SIGINT)
         assert service.wait(3) == 1
+        (killed,) = [line for line in problems(service) if "is killed" in line]
+        assert killed.endswith(": a second signal came")
 
 
 class PendingRequest:
@@ -134,7 +158,7 @@ class PendingRequest:
     def __init__(self, service: RunningService, path: str) -> None:
         parts = urlsplit(service.url)
         self.socket = socket.create_connection((parts.hostname or "", parts.port or 0))
-        self.socket.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+        self.socket.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
         time.sleep(0.2)
 
     def __enter__(self) -> socket.socket:
@@ -148,7 +172,7 @@ class PendingRequest:
     ("fault", "status", "message"),
     [
         ("device", 2, "error: no such device here"),
-        ("crash", 1, "error: a worker ended with status -9 before it could serve"),
+        ("crash", 1, "error: a worker was ended by SIGKILL before it could serve"),
         ("bug", 1, "error: a worker ended with status 1 before it could serve"),
     ],
 )
@@ -269,13 +293,17 @@ def test_a_worker_that_cannot_be_updated_is_replaced(
             up = asyncio.Event()
             up.set()
             worker: Any = SimpleNamespace(
-                number=3, up=up, kill=lambda: calls.append("kill"), accept=lambda: calls.append("accept")
+                name="worker 3 (process 333)",
+                up=up,
+                heartbeat=SimpleNamespace(answering=up),
+                kill=lambda: calls.append("kill"),
+                accept=lambda: calls.append("accept"),
             )
             await pool._admit(worker)
 
     asyncio.run(scenario())
     assert calls == ["kill"]
-    assert "worker 3 could not be brought up to date" in caplog.text
+    assert "worker 3 (process 333) could not be brought up to date" in caplog.text
 
 
 def test_invalid_tls_files_prevent_the_start(tmp_path: Path) -> None:
@@ -305,7 +333,7 @@ def test_connections_are_distributed_evenly(two_workers: RunningService) -> None
     parts = urlsplit(two_workers.url)
 
     async def answering_pid(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await reader.readuntil(b'"pid": ')
         return int((await reader.readuntil(b","))[:-1])
 
@@ -368,3 +396,17 @@ def test_counts_of_a_scrape_are_not_lost(tmp_path: Path) -> None:
         wait_until(lambda: service.pids(1) != {first})
         assert shown >= 50
         assert answered() >= shown
+
+
+def test_lines_that_the_supervisor_dropped_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a log of its own, beside those of its workers."""
+
+    async def count() -> int:
+        with listen("127.0.0.1", 0) as listener:
+            pool = WorkerPool(Settings(), listener, lambda *_: None, {}, lambda _: asyncio.sleep(0))
+            snapshots = await pool._snapshots(None)
+        return sum(snapshot["counters"]["log_lines_dropped"] for snapshot in snapshots)
+
+    assert asyncio.run(count()) == 0
+    monkeypatch.setattr(log_writer, "dropped", 7)
+    assert asyncio.run(count()) == 7

@@ -109,6 +109,19 @@ def test_a_killed_worker_loses_only_its_own_requests(tmp_path: Path) -> None:
             assert [model["version"] for model in deployments[-1]["models"]["m"]] == [1]
 
 
+@pytest.mark.slow
+def test_no_worker_hides_the_end_of_the_supervisor_from_another(tmp_path: Path) -> None:
+    """One worker is stopped, and the others notice all the same that the supervisor was killed."""
+    with running(tmp_path, workers=3) as service:
+        stopped, *others = sorted(service.pids(3), reverse=True)
+        os.kill(stopped, signal.SIGSTOP)
+        service.signal(signal.SIGKILL)
+        try:
+            wait_until(lambda: not any(is_alive(pid) for pid in others), 20)
+        finally:
+            os.kill(stopped, signal.SIGKILL)
+
+
 def test_workers_finish_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     """No request is lost, no process is left, and the port closes."""
     with running(tmp_path, workers=2) as service:

@@ -97,7 +97,8 @@ def expect_error_message(error: RequestError) -> None:
         or "needs" in said
     )
     assert len(said) < 700
-    assert "0x" not in said
+    # an address in memory, unless the client's own text has it
+    assert "0x" not in said.partition(", near ")[0]
     assert "_ERROR" not in said
 
 

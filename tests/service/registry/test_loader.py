@@ -1,4 +1,4 @@
-"""Tests of the loader: from a file to a model, and every reason to reject a file."""
+"""Tests of the loader: from a file to a model, and every reason to refuse a file."""
 
 from __future__ import annotations
 

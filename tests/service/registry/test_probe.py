@@ -171,7 +171,30 @@ def test_valid_ids_and_lengths_are_searched() -> None:
     assert result.splittable == {"y"}
 
 
-def test_a_model_that_rejects_all_rows_did_not_run() -> None:
+def test_a_table_of_one_row_is_probed() -> None:
+    """The only valid index is 0."""
+
+    def first(x: Array) -> Array:
+        if x.any():
+            raise RunError("index out of bounds")
+        return x.astype(np.float32)
+
+    assert probe_model(FakeRuntime({"y": first}, takes=Tensor("x", "int64", ("batch", "words")))).ran
+
+
+@pytest.mark.parametrize("length", [8, 16, 32, 64, 128, 224])
+def test_models_of_one_usual_length_are_probed(length: int) -> None:
+    """The file does not say which length its graph needs."""
+
+    def fixed(x: Array) -> Array:
+        if x.shape[1] != length:
+            raise RunError("shapes do not fit")
+        return plain(x[:, 0])
+
+    assert probe_model(FakeRuntime({"y": fixed}, takes=WORDS)).ran
+
+
+def test_a_model_that_refuses_all_rows_did_not_run() -> None:
 
     def never(x: Array) -> Array:
         raise RunError("no")
@@ -202,6 +225,8 @@ def test_equal_nan_outputs_are_stable() -> None:
     [
         (lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True), True),
         (lambda x: x, False),
+        (lambda x: x[:, :2], False),
+        (lambda x: np.stack([x[:, 0] > 0, x[:, 0] <= 0], 1).astype(np.float32), True),
         (lambda x: x - x.mean(1, keepdims=True) + 1 / 4, False),  # sums to 1, and goes below 0
         (lambda x: x[:, :1], None),
         (lambda x: x[:, 0], None),
@@ -279,7 +304,7 @@ def test_shapes_and_nan_of_a_device_must_agree(cpu: Runtime) -> None:
             check_device_agreement(device, truth, "batch", "a.onnx")  # type: ignore[arg-type]
 
 
-def test_a_model_that_rejects_all_rows_cannot_be_compared(cpu: Runtime) -> None:
+def test_a_model_that_refuses_all_rows_cannot_be_compared(cpu: Runtime) -> None:
 
     class Never(Device):
         def run(self, feeds: Mapping[str, Array], names: Sequence[str] | None = None) -> list[Array]:

@@ -255,6 +255,16 @@ def test_a_late_older_deployment_is_ignored(registry: ModelRegistry) -> None:
     assert files_of(registry) == [NEW]
 
 
+def test_a_deployment_committed_again_loads_what_failed(registry: ModelRegistry, loader: Loader) -> None:
+    """A worker that starts late commits until nothing fails, so the same deployment must not be ignored."""
+    loader.bad = {NEW}
+    (failure,) = run_in_order(registry.commit(deployment(NEW)))["failed"]
+    assert failure["version"] == NEW.version
+    loader.bad = set()
+    assert run_in_order(registry.commit(deployment(NEW))) == {"failed": []}
+    assert files_of(registry) == [NEW]
+
+
 def test_a_late_worker_serves_the_files_it_can_load(registry: ModelRegistry, loader: Loader) -> None:
     """If a file cannot be loaded, the model that is served under its name stays."""
     again = file("net", 1, stamp=7)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from service.errors import SettingError
-from service.repository.deployment import Deployment, UnavailableModel
+from service.repository.deployment import NEW, Deployment, UnavailableModel
+from service.repository.location import Location
 from service.repository.rollout import Rollout
 from service.repository.scan import MODEL_FILE, scan
 from tests.support.rollout_workers import Workers, run, start, write
@@ -37,7 +38,7 @@ def test_the_policy_selects_versions(tmp_path: Path, workers: Workers, policy: s
 def test_an_invalid_policy_is_a_setting_error(tmp_path: Path, workers: Workers) -> None:
     """It is raised before anything is scanned."""
     with pytest.raises(SettingError, match="versions: expected"):
-        Rollout(tmp_path, "newest", workers.broadcast)
+        Rollout(Location(tmp_path), "newest", workers.broadcast)
 
 
 def test_an_empty_repository_is_committed(tmp_path: Path, workers: Workers) -> None:
@@ -79,11 +80,55 @@ def test_a_poll_waits_until_files_stop_changing(tmp_path: Path, workers: Workers
     write(tmp_path, "other", 1)
     run(rollout.rescan(explicit=False))
     assert rollout.names == ["net/1"]
+    assert workers.committed.left_out == (
+        UnavailableModel("net", 2, NEW),
+        UnavailableModel("other", 1, NEW),
+    )
     write(tmp_path, "net", 2, b"goo")
     run(rollout.rescan(explicit=False))
     assert rollout.names == ["net/1", "other/1"]
+    assert workers.committed.left_out == (UnavailableModel("net", 2, NEW),)
     run(rollout.rescan(explicit=False))
     assert rollout.names == ["net/2", "other/1"]
+    assert {model.reason for model in workers.committed.left_out} == {"not chosen by versions=latest"}
+
+
+def test_a_file_that_keeps_changing_causes_no_further_requests(tmp_path: Path, workers: Workers) -> None:
+    """A copy may take minutes; the workers hear of it once."""
+    rollout = start(tmp_path, workers)
+    workers.requests.clear()
+    for content in (b"g", b"go", b"goo"):
+        write(tmp_path, "net", 1, content)
+        run(rollout.rescan(explicit=False))
+    assert [name for name, _ in workers.requests] == ["commit"]
+    assert workers.committed.left_out == (UnavailableModel("net", 1, NEW),)
+
+
+def test_a_loaded_file_is_no_longer_new(tmp_path: Path, workers: Workers) -> None:
+    """Whether a scan saw the file before it was replaced and loaded, or never."""
+    write(tmp_path, "net", 1)
+    rollout = start(tmp_path, workers)
+    write(tmp_path, "net", 2, b"goo")
+    run(rollout.rescan(explicit=False))
+    write(tmp_path, "net", 2)
+    run(rollout.load("net"))
+    assert rollout.names == ["net/2"]
+    assert [model.version for model in workers.committed.left_out] == [1]
+
+
+def test_polls_log_once_that_the_repository_cannot_be_read(
+    tmp_path: Path, workers: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And once more when it is gone again."""
+    root = tmp_path / "root"
+    root.mkdir()
+    rollout = start(root, workers)
+    for warnings in (1, 2):
+        root.rmdir()
+        run(rollout.rescan(explicit=False), rollout.rescan(explicit=False))
+        assert len([line for line in caplog.messages if "models that are served stay" in line]) == warnings
+        root.mkdir()
+        run(rollout.rescan(explicit=False))
 
 
 def test_an_explicit_scan_accepts_changes_at_once(tmp_path: Path, workers: Workers) -> None:
@@ -160,6 +205,20 @@ def test_a_bad_file_is_loaded_again_only_if_it_changes(tmp_path: Path, workers: 
     run(rollout.rescan(explicit=False), rollout.rescan(explicit=False))
     assert rollout.names == ["net/2"]
     assert rollout.failed == ()
+
+
+def test_a_failure_is_forgotten_with_its_file(tmp_path: Path, workers: Workers) -> None:
+    """If the same file is there again, it is tried again. Otherwise failures would pile up."""
+    write(tmp_path, "net", 1, b"bad")
+    rollout = start(tmp_path, workers)
+    assert rollout.names == []
+    (tmp_path / "net").rename(tmp_path / ".away")
+    run(rollout.rescan(explicit=False), rollout.rescan(explicit=False))
+    (tmp_path / ".away").rename(tmp_path / "net")
+    workers.requests.clear()
+    run(rollout.rescan(explicit=False), rollout.rescan(explicit=False))
+    # it is new, then it is tried, and then its failure is known
+    assert [name for name, _ in workers.requests] == ["commit", "prepare", "commit"]
 
 
 def test_an_explicit_scan_tries_bad_files_again(tmp_path: Path, workers: Workers) -> None:

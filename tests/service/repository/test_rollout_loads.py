@@ -70,6 +70,29 @@ def test_a_failed_load_gives_the_reason(tmp_path: Path, workers: Workers) -> Non
     assert rollout.names == ["net/1"]
 
 
+def test_a_served_file_that_is_replaced_by_a_bad_one_fails_to_load(tmp_path: Path, workers: Workers) -> None:
+    """The version is the one that is served."""
+    write(tmp_path, "net", 1)
+    rollout = start(tmp_path, workers)
+    write(tmp_path, "net", 1, b"bad")
+    reason = run(rollout.load("net"))["reason"]
+    assert reason == "model 'net' cannot be loaded: its file is damaged; version 1 is still served"
+    assert rollout.names == ["net/1"]
+
+
+def test_the_log_says_why_a_repository_cannot_be_read(
+    tmp_path: Path, workers: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client does not see the path."""
+    write(tmp_path / "models", "net", 1)
+    rollout = start(tmp_path / "models", workers)
+    (tmp_path / "models").rename(tmp_path / "elsewhere")
+    answer = run(rollout.load("net"))
+    assert answer["reason"] == "model 'net' cannot be loaded: the repository cannot be read"
+    assert str(tmp_path / "models") in caplog.text
+    assert rollout.names == ["net/1"]
+
+
 def test_a_load_that_falls_back_to_an_older_version_succeeds(tmp_path: Path, workers: Workers) -> None:
     """The answer is about served models. The index shows that the newest file is bad."""
     write(tmp_path, "net", 1)

@@ -15,6 +15,7 @@ from service.errors import ModelFileError
 from service.registry.model import Model
 from service.registry.registry import ModelRegistry
 from service.repository.deployment import Deployment, UnavailableModel
+from service.repository.location import Location
 from service.repository.rollout import Rollout
 from service.repository.scan import ModelFile, read_model_file
 from tests.support.rollout_workers import Workers, run, start, write
@@ -68,7 +69,7 @@ def start_with_registries(root: Path, count: int) -> tuple[Rollout, Registries]:
     for name, version in (("net", 1), ("net", 2), ("other", 1)):
         write(root, name, version)
     workers = Registries(count)
-    rollout = Rollout(root, "latest", workers.broadcast)
+    rollout = Rollout(Location(root), "latest", workers.broadcast)
     run(rollout.rescan())
     return rollout, workers
 
@@ -159,21 +160,74 @@ def test_a_file_that_kills_workers_is_not_served(tmp_path: Path, count: int) -> 
     ]
 
 
-def test_a_worker_that_dies_by_chance_does_not_fail_a_file(tmp_path: Path) -> None:
-    """The files are prepared a second time, and no worker dies."""
+def test_a_file_that_kills_workers_does_not_keep_the_others_out(tmp_path: Path) -> None:
+    """All of them are new, as at a start. Each is tried by itself."""
+    for name, content in (("a", b"good"), ("b", b"deadly"), ("c", b"bad"), ("d", b"good")):
+        write(tmp_path, name, 1, content)
+    rollout = start(tmp_path, KilledWorkers())
+    assert rollout.names == ["a/1", "d/1"]
+    assert [(model.name, model.reason) for model in rollout.failed] == [
+        ("b", "a worker ended while it was loaded"),
+        ("c", "its file is damaged"),
+    ]
+
+
+class CrowdedWorkers(Workers):
+    """All workers die of more than `most` files, as if their memory did not suffice."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    async def broadcast(self, name: str, argument: Any) -> list[Any]:
+        answers = await super().broadcast(name, argument)
+        return [None, None] if len(Deployment.from_json(argument).files) > self.most else answers
+
+
+def test_files_that_only_kill_workers_together_are_not_served(tmp_path: Path) -> None:
+    """The rollout ends, and what was served before stays."""
+    write(tmp_path, "a", 1)
+    rollout = start(tmp_path, CrowdedWorkers(1))
+    write(tmp_path, "b", 1)
+    write(tmp_path, "c", 1)
+    run(rollout.rescan())
+    assert rollout.names == ["a/1"]
+    assert [model.name for model in rollout.failed] == ["b", "c"]
+
+
+def test_of_files_that_kill_workers_together_the_last_is_not_served(tmp_path: Path) -> None:
+    """Each of them could be loaded without the others."""
+    for name in "abc":
+        write(tmp_path, name, 1)
+    workers = CrowdedWorkers(2)
+    rollout = start(tmp_path, workers)
+    assert rollout.names == ["a/1", "b/1"]
+    assert rollout.failed == (UnavailableModel("c", 1, "a worker ended while it was loaded"),)
+    (name, prepared), _ = workers.requests[-2:]
+    assert (name, prepared.models) == ("prepare", workers.committed.models)
+
+
+@pytest.mark.parametrize(("files", "deaths"), [(1, 1), (3, 1), (3, 2)])
+def test_a_worker_that_dies_by_chance_does_not_fail_a_file(tmp_path: Path, files: int, deaths: int) -> None:
+    """The files are prepared again, several of them one after another, and no worker dies."""
     write(tmp_path, "net", 1)
     workers = Workers()
     rollout = start(tmp_path, workers)
-    broadcast, left = workers.broadcast, [None]
+    broadcast, left = workers.broadcast, [None] * deaths
 
     async def once(name: str, argument: Any) -> list[Any]:
         answers = await broadcast(name, argument)
         return [left.pop(), *answers[1:]] if left and name == "prepare" else answers
 
     rollout._broadcast = once
-    write(tmp_path, "net", 2)
+    names = ["net", "other", "third"][:files]
+    for name in names:
+        write(tmp_path, name, 2)
     run(rollout.rescan())
-    assert rollout.names == ["net/2"]
+    assert rollout.names == [f"{name}/2" for name in names]
+    assert rollout.failed == ()
+    (request, prepared), _ = workers.requests[-2:]
+    assert (request, prepared.models) == ("prepare", workers.committed.models)
 
 
 def test_deployments_reach_real_registries(tmp_path: Path) -> None:
@@ -186,7 +240,7 @@ def test_deployments_reach_real_registries(tmp_path: Path) -> None:
 
     async def follow() -> None:
         put_model(tmp_path, "net", 1)
-        rollout = Rollout(tmp_path, "latest", broadcast)
+        rollout = Rollout(Location(tmp_path), "latest", broadcast)
         await rollout.rescan()
         put_model(tmp_path, "net", 2)
         put_model(tmp_path, "net", 3, with_manifest(highway())[:-9])

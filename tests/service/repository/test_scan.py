@@ -57,6 +57,16 @@ def test_names_and_versions_are_read_from_the_folder(tmp_path: Path) -> None:
     assert contents.skipped == ()
 
 
+def test_other_files_of_a_version_are_ignored(tmp_path: Path) -> None:
+    """Such as the twin without gates: it is no model beside one, and no version without one."""
+    path = write_model(tmp_path, "net")
+    path.with_name("plain.onnx").write_bytes(b"twin")
+    (tmp_path / "net" / "2").mkdir()
+    (tmp_path / "net" / "2" / "plain.onnx").write_bytes(b"twin")
+    contents = scan(tmp_path)
+    assert [file.path for file in contents.models["net"]] == [path]
+
+
 @pytest.mark.parametrize(
     "version", ["0", "01", "-1", "1.0", "v1", "\u0661", "2147483648", "99999999999", ".1"]
 )
@@ -66,6 +76,12 @@ def test_only_whole_numbers_are_versions(tmp_path: Path, version: str) -> None:
     contents = scan(tmp_path)
     assert contents.models == {}
     assert contents.skipped == ()
+
+
+def test_the_largest_version_has_31_bits(tmp_path: Path) -> None:
+    """As in other servers, which keep it as a signed number of 32 bits."""
+    write_model(tmp_path, "net", "2147483647")
+    assert versions_of(scan(tmp_path).models["net"]) == [2**31 - 1]
 
 
 def test_files_that_are_no_models_are_ignored(tmp_path: Path) -> None:
@@ -131,6 +147,12 @@ def test_unprintable_names_are_not_served(tmp_path: Path) -> None:
     assert all(path.name.isprintable() for path in contents.skipped)
 
 
+def test_a_name_may_be_as_long_as_the_limit(tmp_path: Path) -> None:
+    name = "n" * MAX_NAME_LENGTH
+    write_model(tmp_path, name)
+    assert list(scan(tmp_path).models) == [name]
+
+
 def test_a_missing_repository_is_reported(tmp_path: Path) -> None:
     """The error has the setting, its value, and the expected value."""
     with pytest.raises(SettingError, match="models: expected a folder that can be read, got .*gone"):
@@ -152,7 +174,7 @@ def test_a_policy_selects_versions(tmp_path: Path, policy: str, chosen: list[int
 
 
 @pytest.mark.parametrize("text", ["", "newest", "1,", "0", "1;2", "-1", "1.5", "latest,1"])
-def test_an_invalid_policy_is_rejected(text: str) -> None:
+def test_an_invalid_policy_is_refused(text: str) -> None:
     with pytest.raises(SettingError, match="versions: expected latest, all, or version numbers such as 1,3"):
         VersionPolicy.parse(text)
 

@@ -139,6 +139,14 @@ def test_of_two_equal_candidates_the_one_closer_to_the_base_is_best() -> None:
     assert best_of({BOTH: 1.22, FAST: 1.12}, drift=0.15) == BOTH
 
 
+def test_of_two_equally_close_candidates_the_faster_is_best() -> None:
+    """The difference is noise, but there is nothing else to choose by."""
+    tiny = Candidate(1, 2, 32, 0.0)
+    assert SMALLER.distance(BASE) == tiny.distance(BASE) == 1
+    assert best_of({SMALLER: 1.3, tiny: 1.31}) == best_of({tiny: 1.31, SMALLER: 1.3}) == tiny
+    assert best_of({SMALLER: 1.31, tiny: 1.3}) == best_of({tiny: 1.3, SMALLER: 1.31}) == SMALLER
+
+
 def test_the_slo_comes_before_speed() -> None:
     assert best_of({FAST: 2.0, SMALLER: 1.1}, missed=(FAST,)) == SMALLER
     assert best_of({FAST: 0.5}, missed=(BASE,)) == FAST

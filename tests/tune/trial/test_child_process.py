@@ -118,7 +118,9 @@ def test_a_process_that_will_not_end_is_killed(
         for _ in process.poll():
             if pids.exists() and pids.read_text().count("\n") == 2:
                 break
-    for pid in map(int, pids.read_text().split()):
+    ended = [int(pid) for pid in pids.read_text().split()]
+    assert len(ended) == 2
+    for pid in ended:
         deadline = time.monotonic() + 10
         while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
             assert time.monotonic() < deadline

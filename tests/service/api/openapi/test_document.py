@@ -19,6 +19,8 @@ from service.config.settings import Settings
 from service.process.supervisor import BUNDLED_REPOSITORY
 from service.repository.deployment import Deployment
 from service.repository.scan import scan
+from service.telemetry.counters import merge_snapshots
+from service.telemetry.traffic_history import TrafficHistory
 from tests.support.asgi import ask
 from tests.support.route_table import route_table
 
@@ -27,14 +29,20 @@ NOT_IN_DOCUMENT = {"/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/ope
 
 
 class SingleWorker:
-    """A client of the supervisor for an application without one: snapshots are those of this worker."""
+    """A client of the supervisor for an application without one: what it counts is that of this worker."""
 
     def __init__(self) -> None:
         self.app: Application | None = None
 
     async def ask(self, what: str, argument: Any = None) -> Any:
         assert self.app is not None
-        return [await self.app.snapshot()] if what == "snapshots" else {"ok": True}
+        snapshot = await self.app.snapshot()
+        if what == "traffic":
+            history = TrafficHistory()
+            history.record(0, merge_snapshots([]))
+            history.record(3, snapshot["counters"])
+            return history.to_json(argument)
+        return [snapshot] if what == "snapshots" else {"ok": True}
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +139,17 @@ def test_every_error_has_the_same_schema(document: dict[str, Any]) -> None:
 
 def test_examples_of_the_document_are_accepted(application: Application, document: dict[str, Any]) -> None:
     """Every route that runs a model has examples. The bundled model accepts them, and the responses fit."""
+    tried = set()
     for verb, path, operation in operations(document):
         if "504" in operation["responses"]:
+            tried.add(path)
             examples = operation["requestBody"]["content"]["application/json"]["examples"]
             assert examples, path
             for name, example in examples.items():
                 reply = ask(application, verb.upper(), url(path), body=json.dumps(example["value"]).encode())
                 assert reply.status == 200, (path, name, reply.body)
                 assert_fits(reply.json, response_schema(operation))
+    assert {path.rpartition("/")[2] for path in tried} >= {"infer", "gates", "lesion", "{model}:predict"}
 
 
 def test_the_example_is_classified_correctly(application: Application) -> None:

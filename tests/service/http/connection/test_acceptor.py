@@ -15,7 +15,8 @@ import uvloop
 
 from service.config.settings import Settings
 from service.http.connection import acceptor as acceptors
-from service.http.connection.listener import NOT_ACCEPTING, ConnectionCounts, listen
+from service.http.connection.connection_counts import NOT_ACCEPTING, ConnectionCounts
+from service.http.connection.listener import listen
 from service.http.connection.server import Server
 from tests.support.echo_server import AsgiApplication
 from tests.support.tls_certificate import certificate
@@ -63,17 +64,6 @@ def run(
     uvloop.run(play())
 
 
-def test_each_worker_publishes_its_connection_count() -> None:
-    """A worker that accepts no connections is left out of the comparison."""
-    shares = ConnectionCounts(3)
-    assert shares.least() == NOT_ACCEPTING
-    shares.publish(1, 7)
-    shares.publish(3, 5)
-    assert shares.least() == 5
-    shares.withdraw(3)
-    assert shares.least() == 7
-
-
 def test_a_server_publishes_its_connection_count() -> None:
     """The count follows its connections, and is withdrawn when the server has ended."""
 
@@ -108,6 +98,56 @@ def test_a_new_connection_goes_to_the_worker_with_fewer(monkeypatch: pytest.Monk
         assert asyncio.get_running_loop().time() - started > 0.25
         first.close()
         await first.wait_closed()
+
+    run(test)
+
+
+def test_a_hung_worker_is_waited_for_only_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has fewer connections for ever, because it hangs. Once it accepts one, it is waited for again."""
+    monkeypatch.setattr(acceptors, "YIELD_SECONDS", 0.3)
+    monkeypatch.setattr(acceptors, "MAX_VAIN_YIELDS", 2)
+
+    async def test(scene: Scene) -> None:
+        _, first = await asyncio.open_connection("127.0.0.1", scene.port)
+        await asyncio.sleep(0.05)
+
+        async def waits() -> bool:
+            started = asyncio.get_running_loop().time()
+            assert await scene.ask() == b"p!"
+            return asyncio.get_running_loop().time() - started > 0.25
+
+        scene.shares.publish(2, 0)
+        waited = [await waits() for _ in range(4)]
+        _, second = await asyncio.open_connection("127.0.0.1", scene.port)
+        await asyncio.sleep(0.05)
+        scene.shares.publish(2, 1)
+        waited.append(await waits())
+        for writer in (first, second):
+            writer.close()
+            await writer.wait_closed()
+        assert waited == [True, True, False, False, True]
+
+    run(test)
+
+
+def test_a_suspended_worker_accepts_nothing() -> None:
+    """Connections wait until it may accept again, and others need not wait for it."""
+
+    async def test(scene: Scene) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", scene.port)
+        await asyncio.sleep(0.05)
+        scene.shares.suspend(1)
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.sleep(0.05)
+        assert scene.shares.least() == NOT_ACCEPTING
+        asking = asyncio.create_task(scene.ask())
+        await asyncio.sleep(0.3)
+        assert not asking.done()
+        scene.shares.resume(1)
+        assert await asking == b"p!"
 
     run(test)
 

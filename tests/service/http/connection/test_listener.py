@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import select
 import socket
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,6 +15,7 @@ from service.config.settings import Settings
 from service.errors import SettingError
 from service.http.connection import listener as listeners
 from service.http.connection.listener import (
+    accept,
     bind_error_message,
     listen,
     listener_url,
@@ -20,17 +23,20 @@ from service.http.connection.listener import (
     tls_context,
 )
 from tests.support.tls_certificate import certificate, openssl
+from tests.support.waiting import wait_until
 
 
-def connected(listener: socket.socket, seconds: float = 5) -> socket.socket:
-    client = socket.socket(listener.family)
-    client.settimeout(seconds)
+def has_ipv6() -> bool:
+    """Whether this machine can listen on an IPv6 address, found out without the code under test."""
     try:
-        client.connect(listener.getsockname()[:2])
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
     except OSError:
-        client.close()
-        raise
-    return client
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 
 
 def test_a_port_in_use_is_a_setting_error() -> None:
@@ -59,57 +65,84 @@ def test_a_privileged_port_is_a_setting_error() -> None:
     [
         ("127.0.0.1", "http://127.0.0.1:"),
         ("0.0.0.0", "http://127.0.0.1:"),
-        ("::1", "http://[::1]:"),
-        ("::", "http://[::1]:"),
+        pytest.param("::1", "http://[::1]:", marks=needs_ipv6),
+        pytest.param("::", "http://[::1]:", marks=needs_ipv6),
     ],
 )
 def test_the_listener_url_can_be_called(host: str, shown: str) -> None:
     """The URL that is printed works as it is, also for IPv6 and for a listener on all addresses."""
-    try:
-        listener = listen(host, 0)
-    except SettingError:
-        pytest.skip("this machine has no IPv6")
-    with listener:
+    with listen(host, 0) as listener:
         assert listener_url(listener, "http") == f"{shown}{listener.getsockname()[1]}"
         assert listener_url(listener, "https").startswith("https://")
+        url = urlsplit(listener_url(listener, "http"))
+        socket.create_connection((url.hostname, url.port), 5).close()
 
 
+@needs_ipv6
 def test_listening_on_all_ipv6_addresses_includes_ipv4() -> None:
     """A listener on :: accepts IPv4 clients as well."""
-    try:
-        listener = listen("::", 0)
-    except SettingError:
-        pytest.skip("this machine has no IPv6")
-    with listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1]), 5):
-        pass
+    with listen("::", 0) as listener:
+        for address in ("127.0.0.1", "::1"):
+            socket.create_connection((address, listener.getsockname()[1]), 5).close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="uses a socket filter of Linux")
-def test_refusing_new_connections_keeps_queued_ones() -> None:
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can refuse new connections")
+
+
+@needs_linux
+@pytest.mark.parametrize(
+    ("host", "client_host"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        pytest.param("::", "127.0.0.1", marks=needs_ipv6),
+        pytest.param("::", "::1", marks=needs_ipv6),
+    ],
+)
+def test_refusing_new_connections_keeps_queued_ones(host: str, client_host: str) -> None:
     """A queued connection can still be accepted and used; a new one times out."""
-    with listen("127.0.0.1", 0) as listener:
-        queued = connected(listener)
-        refuse_new_connections(listener)
-        with pytest.raises(TimeoutError):
-            connected(listener, 0.3)
-        accepted, _ = listener.accept()
-        with pytest.raises(BlockingIOError):
-            listener.accept()
-        queued.sendall(b"hello")
-        accepted.settimeout(5)
-        assert accepted.recv(5) == b"hello"
-        accepted.sendall(b"world")
-        assert queued.recv(5) == b"world"
-        queued.close()
-        accepted.close()
+    with listen(host, 0) as listener:
+        address = (client_host, listener.getsockname()[1])
+        with socket.create_connection(address, 5) as queued:
+            refuse_new_connections(listener)
+            with pytest.raises(TimeoutError):
+                socket.create_connection(address, 0.3)
+            with accept(listener) as accepted:
+                with pytest.raises(BlockingIOError):
+                    accept(listener)
+                assert_both_ways(queued, accepted)
 
 
-def test_without_a_kernel_filter_connections_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the kernel refuses the filter, shutdown goes on without it."""
-    monkeypatch.setattr(listeners, "SO_ATTACH_FILTER", 9999)
+@needs_linux
+def test_a_handshake_under_way_becomes_a_usable_connection() -> None:
+    """It began before new connections were refused, and ends later. What the client sends is not dropped."""
+    with listen("127.0.0.1", 0) as listener:
+        # the kernel ignores the last packet of a handshake without data, so that the handshake goes on
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 5)
+        with socket.create_connection(listener.getsockname(), 5) as client:
+            refuse_new_connections(listener)
+            client.sendall(b"first")
+            wait_until(lambda: bool(select.select([listener], [], [], 0)[0]), 5)
+            with accept(listener) as accepted:
+                accepted.settimeout(5)
+                assert accepted.recv(5) == b"first"
+                assert_both_ways(client, accepted)
+
+
+def assert_both_ways(client: socket.socket, accepted: socket.socket) -> None:
+    """Data arrives in both directions."""
+    accepted.settimeout(5)
+    client.sendall(b"hello")
+    assert accepted.recv(5) == b"hello"
+    accepted.sendall(b"world")
+    assert client.recv(5) == b"world"
+
+
+def test_a_kernel_that_cannot_refuse_connections_accepts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the option of the kernel, shutdown goes on."""
+    monkeypatch.setattr(listeners, "IP_MINTTL", 9999)
     with listen("127.0.0.1", 0) as listener:
         refuse_new_connections(listener)
-        connected(listener).close()
+        socket.create_connection(listener.getsockname(), 5).close()
 
 
 @pytest.fixture(scope="module")

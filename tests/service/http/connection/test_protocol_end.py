@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,7 +19,7 @@ def test_a_disconnect_reaches_the_application() -> None:
 
     async def test(echo: EchoServer) -> None:
         _, writer = await echo.connect()
-        writer.write(b"POST /quick HTTP/1.1\r\ncontent-length: 10\r\n\r\nabc")
+        writer.write(b"POST /quick HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc")
         await until(lambda: echo.app.requested_paths == ["/quick"])
         writer.close()
         await until(lambda: echo.app.disconnects == 1)
@@ -79,7 +82,7 @@ def test_a_body_that_arrives_while_draining_gets_the_last_response() -> None:
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
-        writer.write(b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        writer.write(b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
         await until(lambda: echo.app.requested_paths == ["/a"])
         ending = asyncio.create_task(echo.drain())
         await asyncio.sleep(0.02)
@@ -153,3 +156,50 @@ def test_drain_cancels_and_counts_slow_requests() -> None:
             assert await reader.read() == b""
 
     run(test, drain_seconds=0.1)
+
+
+@pytest.fixture
+def no_collections() -> Iterator[None]:
+    """Only reference counting frees objects."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        GET,
+        GET[:-2],
+        b"POST /quick HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc",
+        b"POST /quick HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc",
+        b"POST /quick HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc",
+        b"POST /early HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        GET.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"),
+        GET.replace(b"quick", b"slow") + GET,
+        b"nonsense\r\n\r\n",
+    ],
+)
+@pytest.mark.usefixtures("no_collections")
+def test_a_lost_connection_takes_no_memory(data: bytes) -> None:
+    """Its last request and its parser do not keep it until a garbage collection."""
+
+    async def test(echo: EchoServer) -> None:
+        lost = []
+        for _ in range(2):
+            _, writer = await echo.connect()
+            await until(lambda: bool(echo.app.connections))
+            lost += [weakref.ref(connection) for connection in echo.app.connections]
+            writer.write(data)
+            await asyncio.sleep(0.01)
+            writer.transport.abort()
+            for connection in list(echo.app.connections):
+                connection.transport.abort()
+            connection = None
+            await until(lambda: not echo.app.connections)
+        echo.app.release.set()
+        await until(lambda: all(connection() is None for connection in lost))
+
+    run(test)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.support.echo_server import GET, EchoServer, parse_rejection, read_answer, run
+from tests.support.echo_server import GET, EchoServer, parse_refusal, read_answer, run
 from tests.support.in_process_worker import GATES, INFER, InProcessWorker, request, until
 from tests.support.in_process_worker import run as in_worker
 
@@ -17,7 +17,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
-        post = b"POST /%d HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc"
+        post = b"POST /%d HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
         writer.write(b"".join([GET, post % 1, GET, post % 2]))
         paths = [json.loads((await read_answer(reader))[2])["path"] for _ in range(4)]
         assert paths == ["/quick", "/1", "/quick", "/2"]
@@ -31,11 +31,11 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     [
         (b"X\r\n\r\n", 400),
         (b"\x00\x01\x02 nonsense\r\n\r\n", 400),
-        (b"CONNECT /a HTTP/1.1\r\n\r\n", 400),
+        (b"CONNECT /a HTTP/1.1\r\nhost: x\r\n\r\n", 400),
         (b"GET /a HTTP/2.0\r\n\r\n", 400),
-        (b"GET /a HTTP/1.1\r\nx: " + b"y" * 3000 + b"\r\n\r\n", 431),
-        (b"GET /a HTTP/1.1\r\nx: " + b"y" * 10, 408),
-        (b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"GET /a HTTP/1.1\r\nhost: x\r\nx: " + b"y" * 3000 + b"\r\n\r\n", 431),
+        (b"GET /a HTTP/1.1\r\nhost: x\r\nx: " + b"y" * 10, 408),
+        (b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", 400),
     ],
 )
 def test_requests_before_a_malformed_one_are_answered(data: bytes, status: int, first: str) -> None:
@@ -49,7 +49,7 @@ def test_requests_before_a_malformed_one_are_answered(data: bytes, status: int, 
         for path in (first, "quick", "quick"):
             _, _, body = await read_answer(reader)
             assert json.loads(body)["path"] == f"/{path}"
-        assert parse_rejection(await asyncio.wait_for(reader.read(), 5))[0] == status
+        assert parse_refusal(await asyncio.wait_for(reader.read(), 5))[0] == status
         assert "/a" not in echo.app.requested_paths
         writer.close()
         await until(lambda: not echo.app.connections)
@@ -63,7 +63,9 @@ def test_requests_after_the_last_response_do_not_delay_closing() -> None:
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
         writer.write(
-            GET.replace(b"quick", b"slow?close") + GET + b"POST /a HTTP/1.1\r\ncontent-length: 10\r\n\r\nabc"
+            GET.replace(b"quick", b"slow?close")
+            + GET
+            + b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc"
         )
         await until(lambda: echo.app.requested_paths == ["/slow"])
         await asyncio.sleep(0.02)
@@ -99,7 +101,7 @@ def test_nothing_is_read_after_a_malformed_request() -> None:
     statuses = []
 
     async def test(echo: EchoServer) -> None:
-        echo.application.count_rejected = lambda status: str(statuses.append(status))
+        echo.application.count_refused = lambda status: str(statuses.append(status))
         reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow"))
         await until(lambda: echo.app.requested_paths == ["/slow"])
@@ -108,7 +110,7 @@ def test_nothing_is_read_after_a_malformed_request() -> None:
             await asyncio.sleep(0.02)
         echo.app.release.set()
         assert (await read_answer(reader))[0] == 200
-        assert parse_rejection(await asyncio.wait_for(reader.read(), 5))[0] == 400
+        assert parse_refusal(await asyncio.wait_for(reader.read(), 5))[0] == 400
         assert statuses == [400]
 
     run(test)
@@ -119,7 +121,7 @@ def test_a_malformed_body_after_its_response_began_only_closes() -> None:
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
-        writer.write(b"POST /begun HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(b"POST /begun HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"zz\r\n")
         assert await asyncio.wait_for(reader.read(), 5) == b""

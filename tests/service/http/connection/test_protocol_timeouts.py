@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tests.support.echo_server import GET, EchoServer, parse_rejection, read_answer, run
+from tests.support.echo_server import GET, EchoServer, parse_refusal, read_answer, run
 from tests.support.in_process_worker import until
 
 
@@ -17,14 +17,15 @@ def test_slow_headers_get_408() -> None:
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
         received = asyncio.create_task(reader.read())
-        writer.write(b"GET /quick HTTP/1.1\r\nx: ")
+        writer.write(b"GET /quick HTTP/1.1\r\nhost: x\r\nx: ")
         async with asyncio.timeout(5):
             while not received.done():
                 writer.write(b"y")
                 await asyncio.sleep(0.02)
-        assert parse_rejection(received.result()) == (
+        assert parse_refusal(received.result()) == (
             408,
-            "the headers: expected all of them within 0.2 seconds, got some",
+            "the request line and headers: expected all within 0.2 seconds (--header-seconds), "
+            "got only a part",
         )
         assert echo.app.requested_paths == []
 

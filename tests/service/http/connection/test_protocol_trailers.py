@@ -14,7 +14,10 @@ MAX_HEADER = 4000
 def chunked(trailers: bytes, *, headers: bytes = b"") -> bytes:
     """An infer request whose body comes in one chunk, up to the end of these trailers."""
     body = infer(rows(1))
-    head = b"POST %b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n%b\r\n" % (INFER.encode(), headers)
+    head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n%b\r\n" % (
+        INFER.encode(),
+        headers,
+    )
     return head + b"%x\r\n%b\r\n0\r\n%b" % (len(body), body, trailers)
 
 
@@ -59,9 +62,12 @@ def test_endless_trailers_are_refused(piece: bytes) -> None:
             await asyncio.sleep(0)
         reply = await client.wait_for_reply()
         assert reply.status == 431
-        assert reply.json == {"error": f"the trailers: expected at most {MAX_HEADER} bytes, got more"}
+        assert reply.json == {
+            "error": f"the trailers: expected at most {MAX_HEADER} bytes (--max-header), got more"
+        }
         connection = client.connection
-        assert sum(len(name) + len(value) for name, value in connection._headers) < MAX_HEADER
+        assert connection._parser is not None
+        assert sum(len(name) + len(value) for name, value in connection._parser._headers) < MAX_HEADER
         client.disconnect()
         await until(lambda: connection not in worker.state.connections)
 
@@ -71,7 +77,7 @@ def test_endless_trailers_are_refused(piece: bytes) -> None:
 def test_trailers_in_one_segment_are_refused_beyond_the_limit() -> None:
     async def scene(worker: InProcessWorker) -> None:
         assert (await worker.connect().ask(chunked(b"a: b\r\n" * 2500 + b"\r\n"))).status == 431
-        assert (await worker.connect().ask(chunked(b"a: b\r\n" * 1000 + b"\r\n"))).status == 200
+        assert (await worker.connect().ask(chunked(b"a: b\r\n" * 600 + b"\r\n"))).status == 200
 
     run(scene, max_header=MAX_HEADER)
 
@@ -84,5 +90,34 @@ def test_a_body_in_many_small_chunks_is_not_taken_for_trailers() -> None:
         head, _, _ = chunked(b"").partition(b"\r\n\r\n")
         reply = await worker.connect().ask(head + b"\r\n\r\n", *chunks, b"0\r\n\r\n")
         assert reply.status == 200
+
+    run(scene, max_header=MAX_HEADER)
+
+
+@pytest.mark.parametrize("size", range(MAX_HEADER - 1, MAX_HEADER + 2))
+@pytest.mark.parametrize("place", ["trailers", "an extension"])
+def test_the_limit_is_the_same_for_any_segments(place: str, size: int) -> None:
+    """It counts all bytes of a chunk's header, or of the last chunk and its trailers."""
+    if place == "trailers":
+        lines = b"0\r\na: %b\r\n\r\n"
+        end = lines % (b"v" * (size - len(lines) + 2))
+        assert len(end) == size
+    else:
+        lines = b"1;%b\r\n"
+        end = lines % (b"v" * (size - len(lines) + 2))
+        assert len(end) == size
+        end += b" \r\n0\r\n\r\n"
+    start = chunked(b"").removesuffix(b"0\r\n")
+
+    async def scene(worker: InProcessWorker) -> None:
+        for segments in (
+            [start + end],
+            [start, end],
+            [start, end[: size - 1], end[size - 1 :]],
+            [start, *(end[index : index + 7] for index in range(0, len(end), 7))],
+            [start, *(end[index : index + 1] for index in range(len(end)))],
+        ):
+            reply = await worker.connect().ask(*segments)
+            assert reply.status == (200 if size <= MAX_HEADER else 431), [len(piece) for piece in segments]
 
     run(scene, max_header=MAX_HEADER)

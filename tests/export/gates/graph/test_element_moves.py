@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from export.gates.element_moves import move_indices
-from export.gates.instrument import infer_shapes
+from export.gates.graph.element_moves import move_indices
+from export.gates.graph.shapes import infer_shapes
 
 SHAPE = (2, 6, 4)
 CASES: list[tuple[str, dict[str, Any], list[list[int]]]] = [
@@ -35,18 +35,23 @@ CASES: list[tuple[str, dict[str, Any], list[list[int]]]] = [
 
 
 def single_node_graph(
-    op: str, attributes: dict[str, Any], inputs: list[list[int]]
+    op: str,
+    attributes: dict[str, Any],
+    inputs: list[list[int]],
+    *,
+    shape: tuple[int, ...] = SHAPE,
+    opset: int = 18,
 ) -> tuple[ir.Model, Any, list[str]]:
     names = [f"i{number}" for number in range(len(inputs))]
     outputs = ["y0", "y1", "y2"] if op == "Split" else ["y0"]
     data = [
         numpy_helper.from_array(np.array(content), name) for content, name in zip(inputs, names, strict=True)
     ]
-    x = helper.make_tensor_value_info("x", TensorProto.INT64, SHAPE)
+    x = helper.make_tensor_value_info("x", TensorProto.INT64, shape)
     y = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in outputs]
     node = helper.make_node(op, ["x", *names], outputs, **attributes)
     proto = helper.make_model(
-        helper.make_graph([node], "g", [x], y, data), opset_imports=[helper.make_opsetid("", 18)]
+        helper.make_graph([node], "g", [x], y, data), opset_imports=[helper.make_opsetid("", opset)]
     )
     model = ir.from_proto(proto)
     infer_shapes(model)
@@ -71,6 +76,55 @@ def test_moved_indices_equal_those_of_onnx(
         assert moved is not None
         assert moved.ndim == expected.ndim
         np.testing.assert_array_equal(np.broadcast_to(moved, expected.shape), expected)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "inputs", "opset"),
+    [
+        ("Squeeze", {}, [], 18),
+        ("Squeeze", {}, [[1]], 18),
+        ("Squeeze", {}, [[-1]], 18),
+        ("Squeeze", {}, [], 11),
+        ("Squeeze", {"axes": [1]}, [], 11),
+        ("Unsqueeze", {}, [[0, 3]], 18),
+        ("Unsqueeze", {"axes": [0, 3]}, [], 11),
+        ("Reshape", {}, [[8]], 18),
+        ("Reshape", {}, [[1, 2, 4]], 18),
+    ],
+)
+def test_axes_of_size_one_are_removed_and_added(
+    op: str, attributes: dict[str, Any], inputs: list[list[int]], opset: int
+) -> None:
+    """The axes are an input in new opsets and an attribute in old ones; without axes, Squeeze takes all."""
+    shape = (2, 1, 4, 1)
+    model, proto, outputs = single_node_graph(op, attributes, inputs, shape=shape, opset=opset)
+    (node,) = model.graph
+    index = np.arange(8).reshape(shape)
+    moved = move_indices(node, node.outputs[0], index)
+    assert moved is not None
+    np.testing.assert_array_equal(moved, ReferenceEvaluator(proto).run(outputs, {"x": index})[0], strict=True)
+
+
+@pytest.mark.parametrize(("before", "after"), [((1,), (1, 1, 1)), ((1, 1, 1), (1,)), ((1, 3), (1, 1, 1, 3))])
+def test_a_reshape_that_only_adds_or_removes_axes_is_followed(
+    before: tuple[int, ...], after: tuple[int, ...]
+) -> None:
+    """A gate may have a single unit, so that every axis has size one."""
+    model, _, _ = single_node_graph("Reshape", {}, [list(after)], shape=before)
+    (node,) = model.graph
+    index = np.arange(np.prod(before)).reshape(before)
+    np.testing.assert_array_equal(
+        move_indices(node, node.outputs[0], index), index.reshape(after), strict=True
+    )
+
+
+@pytest.mark.parametrize(("before", "after"), [(9, 3), (3, 9)])
+def test_a_reshape_between_shapes_that_contradict_each_other_is_not_followed(before: int, after: int) -> None:
+    """A graph may declare wrong shapes; it is read without an error."""
+    model, _, _ = single_node_graph("Reshape", {}, [[before]], shape=(before,))
+    (node,) = model.graph
+    node.outputs[0].shape = ir.Shape([after])
+    assert move_indices(node, node.outputs[0], np.arange(before)) is None
 
 
 def test_a_reshape_over_an_unknown_size_is_not_followed() -> None:

@@ -1,0 +1,1 @@
+"""Controls: each turns off one defence of the service, and its test must then fail."""

@@ -1,0 +1,29 @@
+"""What `turnpike inspect` accepts as its model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.run_cli import run_in_process
+from tests.support.tiny_repository import put_model
+
+
+def test_a_folder_with_one_model_shows_its_newest_version(tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    for version in (1, 2):
+        path = put_model(repository, "ash", version).path
+    newest = json.loads(run_in_process("inspect", path, "--json").stdout)
+    first = json.loads(run_in_process("inspect", repository / "ash/1", "--json").stdout)
+    assert first["content"] != newest["content"]
+    # the first is the folder of a run
+    for folder in (tmp_path, repository, repository / "ash", path.parent):
+        assert json.loads(run_in_process("inspect", folder, "--json").stdout) == newest
+
+
+def test_a_folder_with_several_models_names_them(tmp_path: Path) -> None:
+    for name in ("ash", "birch"):
+        put_model(tmp_path, name)
+    shown = run_in_process("inspect", tmp_path)
+    assert shown.exit_code > 0
+    assert "got a repository of ash, birch: name the folder of one" in " ".join(shown.stderr.split())

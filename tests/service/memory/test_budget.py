@@ -1,0 +1,38 @@
+"""The bytes of all requests of a worker are counted, and refused beyond the budget."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.errors import OverloadedError
+from service.memory.budget import MemoryBudget
+from tests.support.fake_request import FakeRequest
+
+
+def test_what_is_refused_is_not_counted() -> None:
+    """The budget may be used up to its last byte."""
+    budget, first, second = MemoryBudget(10), FakeRequest("POST"), FakeRequest("POST")
+    budget.take(first, 6)
+    with pytest.raises(OverloadedError, match=r"server: the memory for requests \(--max-held\) is used up"):
+        budget.take(second, 5)
+    assert (budget.bytes, second.budgeted_bytes) == (6, 0)
+    budget.take(second, 3)
+    budget.take(second, 1)
+    assert (budget.bytes, second.budgeted_bytes) == (10, 4)
+    budget.release(first)
+    assert (budget.bytes, first.budgeted_bytes) == (4, 0)
+
+
+def test_decoded_arrays_count_in_place_of_a_body() -> None:
+    """They may be larger than the body, and beyond the budget the request is refused."""
+    budget, request = MemoryBudget(10), FakeRequest("POST")
+    budget.take(request, 6)
+    budget.recount(request, 9)
+    assert budget.bytes == request.budgeted_bytes == 9
+    with pytest.raises(OverloadedError):
+        budget.recount(request, 11)
+    assert budget.bytes == request.budgeted_bytes == 9
+    budget.recount(request, 2)
+    assert budget.bytes == 2
+    budget.release(request)
+    assert budget.bytes == 0

@@ -1,0 +1,83 @@
+"""The tutorial of one's own table: every line of it runs as it stands, with a real server."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.live_server import Server, serving
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/tutorial/own-table.md").read_text(encoding="utf-8")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def commands(begin: str) -> list[str]:
+    """The lines of the tutorial that begin with these words."""
+    found = [line.strip() for line in PAGE.splitlines() if line.startswith(f"    {begin}")]
+    assert found, begin
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of somebody who has followed the tutorial up to the server."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    for line in [*commands("python "), *commands("turnpike ")]:
+        if not line.startswith("turnpike serve"):
+            shell(folder, line)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    assert commands("turnpike serve") == ["turnpike serve repository"]
+    with serving(folder / "repository") as running:
+        yield running
+
+
+def shell(folder: Path, line: str) -> str:
+    """Run a line as a reader would, with this checkout's programs."""
+    line = re.sub(r"^python (?=examples/)", f"{sys.executable} {ROOT}/", line)
+    line = re.sub(r"^turnpike ", f"{sys.executable} {ROOT}/turnpike.py ", line)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
+    environment["PYTHONPATH"] = str(ROOT)
+    result = subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, f"{line}: {result.stdout}{result.stderr}"
+    return result.stdout
+
+
+def test_a_table_is_scored(folder: Path) -> None:
+    """Nearly all grapes are right, and the file has the columns that the page says."""
+    with (folder / "scored.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[:3] == ["grape", "label", "probability"]
+    assert len(rows) == 178
+    assert sum(row["grape"] == row["label"] for row in rows) > 170
+    with (folder / "gates.csv").open() as file:
+        header = next(csv.reader(file))
+    assert sum(name.endswith(".transform_gate") for name in header) == 10
+
+
+def test_the_served_model_gives_the_same_answers(folder: Path, server: Server) -> None:
+    by_name, table = (
+        shell(folder, line.replace("http://127.0.0.1:8000", server.url))
+        for line in [*commands("curl "), *commands("cut ")]
+    )
+    with (folder / "scored.csv").open() as file:
+        scored = list(csv.DictReader(file))
+    served = list(csv.DictReader(table.splitlines()))
+    assert [row["label"] for row in served] == [row["label"] for row in scored]
+    # the row that the page sends by names is the second of the table
+    assert json.loads(by_name)["predictions"][0]["label"] == scored[1]["label"] == "barolo"
