@@ -8,7 +8,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from tests.support.browser import OpenDashboard, wait_until_idle
+from tests.support.browser import OpenDashboard, open_tab, wait_until_idle
 from tests.support.dashboard_repository import LABELS, MARKUP
 from tests.support.live_server import Server
 
@@ -79,7 +79,7 @@ TRACES = """(figure) => figure.querySelector(".plot").data?.map((trace) =>
 
 def test_maps_show_the_values_of_the_file(dashboard: OpenDashboard, bundled_server: Server) -> None:
     profile = bundled_server.get("/v2/models/digits-10/gates/profile").json()
-    with dashboard(bundled_server.url) as page:
+    with dashboard(bundled_server.url, tab="gates") as page:
         open_gates(page)
         biases, means = (traces_of(page, title)[0] for title in MAPS[:2])
         assert biases["customdata"][3][0] == "3"
@@ -102,7 +102,7 @@ def test_the_ends_of_a_gate_scale_have_words(
     dashboard: OpenDashboard, all_models_server: Server, model: str, words: tuple[str, str]
 ) -> None:
     """On a phone, too. With independent carry gates, a closed gate does not mean that a value is carried."""
-    with dashboard(all_models_server.url, width=390, path=f"/#model={model}/1") as page:
+    with dashboard(all_models_server.url, tab="gates", width=390, path=f"/#model={model}/1") as page:
         open_gates(page)
         page.evaluate(SEND_ZEROS)
         assert traces_of(page, "T of this row")
@@ -121,7 +121,7 @@ def test_the_ends_of_a_gate_scale_have_words(
 @pytest.mark.timeout(180)
 def test_charts_are_whole_in_every_window(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """At once after the window becomes narrower, and when all charts are drawn again."""
-    with dashboard(bundled_server.url, width=1550) as page:
+    with dashboard(bundled_server.url, tab="gates", width=1550) as page:
         open_gates(page)
         for title in CHARTS:
             assert traces_of(page, title)
@@ -137,7 +137,7 @@ def test_charts_are_whole_in_every_window(dashboard: OpenDashboard, bundled_serv
 def test_charts_show_the_values_of_the_profile(dashboard: OpenDashboard, bundled_server: Server) -> None:
     profile = bundled_server.get("/v2/models/digits-10/gates/profile").json()
     layers, lesion = profile["profile"]["layers"], profile["lesion"]
-    with dashboard(bundled_server.url) as page:
+    with dashboard(bundled_server.url, tab="gates") as page:
         open_gates(page)
         for title in CHARTS:
             assert traces_of(page, title)
@@ -163,7 +163,7 @@ def test_captions_name_extreme_layers_and_classes(dashboard: OpenDashboard, bund
     means = [layer["mean"] for layer in profile["layers"]]
     contrast = np.array(profile["contrast"])
     layer = int(np.ptp(contrast, axis=1).argmax())
-    with dashboard(bundled_server.url) as page:
+    with dashboard(bundled_server.url, tab="gates") as page:
         open_gates(page)
         words = page.locator("#gates .body").inner_text()
         assert f"{len(means)} gated layers" in words
@@ -181,7 +181,7 @@ def test_steps_of_a_layer_are_averaged(dashboard: OpenDashboard, all_models_serv
     depths = sorted({(gate["layer"], gate["depth"]) for gate in profile["gates"]})
     assert len(profile["gates"]) > len(depths) > 1
     units = {layer["gate"]: layer["units"] for layer in profile["profile"]["layers"]}
-    with dashboard(all_models_server.url, path="/#model=steps/1") as page:
+    with dashboard(all_models_server.url, tab="gates", path="/#model=steps/1") as page:
         open_gates(page)
         expect_text(page, None, f"{len(depths)} gated layers, at {len(profile['gates'])} steps")
         means = traces_of(page, "Mean T")[0]
@@ -195,7 +195,7 @@ def test_the_mean_bias_replaces_unknown_unit_biases(
 ) -> None:
     """If the biases per unit are not known, the mean of the layer is shown with a note."""
     profile = all_models_server.get("/v2/models/pictures/gates/profile").json()
-    with dashboard(all_models_server.url, path="/#model=pictures/1") as page:
+    with dashboard(all_models_server.url, tab="gates", path="/#model=pictures/1") as page:
         open_gates(page)
         biases = traces_of(page, "Gate biases")[0]["z"]
         expected = [[gate["bias"]["mean"]] * gate["units"] for gate in profile["gates"]]
@@ -206,7 +206,7 @@ def test_the_mean_bias_replaces_unknown_unit_biases(
 def test_labels_are_shown_as_text(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path="/#model=pictures/1") as page:
+    with dashboard(all_models_server.url, tab="gates", path="/#model=pictures/1") as page:
         open_gates(page)
         contrast = chart_titled(page, "Class contrast")
         assert traces_of(page, "Class contrast")
@@ -222,7 +222,7 @@ def test_labels_are_shown_as_text(dashboard: OpenDashboard, all_models_server: S
 def test_without_a_profile_the_section_explains_how_to_get_one(
     dashboard: OpenDashboard, all_models_server: Server
 ) -> None:
-    with dashboard(all_models_server.url, path=f"/#model={quote(MARKUP, safe='')}/1") as page:
+    with dashboard(all_models_server.url, tab="gates", path=f"/#model={quote(MARKUP, safe='')}/1") as page:
         open_gates(page)
         expect_text(page, None, "turnpike export with rows")
         assert traces_of(page, "Gate biases")
@@ -235,14 +235,14 @@ def test_without_a_profile_the_section_explains_how_to_get_one(
 def test_without_gates_the_section_says_so(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path="/#model=bare/1") as page:
+    with dashboard(all_models_server.url, tab="gates", path="/#model=bare/1") as page:
         expect_text(page, None, "no transform gates")
         expect(page.locator("#gates figure").first).to_be_hidden()
 
 
 @pytest.mark.thorough
 def test_another_model_clears_the_row(dashboard: OpenDashboard, all_models_server: Server) -> None:
-    with dashboard(all_models_server.url, path="/#model=digits-10/1") as page:
+    with dashboard(all_models_server.url, tab="gates", path="/#model=digits-10/1") as page:
         open_gates(page)
         page.evaluate(SEND_ZEROS)
         expect_text(page, "T of this row", "a row of zeros")
@@ -256,7 +256,7 @@ def test_another_model_clears_the_row(dashboard: OpenDashboard, all_models_serve
 def test_maps_clear_the_row_when_given_another_model(
     dashboard: OpenDashboard, bundled_server: Server
 ) -> None:
-    with dashboard(bundled_server.url) as page:
+    with dashboard(bundled_server.url, tab="gates") as page:
         open_gates(page)
         page.evaluate(SEND_ZEROS)
         captions = page.evaluate("""async () => {
@@ -277,11 +277,12 @@ def test_maps_clear_the_row_when_given_another_model(
 @pytest.mark.thorough
 def test_rows_are_drawn_only_while_visible(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """While the section is not visible, its maps of the row are not drawn."""
-    with dashboard(bundled_server.url, height=400) as page:
+    with dashboard(bundled_server.url) as page:
         wait_until_idle(page)
         page.evaluate(SEND_ZEROS)
         page.wait_for_timeout(300)
         assert page.locator("#gates .panel .plot").count() == 2
+        open_tab(page, "Gates")
         open_gates(page)
         assert traces_of(page, "T of this row")
 

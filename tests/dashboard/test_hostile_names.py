@@ -54,6 +54,7 @@ UNESCAPED = """for (const child of flattened(children)) {
 }"""
 
 SHOW_EVERYTHING = """async () => {
+  for (const section of document.querySelectorAll("main > section")) section.hidden = false;
   for (const node of document.querySelectorAll("details")) node.open = true;
   for (let y = 0; y < document.documentElement.scrollHeight; y += innerHeight / 2) {
     scrollTo({ top: y, behavior: "instant" });

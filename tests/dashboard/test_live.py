@@ -60,7 +60,7 @@ def answer(*times: float, started: float = 5, rate: float = 2) -> dict[str, Any]
 @pytest.fixture(scope="module")
 def page(dashboard: OpenDashboard, bundled_server: Server) -> Iterator[Page]:
     """One page for the tests that only use its modules."""
-    with dashboard(bundled_server.url) as opened:
+    with dashboard(bundled_server.url, tab="live") as opened:
         yield opened
 
 
@@ -96,7 +96,7 @@ def test_a_reload_keeps_the_history(dashboard: OpenDashboard, bundled_server: Se
     """The server has it: the first figures of the page are of the time before it was opened."""
     send_requests(bundled_server)
     wait_until(lambda: total_of(bundled_server) >= 20, 10)
-    with dashboard(bundled_server.url) as page:
+    with dashboard(bundled_server.url, tab="live") as page:
         wait_until_idle(page)
         script = "async () => (await import('/dashboard/state/store.js')).current('live')?.moments.length"
         wait_until(lambda: page.evaluate(script), 5)
@@ -109,7 +109,7 @@ def test_a_reload_keeps_the_history(dashboard: OpenDashboard, bundled_server: Se
 def test_traffic_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(bundled_server.url) as page:
+    with dashboard(bundled_server.url, tab="live") as page:
         live = page.locator("#live")
         live.scroll_into_view_if_needed()
         rate = live.locator(".tile", has_text="requests per second").locator(".figure")
@@ -139,7 +139,7 @@ def test_traffic_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> N
 def test_model_names_are_shown_as_text(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url) as page:
+    with dashboard(all_models_server.url, tab="live") as page:
         page.evaluate(
             "async (name) => (await import('/dashboard/state/store.js'))"
             ".publish('choose model', {name, version: '1'})",
@@ -155,7 +155,7 @@ def test_noise_raises_a_drift_alarm(dashboard: OpenDashboard) -> None:
     """First the page shows how many rows are needed; after noise, an alarm."""
     from playwright.sync_api import expect
 
-    with serving("--no-access-log") as server, dashboard(server.url) as page:
+    with serving("--no-access-log") as server, dashboard(server.url, tab="live") as page:
         wait_until_idle(page)
         drift = page.locator("#live .drift")
         drift.scroll_into_view_if_needed()
@@ -173,7 +173,7 @@ def test_noise_raises_a_drift_alarm(dashboard: OpenDashboard) -> None:
 def test_a_model_without_gates_has_no_drift(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path="/#model=bare/1") as page:
+    with dashboard(all_models_server.url, tab="live", path="/#model=bare/1") as page:
         expect(page.locator("#live .drift")).to_contain_text("no gates to drift")
         assert not [url for url in page.log.requests if url.endswith("/bare/versions/1/gates/drift")]
 
@@ -182,7 +182,7 @@ def test_a_model_without_gates_has_no_drift(dashboard: OpenDashboard, all_models
 def test_a_late_drift_response_is_ignored(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path="/#model=digits-10/1") as page:
+    with dashboard(all_models_server.url, tab="live", path="/#model=digits-10/1") as page:
         wait_until_idle(page)
         drift = page.locator("#live .drift")
         report = all_models_server.get("/v2/models/digits-10/gates/drift").json() | {
@@ -211,7 +211,7 @@ def test_a_late_drift_response_is_ignored(dashboard: OpenDashboard, all_models_s
 @pytest.mark.thorough
 def test_polling_has_fixed_intervals(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """Every three seconds, and drift only while it is visible."""
-    with dashboard(bundled_server.url, height=500) as page:
+    with dashboard(bundled_server.url, tab="live", height=500) as page:
         wait_until_idle(page)
         before = len(page.log.requests)
         page.wait_for_timeout(8000)
@@ -225,7 +225,7 @@ def test_polling_has_fixed_intervals(dashboard: OpenDashboard, bundled_server: S
 def test_figures_stay_while_the_server_is_down(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(bundled_server.url, allowed="ERR_FAILED") as page:
+    with dashboard(bundled_server.url, tab="live", allowed="ERR_FAILED") as page:
         live = page.locator("#live")
         rate = live.locator(".tile", has_text="requests per second").locator(".figure")
         expect(rate).to_have_text(FIGURE)
@@ -248,7 +248,7 @@ def test_a_refused_traffic_request_shows_the_message(
 ) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(bundled_server.url, allowed="403") as page:
+    with dashboard(bundled_server.url, tab="live", allowed="403") as page:
         page.route(
             "**/traffic?*", lambda route: route.fulfill(status=403, json={"error": "not for <b>you</b>"})
         )

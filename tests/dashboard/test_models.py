@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.browser import OpenDashboard, axe_violations, wait_until
+from tests.support.browser import OpenDashboard, axe_violations, open_tab, wait_until
 from tests.support.dashboard_repository import LABELS, MARKUP
 from tests.support.live_server import Server, serving
 from tests.support.tiny_repository import put_model
@@ -79,7 +79,7 @@ def repository_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
 def test_every_version_is_listed(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url) as page:
+    with dashboard(all_models_server.url, tab="models") as page:
         for entry in all_models_server.post("/v2/repository/index", {}).json():
             expect(entry_of(page, f"{entry['name']}/{entry['version']}")).to_contain_text("served")
         digits = entry_of(page, "digits-10/1")
@@ -100,7 +100,7 @@ def test_the_reason_of_an_unserved_version_is_shown(
 ) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(repository_server[1].url) as page:
+    with dashboard(repository_server[1].url, tab="models") as page:
         broken = entry_of(page, "broken/1")
         expect(broken).to_contain_text("not served")
         expect(broken).to_contain_text("its file is damaged or not an ONNX model")
@@ -111,7 +111,7 @@ def test_the_certificate_is_shown_on_demand(dashboard: OpenDashboard, bundled_se
     from playwright.sync_api import expect
 
     certificate = bundled_server.get("/v2/models/digits-10/certificate").json()
-    with dashboard(bundled_server.url) as page:
+    with dashboard(bundled_server.url, tab="models") as page:
         expect(summary(page)).to_contain_text("Parity proved against the original network in float64")
         rows = sum(batch["rows"] for batch in certificate["parity"]["batches"])
         expect(summary(page)).to_contain_text(
@@ -133,7 +133,7 @@ def test_the_certificate_is_shown_on_demand(dashboard: OpenDashboard, bundled_se
 def test_a_file_without_a_manifest_is_not_proved(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path="/#model=bare/1") as page:
+    with dashboard(all_models_server.url, tab="models", path="/#model=bare/1") as page:
         expect(summary(page)).to_contain_text("Parity not proved")
         expect(summary(page)).to_contain_text("turnpike export FILE.onnx")
         expect(fact(summary(page), "Inputs")).to_contain_text(shape("b INT64 n", 4))
@@ -144,11 +144,11 @@ def test_the_url_keeps_the_chosen_model(dashboard: OpenDashboard, all_models_ser
     """The choice survives a reload, and the back button undoes it."""
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url) as page:
+    with dashboard(all_models_server.url, tab="models") as page:
         expect(chosen(page)).to_have_text(f"{MARKUP}/1")
         entry_of(page, "own/1").get_by_role("button").click()
         expect(chosen(page)).to_have_text("own/1")
-        assert page.url.endswith("/#model=own/1")
+        assert page.url.endswith("/#model=own/1&tab=models")
         entry_of(page, "pictures/1").get_by_role("button").click()
         expect(summary(page).get_by_role("heading")).to_have_text("pictures/1")
         page.reload()
@@ -167,7 +167,7 @@ def test_any_model_name_works_in_the_url(
 ) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(repository_server[1].url, path="/#model=net/1") as page:
+    with dashboard(repository_server[1].url, tab="models", path="/#model=net/1") as page:
         expect(chosen(page)).to_have_text("net/1")
         entry_of(page, f"{ODD}/1").get_by_role("button").click()
         page.reload()
@@ -179,8 +179,10 @@ def test_the_longest_name_fits_a_phone(
 ) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(repository_server[1].url, width=360, path=f"/#model={LONG}/1") as page:
+    with dashboard(repository_server[1].url, tab="models", width=360, path=f"/#model={LONG}/1") as page:
         expect(summary(page).get_by_role("heading")).to_have_text(f"{LONG}/1")
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        open_tab(page, "Live")
         expect(page.locator("#live").get_by_role("button", name=LONG)).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
@@ -191,7 +193,7 @@ def test_the_list_scrolls_to_the_chosen_version(
     """The list scrolls to the chosen version, the page does not."""
     from playwright.sync_api import expect
 
-    with dashboard(repository_server[1].url, width=360, path="/#model=net/2") as page:
+    with dashboard(repository_server[1].url, tab="models", width=360, path="/#model=net/2") as page:
         expect(chosen(page)).to_have_text("net/2")
         page.wait_for_function("document.querySelector('.models-list').scrollTop > 0")
         lines, mine = page.locator(".models-list").bounding_box(), chosen(page).bounding_box()
@@ -201,18 +203,42 @@ def test_the_list_scrolls_to_the_chosen_version(
         assert page.evaluate("scrollY") == 0
 
 
-def test_a_link_to_a_section_keeps_the_chosen_model(
-    dashboard: OpenDashboard, all_models_server: Server
-) -> None:
+def test_a_tab_is_part_of_the_address(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """A link to a tab keeps the model and takes the focus. A reload and the back button find the tab."""
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path="/#model=own/1", reduced_motion="reduce") as page:
-        expect(chosen(page)).to_have_text("own/1")
+    with dashboard(bundled_server.url, path="/#model=digits-10/1") as page:
+        expect(page.locator("#try .headline")).to_be_visible()
         live = page.get_by_role("navigation").get_by_role("link", name="Live")
         live.click()
-        expect(live).to_have_attribute("aria-current", "true")
+        expect(live).to_have_attribute("aria-current", "page")
         expect(page.locator("#live")).to_be_focused()
-        assert page.url.endswith("/#model=own/1")
+        expect(page.locator("#try")).to_be_hidden()
+        assert page.url.endswith("/#model=digits-10/1&tab=live")
+        page.reload()
+        expect(page.locator("#live")).to_be_visible()
+        entries = page.evaluate("history.length")
+        live.click()
+        assert page.evaluate("history.length") == entries
+        requests = len(page.log.requests)  # type: ignore[attr-defined]
+        page.go_back()
+        expect(page.locator("#try .headline")).to_be_visible()
+        expect(page.locator("#live")).to_be_hidden()
+        # the row is still there
+        assert not [url for url in page.log.requests[requests:] if url.endswith("/gates")]  # type: ignore[attr-defined]
+
+
+def test_a_short_address_opens_a_tab(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """An unknown tab is the first one."""
+    from playwright.sync_api import expect
+
+    with dashboard(bundled_server.url, path="/#live") as page:
+        expect(page.locator("#live")).to_be_visible()
+        assert page.url.endswith("/#tab=live")
+        page.evaluate("location.hash = '#tab=nowhere'")
+        expect(page.locator("#try")).to_be_visible()
+        page.evaluate("location.hash = '#gates'")
+        expect(page.locator("#gates")).to_be_visible()
 
 
 @pytest.mark.parametrize("target", ["nobody/3", "net/9"])
@@ -222,7 +248,7 @@ def test_a_url_of_an_unknown_version_shows_a_message(
     """No other model is shown instead, but another version is offered."""
     from playwright.sync_api import expect
 
-    with dashboard(repository_server[1].url, path=f"/#model={target}") as page:
+    with dashboard(repository_server[1].url, tab="models", path=f"/#model={target}") as page:
         expect(summary(page)).to_contain_text(f"{target} is not served: no such version is in the repository")
         expect(chosen(page)).to_have_count(0)
         if target.startswith("net"):
@@ -240,7 +266,7 @@ def test_added_and_removed_versions_are_shown(dashboard: OpenDashboard, tmp_path
     options = ("--models", tmp_path, "--versions", "all", "--poll", "0.2", "--no-access-log")
     with (
         serving(*options) as server,
-        dashboard(server.url, path="/#model=net/1", allowed="40[04]|503") as page,
+        dashboard(server.url, tab="models", path="/#model=net/1", allowed="40[04]|503") as page,
     ):
         second = entry_of(page, "net/2").get_by_role("button")
         expect(chosen(page)).to_have_text("net/1")
@@ -279,11 +305,10 @@ def test_many_models_cause_few_requests(dashboard: OpenDashboard, bundled_server
         answer = {"samples": []} if url.endswith("/samples") else answer
         route.fulfill(body=json.dumps(answer), content_type="application/json")
 
-    with dashboard(bundled_server.url) as page:
+    with dashboard(bundled_server.url, tab="models") as page:
         page.route(re.compile("/v2/"), answered)
         page.log.requests.clear()
         page.reload()
-        page.get_by_role("link", name="Models", exact=True).click()
         expect(fact(entry_of(page, "net-000/1"), "parity")).to_contain_text("proved")
         box = page.get_by_role("searchbox", name="Filter models")
         expect(box).to_be_visible(visible=count >= 8)
@@ -303,8 +328,7 @@ def test_the_list_shows_figures_of_the_last_seconds(dashboard: OpenDashboard, bu
     from playwright.sync_api import expect
 
     rows = {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0.0] * 64}]}
-    with dashboard(bundled_server.url) as page:
-        page.get_by_role("link", name="Models", exact=True).click()
+    with dashboard(bundled_server.url, tab="models") as page:
         digits = entry_of(page, "digits-10/1")
         expect(fact(digits, "p50")).to_have_text(DASH)
         for _ in range(40):
@@ -324,7 +348,7 @@ def test_the_last_chosen_model_is_shown(dashboard: OpenDashboard, all_models_ser
     """A late response about the previous model is ignored."""
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path="/#model=digits-10/1") as page:
+    with dashboard(all_models_server.url, tab="models", path="/#model=digits-10/1") as page:
         expect(summary(page).get_by_role("heading")).to_have_text("digits-10/1")
         page.wait_for_load_state("networkidle")
         held_routes: list[Route] = []
@@ -348,7 +372,7 @@ def test_an_unreadable_model_shows_a_message(dashboard: OpenDashboard, all_model
     """The message is the API's own, and the user can retry."""
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, allowed="500") as page:
+    with dashboard(all_models_server.url, tab="models", allowed="500") as page:
         expect(summary(page).get_by_role("heading")).to_be_visible()
         path = "**/models/own/versions/1/certificate"
         page.route(path, responding(500, {"error": "the shelf fell down"}))
@@ -364,7 +388,7 @@ def test_an_unreadable_list_shows_a_message(dashboard: OpenDashboard, bundled_se
     """The message is the API's own; an empty repository has a hint how to add a model."""
     from playwright.sync_api import expect
 
-    with dashboard(bundled_server.url, allowed="500") as page:
+    with dashboard(bundled_server.url, tab="models", allowed="500") as page:
         page.route("**/v2/repository/index", responding(500, {"error": "the shelf fell down"}))
         page.reload()
         expect(page.locator("#models")).to_contain_text("could not be loaded: the shelf fell down")
@@ -379,7 +403,7 @@ def test_a_replaced_model_file_is_detected(dashboard: OpenDashboard, bundled_ser
     from playwright.sync_api import expect
 
     certificate = bundled_server.get("/v2/models/digits-10/certificate").json()
-    with dashboard(bundled_server.url) as page:
+    with dashboard(bundled_server.url, tab="models") as page:
         page.add_init_script("""
           const plain = setInterval;
           window.setInterval = (call, every) => {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.browser import API_KEY, OpenDashboard, axe_violations, wait_until_idle
+from tests.support.browser import API_KEY, OpenDashboard, axe_violations, open_tab, wait_until_idle
 from tests.support.live_server import Server, free_port, serving
 from tests.support.tiny_repository import put_model
 
@@ -43,7 +43,10 @@ def test_without_a_key_the_page_names_the_problem(dashboard: OpenDashboard, lock
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).not_to_be_visible()
         expect(page.get_by_role("banner")).to_contain_text("key required")
+        expect(page.locator("#try")).to_contain_text("requires an API key to use its models")
+        open_tab(page, "Models")
         expect(page.locator("#models")).to_contain_text("requires an API key to list its models")
+        open_tab(page, "Try it")
         before = len(page.log.requests)
         page.wait_for_timeout(12_000)
         assert len(page.log.requests) == before
@@ -187,7 +190,9 @@ def test_all_data_is_reloaded_after_an_outage(dashboard: OpenDashboard, tmp_path
     options = ("--models", tmp_path, "--port", port, "--no-access-log")
     with ExitStack() as opened:
         with serving(*options) as server:
-            page = opened.enter_context(dashboard(server.url, allowed=f"{CONNECTION_ERRORS}|503"))
+            page = opened.enter_context(
+                dashboard(server.url, tab="models", allowed=f"{CONNECTION_ERRORS}|503")
+            )
             expect(page.locator("#models .about")).to_contain_text("Parity proved")
             before = server.get("/v2/models/net/certificate").json()["digest"]
         expect(page.locator("#notice")).to_contain_text("The server does not answer", timeout=30_000)

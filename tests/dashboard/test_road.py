@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.support.browser import OpenDashboard, axe_violations, model_path, wait_until_idle
+from tests.support.browser import OpenDashboard, axe_violations, model_path, open_tab, wait_until_idle
 from tests.support.dashboard_row import choose_sample, layer_switch, publish_row, samples
 from tests.support.live_server import Server
 
@@ -185,23 +185,13 @@ def test_numbers_are_thinned_and_a_long_road_scrolls_in_its_box(
         assert page.locator(".road-scroll").evaluate("(node) => node.scrollWidth > 2 * node.clientWidth")
 
 
-def test_links_land_on_their_sections(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """Charts above a section are drawn while the page scrolls to it; the page then follows the section."""
-    from playwright.sync_api import expect
-
-    at_top = """(id) => {
-      const { top } = document.getElementById(id).getBoundingClientRect();
-      const end = scrollY + innerHeight >= document.documentElement.scrollHeight - 2;
-      return top >= 0 && (top < 140 || end);
-    }"""
-    with dashboard(bundled_server.url, path="/#models") as page:
-        # some browsers do not keep what is shown in place by themselves
-        page.evaluate("() => document.documentElement.style.setProperty('overflow-anchor', 'none')")
+def test_a_tab_begins_at_its_top(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    with dashboard(bundled_server.url) as page:
         wait_until_idle(page)
-        assert page.evaluate(at_top, "models")
-        for name, target in (("Live", "live"), ("This row", "row")):
-            link = page.get_by_role("navigation").get_by_role("link", name=name)
-            link.click()
+        page.evaluate("scrollTo(0, 900)")
+        for tab in ("Gates", "Try it"):
+            assert page.evaluate("scrollY") > 500
+            open_tab(page, tab)
+            assert page.evaluate("scrollY") == 0
             wait_until_idle(page)
-            assert page.evaluate(at_top, target), name
-            expect(link).to_have_attribute("aria-current", "true")
+            page.evaluate("scrollTo(0, 900)")

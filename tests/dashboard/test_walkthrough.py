@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
+from tests.support.browser import OpenDashboard, axe_violations, open_tab, wait_until_idle
 from tests.support.dashboard_live import send_noise
 from tests.support.dashboard_row import CELLS, chart, layer_switch
 from tests.support.dashboard_try import draw
@@ -33,6 +33,7 @@ def test_draw_a_seven_close_a_layer_and_raise_the_drift_alarm(dashboard: OpenDas
         assert axe_violations(page) == []
 
         send_noise(server, rows=400)
+        open_tab(page, "Live")
         drift = page.locator("#live .drift")
         drift.scroll_into_view_if_needed()
         expect(drift.get_by_text("alarm: far from export")).to_be_visible()

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 OpenDashboard = Callable[..., AbstractContextManager["Page"]]
 
 CHROMIUM = "chromium"
+# the links to the tabs of the page, in order
+TABS = ("Try it", "Models", "Gates", "Live")
 # the key of `locked_server`
 API_KEY = "open-sesame"
 FLAGS = ["--disable-gpu", "--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
@@ -109,8 +111,9 @@ def browser() -> Iterator[Browser]:
 def dashboard(browser: Browser) -> OpenDashboard:
     """Opens the page: `with dashboard(url, width=…, height=…, dark=…, key=…, path=…, allowed=…) as page`.
 
-    `page.log` is the window's WindowLog. With `clock=True` the test controls time with `advance_clock`. A
-    `script` runs before those of the page. Other options are passed to Playwright's `new_context`.
+    `tab` (try, models, gates or live) is added to the path. `page.log` is the window's WindowLog. With
+    `clock=True` the test controls time with `advance_clock`. A `script` runs before those of the page. Other
+    options are passed to Playwright's `new_context`.
     """
 
     @contextmanager
@@ -122,6 +125,7 @@ def dashboard(browser: Browser) -> OpenDashboard:
         dark: bool = False,
         key: str | None = None,
         path: str = "/",
+        tab: str | None = None,
         allowed: str | None = None,
         clock: bool = False,
         script: str | None = None,
@@ -143,7 +147,7 @@ def dashboard(browser: Browser) -> OpenDashboard:
                 page.add_init_script(f"({STORE_KEY})({key!r})")
             if script is not None:
                 page.add_init_script(script)
-            page.goto(url + path)
+            page.goto(url + (path if tab is None else with_tab(path, tab)))
             yield page
         finally:
             context.close()
@@ -183,6 +187,16 @@ def all_models_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
 def model_path(name: str) -> str:
     """The path of the page that shows version 1 of a model."""
     return f"/#model={quote(name, safe='')}/1"
+
+
+def with_tab(path: str, tab: str) -> str:
+    """The path of the page that shows one of its tabs: try, models, gates or live."""
+    return f"{path}{'&' if '#' in path else '#'}tab={tab}"
+
+
+def open_tab(page: Page, name: str) -> None:
+    """Press the link to one of TABS."""
+    page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
 
 
 def hold_first(held_routes: list[Route], route: Route) -> None:

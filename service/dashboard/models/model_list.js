@@ -1,6 +1,7 @@
 // The list of models: one line per version, with a filter if there are many.
 
 import { el, setChildren } from "../dom/element.js";
+import { watchVisibility } from "../dom/visibility.js";
 import { sameVersion } from "../state/chosen_model.js";
 import { clearModelFacts } from "../state/model_facts.js";
 import { current } from "../state/store.js";
@@ -42,6 +43,7 @@ export class ModelList {
     this.head = el("li", { class: "list-head", "aria-hidden": "true" }, titles);
     this.rows = el("ul", { class: "models-list", hidden: true }, this.head);
     this.node = el("div", { class: "models" }, this.tools, this.message, this.rows);
+    watchVisibility(this.node, () => this.#revealChosen());
   }
 
   /** Show a new index. */
@@ -69,9 +71,7 @@ export class ModelList {
 
   markChosen(chosen) {
     for (const entry of this.entries.values()) entry.markChosen(sameVersion(entry, chosen));
-    const entry = chosen && this.entries.get(keyOf(chosen));
-    // once per choice: the user may have scrolled on since
-    if (entry && entry !== this.revealed) this.#scrollTo(entry);
+    this.#revealChosen();
   }
 
   /** Reload the facts in a version's line, because the version was loaded anew. */
@@ -100,8 +100,12 @@ export class ModelList {
     return entry;
   }
 
-  /** Scroll the list, but not the page, to a line. */
-  #scrollTo(entry) {
+  /** Scroll the list, but not the page, to the chosen version. */
+  #revealChosen() {
+    const chosen = current("chosen model");
+    const entry = chosen && this.entries.get(keyOf(chosen));
+    // once per choice, because the user may have scrolled on since; a hidden list cannot be scrolled
+    if (!entry || entry === this.revealed || !this.rows.clientHeight) return;
     this.revealed = entry;
     const [list, head, line] = [this.rows, this.head, entry.node].map((node) => node.getBoundingClientRect());
     const top = list.top + head.height;

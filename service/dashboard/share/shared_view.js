@@ -2,7 +2,7 @@
 
 import { sameVersion } from "../state/chosen_model.js";
 import { setLevers } from "../state/lesion.js";
-import { modelHash, modelIn } from "../state/model_address.js";
+import { modelHash, modelIn, tabIn, withTab } from "../state/page_address.js";
 import { fetchReading } from "../state/reading.js";
 import { current, publish, subscribe } from "../state/store.js";
 import { parseView, viewToText } from "./view_address.js";
@@ -31,11 +31,12 @@ export function startSharedView() {
     opening = false;
   });
   for (const topic of ["row", "levers", "kept reading"]) subscribe(topic, writeSoon);
-  addEventListener("hashchange", ({ newURL }) => {
+  addEventListener("hashchange", ({ oldURL, newURL }) => {
     // the address itself may have been written again since
     const { hash } = new URL(newURL);
+    const isOtherTab = withTab(hash, null) === withTab(new URL(oldURL).hash, null);
     const model = current("model");
-    if (model && sameVersion(modelIn(hash), model)) openView(model, hash);
+    if (model && !isOtherTab && sameVersion(modelIn(hash), model)) openView(model, hash);
   });
 }
 
@@ -84,9 +85,8 @@ function writeNow() {
   const model = current("model");
   if (!model || opening || !sameVersion(modelIn(location.hash) ?? model, model)) return;
   const view = viewToText(currentView());
-  const isBare = !location.hash.includes("&");
-  if (view === "" && isBare) return;
-  const hash = modelHash(model) + view;
+  if (view === "" && !modelIn(location.hash)) return;
+  const hash = withTab(modelHash(model) + view, tabIn(location.hash));
   if (location.hash !== hash) history.replaceState(null, "", hash);
 }
 

@@ -4,7 +4,7 @@ import { el, setChildren } from "../dom/element.js";
 import { elapsed } from "../dom/number_format.js";
 import { current, publish, subscribe } from "../state/store.js";
 import { createKeyButton } from "./api_key_dialog.js";
-import { startSectionLinks } from "./section_links.js";
+import { startTabs } from "./tabs.js";
 import { currentTheme, toggleTheme } from "./theme.js";
 
 const STATES = {
@@ -16,7 +16,7 @@ const STATES = {
 export function startPageHeader(bar, notice) {
   setChildren(bar, chosenModel(), serverState(), createKeyButton(), themeButton());
   startNotice(notice);
-  startSectionLinks();
+  startTabs();
 }
 
 function chosenModel() {

@@ -2,8 +2,8 @@
 // in the address, so that it survives a reload and can be shared.
 
 import { get, modelPath } from "./api.js";
-import { modelHash, modelIn } from "./model_address.js";
 import { modelFacts } from "./model_facts.js";
+import { modelHash, modelIn, tabIn, withTab } from "./page_address.js";
 import { current, publish, subscribe } from "./store.js";
 
 // milliseconds between checks whether the model file was replaced under the same version
@@ -111,5 +111,6 @@ function unservedReason(entry) {
 
 /** Put the chosen model into the address, as a new entry in the browser history. */
 function writeAddress(model) {
-  if (!sameVersion(modelIn(location.hash), model)) history.pushState(null, "", modelHash(model));
+  if (sameVersion(modelIn(location.hash), model)) return;
+  history.pushState(null, "", withTab(modelHash(model), tabIn(location.hash)));
 }

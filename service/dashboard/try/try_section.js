@@ -65,7 +65,7 @@ class TryPanel {
 
   /** While there is no model, show why. */
   showPlaceholder() {
-    if (this.#model === null) setChildren(this.#body, el("p", { class: "empty" }, placeholderText()));
+    if (this.#model === null) setChildren(this.#body, el("p", { class: "empty" }, placeholder()));
   }
 
   setModel(model) {
@@ -176,12 +176,24 @@ class TryPanel {
   }
 }
 
-function placeholderText() {
-  if (current("server") === "unauthorized") return "An API key is required to use the models.";
+/** Why there is nothing to try, and what to do. */
+function placeholder() {
+  if (current("server") === "unauthorized") {
+    const click = () => publish("open key dialog", true);
+    const button = el("button", { type: "button", class: "main", on: { click } }, "Enter a key");
+    return ["The service requires an API key to use its models. ", button];
+  }
+  const models = el("a", { href: "#models" }, "Models");
   const chosen = current("chosen model");
-  if (!chosen) return current("index")?.length === 0 ? "There is no model to try." : "Loading the models …";
-  if (chosen.state === "loading") return `Loading ${chosen.name}/${chosen.version} …`;
-  return chosen.message || "No model is chosen.";
+  if (!chosen) {
+    if (current("index")?.length === 0) return ["There is no model to try. ", models, " says how to add one."];
+    return "Loading the models …";
+  }
+  const title = `${chosen.name}/${chosen.version}`;
+  if (chosen.state === "loading") return `Loading ${title} …`;
+  if (!chosen.message) return "No model is chosen.";
+  const problem = chosen.state === "failed" ? "could not be loaded" : "is not served";
+  return [`${title} ${problem}: ${chosen.message}. `, models, " lists the others."];
 }
 
 /** A message about an input that cannot be sent from this page, or null. */
