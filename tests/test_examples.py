@@ -55,6 +55,7 @@ def test_the_example_train_and_serve_runs(tmp_path: Path) -> None:
     assert (tmp_path / "here/report/index.html").exists()
 
 
+@pytest.mark.slow
 def test_the_example_export_your_module_runs(tmp_path: Path) -> None:
     printed = run(tmp_path, sys.executable, EXAMPLES / "export_your_module.py")
     assert "layer00.transform_gate: layer 0, coupled, 20 units" in printed

@@ -259,6 +259,7 @@ def test_ctrl_c_saves_and_explains_how_to_resume(
     assert all(torch.equal(parts[name], whole[name]) for name in whole)
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path, call: Callable[..., Result]) -> None:
     """After kill -9 all files in the folder are whole, and --resume finishes the run."""
     arguments = ["train", "digits-10", "--epochs", "12", "--no-pictures", "--out", "run"]
@@ -277,6 +278,7 @@ def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path, call: Callable
     assert len(read_checkpoint(tmp_path / "run" / "model.safetensors")[1].history) == 12
 
 
+@pytest.mark.slow
 def test_the_demo_reuses_existing_files(tmp_path: Path, call: Callable[..., Result]) -> None:
     """The first demo trains and exports; the second shows the same result and changes no file."""
     first = call("demo")

@@ -28,7 +28,6 @@ QUICK = (
     "charcnn",
     "cbhg",
     "rhn",
-    "grid-lstm-1d",
     "transformer",
 )
 

@@ -1,4 +1,4 @@
-"""The tutorial of one's own table: every line of it runs as it stands, with a real server."""
+"""The tutorials: their lines run as they stand, with a real server."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ import pytest
 from tests.support.live_server import Server, serving
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/tutorial/own-table.md").read_text(encoding="utf-8")
+TABLE_PAGE, DIGITS_PAGE = "own-table.md", "first-model.md"
+LOCAL_URL = "http://127.0.0.1:8000"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def commands(begin: str) -> list[str]:
-    """The lines of the tutorial that begin with these words."""
-    found = [line.strip() for line in PAGE.splitlines() if line.startswith(f"    {begin}")]
+def commands(page: str, begin: str) -> list[str]:
+    """The lines of a tutorial that begin with these words."""
+    text = (ROOT / "docs/tutorial" / page).read_text(encoding="utf-8")
+    found = [line.strip() for line in text.splitlines() if line.startswith(f"    {begin}")]
     assert found, begin
     return found
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of somebody who has followed the tutorial up to the server."""
+    """The folder of somebody who has followed the tutorial of a table up to the server."""
     folder = tmp_path_factory.mktemp("tutorial")
-    for line in [*commands("python "), *commands("turnpike ")]:
+    for line in [*commands(TABLE_PAGE, "python "), *commands(TABLE_PAGE, "turnpike ")]:
         if not line.startswith("turnpike serve"):
             shell(folder, line)
     return folder
@@ -40,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    assert commands("turnpike serve") == ["turnpike serve repository"]
+    assert commands(TABLE_PAGE, "turnpike serve") == ["turnpike serve repository"]
     with serving(folder / "repository") as running:
         yield running
 
@@ -72,8 +74,8 @@ def test_a_table_is_scored(folder: Path) -> None:
 
 def test_the_served_model_gives_the_same_answers(folder: Path, server: Server) -> None:
     by_name, table = (
-        shell(folder, line.replace("http://127.0.0.1:8000", server.url))
-        for line in [*commands("curl "), *commands("cut ")]
+        shell(folder, line.replace(LOCAL_URL, server.url))
+        for line in [*commands(TABLE_PAGE, "curl "), *commands(TABLE_PAGE, "cut ")]
     )
     with (folder / "scored.csv").open() as file:
         scored = list(csv.DictReader(file))
@@ -81,3 +83,21 @@ def test_the_served_model_gives_the_same_answers(folder: Path, server: Server) -
     assert [row["label"] for row in served] == [row["label"] for row in scored]
     # the row that the page sends by names is the second of the table
     assert json.loads(by_name)["predictions"][0]["label"] == scored[1]["label"] == "barolo"
+
+
+def test_a_first_model_is_trained_served_and_loaded(tmp_path: Path) -> None:
+    """The zero of the page is read, and each layer is closed once."""
+    train, export, inspect, serve, load = commands(DIGITS_PAGE, "turnpike ")
+    for line in (train, export):
+        shell(tmp_path, line)
+    assert "layer09.transform_gate" in shell(tmp_path, inspect)
+    assert serve == "turnpike serve --models repository"
+    (predict,), (gates,) = commands(DIGITS_PAGE, "curl "), commands(DIGITS_PAGE, "python ")
+    with serving(tmp_path / "repository") as server:
+        answer = json.loads(shell(tmp_path, predict.replace(LOCAL_URL, server.url)))
+        assert answer["predictions"][0]["label"] == "0"
+        assert "without layer 9" in shell(tmp_path, f"{gates} {server.url}")
+        # ten users for three seconds, which is enough to see that the line is right
+        shorter = load.replace(LOCAL_URL, server.url).replace("30s", "3s").replace("50 ", "10 ")
+        shell(tmp_path, shorter.replace("p99<50ms", "p99<2s"))
+    assert (tmp_path / "load/loadtest.html").is_file()
