@@ -135,6 +135,7 @@ COMMANDS = {
     "verify": ("export.cli.verify", "export", "Prove an exported file again, on any device."),
     "inspect": ("service.cli.inspect", "serve", "Show what a model file contains."),
     "predict": ("service.cli.predict", "serve", "Predict the rows of a table, with a file or a service."),
+    "score": ("score.cli.command", "score", "Score large files of rows, on all cores, resumably."),
     "serve": ("service.cli.serve", "serve", "Serve models and their gates over HTTP."),
     "loadtest": (
         "loadtest.cli.command",

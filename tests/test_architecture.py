@@ -19,6 +19,7 @@ BRIDGES: dict[str, set[str]] = {
     "service": set(),
     "loadtest": set(),
     "export": {"models", "service.artifact"},
+    "score": {"service"},
     "tune": {"loadtest", "service.artifact", "service.config", "service.repository", "service.version"},
 }
 
@@ -28,6 +29,7 @@ FORBIDDEN_LIBRARIES = {
     "service": {"torch", "onnx", "onnxscript"},
     "export": {"fastapi", "uvicorn"},
     "loadtest": {"torch", "onnx", "onnxruntime"},
+    "score": {"torch", "onnx", "onnxruntime", "fastapi"},
     # tune runs `turnpike serve` and `turnpike export` as processes
     "tune": {"torch", "onnx", "onnxruntime", "fastapi", "locust"},
 }
@@ -93,6 +95,13 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "measure": {"generate", "workload"},
         "generate": {"workload"},
         "workload": set(),
+    },
+    "score": {
+        "cli": {"run"},
+        "run": {"engines", "job", "sources"},
+        "engines": {"job", "sources"},
+        "job": {"sources"},
+        "sources": set(),
     },
     "tune": {
         "cli": {"run", "report", "result", "trial", "search"},

@@ -41,6 +41,7 @@ def run_without(package: str, names: set[str]) -> subprocess.CompletedProcess[st
         ("service", {"torch", "onnx", "onnxscript", "models", "export"}),
         ("models", {"onnx", "onnxruntime", "onnxscript", "fastapi", "service", "export"}),
         ("loadtest", {"torch", "onnx", "onnxruntime", "models", "export", "service"}),
+        ("score", {"torch", "onnx", "onnxscript", "models", "export", "fastapi"}),
         ("tune", {"torch", "onnx", "onnxruntime", "models", "export", "fastapi", "locust"}),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("models", "export", "service", "loadtest", "tune")
+PACKAGES = ("models", "export", "service", "loadtest", "score", "tune")
 
 
 def files(package: str, root: Path = ROOT) -> list[Path]:

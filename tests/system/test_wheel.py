@@ -19,7 +19,7 @@ import requests
 from tests.support.live_server import environment as server_environment
 from tests.support.virtualenvs import ROOT, install_wheel
 
-PACKAGES = ("models", "service", "export", "loadtest", "tune")
+PACKAGES = ("models", "service", "export", "loadtest", "score", "tune")
 
 
 @pytest.fixture(scope="module")

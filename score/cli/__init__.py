@@ -1,0 +1,1 @@
+"""The command `turnpike score`."""

@@ -1,0 +1,104 @@
+"""Runs a job on this machine: one process for each CPU, each with the model."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from score.errors import ScoreError
+from score.job.score_part import score_part
+from score.job.scoring_model import ScoringModel
+from score.sources.parts import Part
+
+# seconds between two looks at the number of rows
+REFRESH_SECONDS = 0.2
+
+
+class _StoppedError(Exception):
+    """The job is over: this part is not finished."""
+
+
+class _Worker:
+    """What a process keeps between parts."""
+
+    model: ScoringModel
+    rows: Synchronized[int]
+    stop: Event
+
+
+def run_local(
+    model: Path,
+    *,
+    gates: bool,
+    parts: Mapping[Path, Part],
+    workers: int,
+    threads: int,
+    on_progress: Callable[[int, int], None],
+) -> None:
+    """Score the parts; each is written to its file.
+
+    Args:
+        model: Path of the model.
+        gates: Whether gates are columns of the output.
+        parts: The parts that are not there yet, by their files.
+        workers: Processes.
+        threads: Threads of each process.
+        on_progress: Called now and then with the finished parts and the rows so far.
+
+    Raises:
+        ScoreError: A part cannot be scored, or a process was killed. Finished parts stay.
+    """
+    context = multiprocessing.get_context("spawn")
+    rows, stop = context.Value("q", 0), context.Event()
+    executor = ProcessPoolExecutor(workers, context, _start_worker, (model, gates, threads, rows, stop))
+    try:
+        waiting: set[Future[int]] = {executor.submit(_score, part, file) for file, part in parts.items()}
+        finished = 0
+        while waiting:
+            done, waiting = wait(waiting, REFRESH_SECONDS, FIRST_COMPLETED)
+            for future in done:
+                future.result()
+            finished += len(done)
+            on_progress(finished, rows.value)
+    except BrokenProcessPool as error:
+        raise ScoreError(
+            "a process was killed, perhaps because memory was short (--workers takes fewer); "
+            "the same command continues the job"
+        ) from error
+    finally:
+        stop.set()
+        executor.shutdown(cancel_futures=True)
+
+
+def _start_worker(model: Path, gates: bool, threads: int, rows: Synchronized[int], stop: Event) -> None:
+    # Ctrl-C reaches all processes of a terminal; the first of them ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _Worker.rows, _Worker.stop = rows, stop
+    _Worker.model = ScoringModel(model, gates=gates, threads=threads)
+
+
+def _end_with_parent() -> None:
+    """End when the first process was killed: a worker would wait for parts for ever."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _score(part: Part, target: Path) -> int:
+    def count(rows: int) -> None:
+        if _Worker.stop.is_set():
+            raise _StoppedError
+        with _Worker.rows.get_lock():
+            _Worker.rows.value += rows
+
+    return score_part(_Worker.model, part, target, count)

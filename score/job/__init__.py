@@ -1,0 +1,1 @@
+"""A job: its plan, the model, and the scoring of one part into one file."""

@@ -1,0 +1,108 @@
+"""The model of a job: opened and checked as the service does, and run on batches of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+
+from score.errors import ScoreError, UsageError
+from score.sources.parts import RowBatch, spans, to_arrow
+from service.cli.model_argument import find_model
+from service.config.settings import Settings
+from service.errors import ServiceError
+from service.inference_types import Array
+from service.protocol.classification import probabilities
+from service.registry.loader import load
+from service.telemetry.counters import RequestCounters
+
+# rows of one run; more make no model faster
+MAX_RUN_ROWS = 1024
+# rows that are read and converted together, in several runs
+MAX_BATCH_ROWS = 16 * MAX_RUN_ROWS
+# bytes of the inputs of one run
+MAX_RUN_BYTES = 8 << 20
+
+
+class ScoringModel:
+    """One version of a model, and the columns that it adds to rows."""
+
+    def __init__(self, path: Path, *, gates: bool, threads: int = 1) -> None:
+        try:
+            self._model = load(find_model(path), Settings(), RequestCounters(), threads)
+        except ServiceError as error:
+            raise UsageError(f"--model: {error}") from error
+        self.signature = self._model.signature
+        self.name, self.version, self.digest = self._model.name, self._model.version, self._model.digest
+        self._outputs = list(self.signature.outputs)
+        self._gates = [gate.name for gate in self._model.gates] if gates else []
+        if gates and not self._gates:
+            raise UsageError("--gates: expected a model with gates, and it has none")
+        if self.signature.batch is None:
+            raise UsageError("--model: expected a model that takes several rows, and it takes one")
+        self._run_rows = self._rows_per_run()
+        # rows that should be given at once
+        self.batch_rows = min(MAX_BATCH_ROWS, 16 * self._run_rows)
+        self.schema = self._schema()
+
+    def _rows_per_run(self) -> int:
+        """One row, if the result of a row may depend on the others."""
+        manifest = self._model.manifest
+        names = {*self._outputs, *self._gates}
+        if (manifest is not None and manifest.batch_coupled) or not names <= self.signature.splittable:
+            return 1
+        sizes = [dim for tensor in self.signature.inputs.values() for dim in tensor.dims[1:]]
+        row_bytes = 8 * int(np.prod([dim for dim in sizes if isinstance(dim, int)] or [1]))
+        return max(1, min(MAX_RUN_ROWS, MAX_RUN_BYTES // row_bytes))
+
+    def _schema(self) -> pyarrow.Schema:
+        """The columns that the model adds."""
+        feeds = {
+            tensor.name: np.zeros(
+                (1, *(dim if isinstance(dim, int) else 1 for dim in tensor.dims[1:])), tensor.dtype
+            )
+            for tensor in self.signature.inputs.values()
+        }
+        return pyarrow.RecordBatch.from_pydict(self.score(RowBatch(feeds, {}, 1))).schema
+
+    def score(self, batch: RowBatch) -> dict[str, pyarrow.Array]:
+        """The columns of predictions, and of gates if they were requested."""
+        arrays = self._run(batch)
+        columns: dict[str, pyarrow.Array] = {}
+        for index, (name, array) in enumerate(zip(self._outputs, arrays, strict=False)):
+            labels = self._model.labels
+            if index == 0 and labels and array.shape[1:] == (len(labels),) and self._distribution is not None:
+                columns |= _class_columns(array, labels, distribution=self._distribution)
+            else:
+                columns[name] = to_arrow(array.reshape(batch.rows, -1) if array.ndim > 1 else array)
+        for name, array in zip(self._gates, arrays[len(self._outputs) :], strict=True):
+            columns[name] = pyarrow.array(array.reshape(batch.rows, -1).mean(1, dtype=np.float32))
+        return columns
+
+    def _run(self, batch: RowBatch) -> list[Array]:
+        """The outputs and gates, in runs of a suitable length."""
+        names = [*self._outputs, *self._gates]
+        runs = []
+        for start, stop in spans(batch.rows, self._run_rows):
+            feeds = {name: array[start:stop] for name, array in batch.feeds.items()}
+            try:
+                runs.append(self._model.runtime.run(feeds, names))
+            except ServiceError as error:
+                raise ScoreError(str(error)) from error
+        return [np.concatenate(arrays) for arrays in zip(*runs, strict=True)]
+
+    @property
+    def _distribution(self) -> bool | None:
+        return self._model.distribution
+
+
+def _class_columns(array: Array, labels: tuple[str, ...], *, distribution: bool) -> dict[str, pyarrow.Array]:
+    """The best class, its probability, and the probability of each class."""
+    shares = probabilities(array, distribution=distribution).astype(np.float32)
+    best = shares.argmax(1)
+    label = pyarrow.DictionaryArray.from_arrays(best.astype(np.int32), list(labels))
+    columns = {"label": label, "probability": pyarrow.array(shares[np.arange(len(shares)), best])}
+    for index, name in enumerate(labels):
+        columns[f"p_{name}"] = pyarrow.array(np.ascontiguousarray(shares[:, index]))
+    return columns

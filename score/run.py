@@ -1,0 +1,81 @@
+"""Runs a job: plans its parts, scores those that are missing, and says what was done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from score.engines.local import run_local
+from score.job.plan import Plan, describe_inputs, job_folder
+from score.job.scoring_model import ScoringModel
+from score.sources.files import find_files, split_files
+from service.config.cpus import available_cpus
+
+Engine = Literal["local", "ray"]
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What to score, with what, and where to."""
+
+    model: Path
+    input: str
+    output: Path
+    gates: bool = False
+    engine: Engine = "local"
+    workers: int | None = None
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a job did."""
+
+    rows: int
+    parts: int
+    reused_parts: int
+    seconds: float
+
+
+def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -> JobResult:
+    """Score all rows; parts that an earlier, interrupted run has finished are kept.
+
+    `on_progress` is called with the finished parts, all parts, and the rows that were scored since the start.
+    """
+    model = ScoringModel(options.model, gates=options.gates)
+    files = find_files(options.input)
+    plan = Plan(
+        model=str(options.model.resolve()),
+        digest=model.digest,
+        gates=options.gates,
+        inputs=describe_inputs(files),
+        parts=tuple(split_files(options.input, files)),
+    )
+    total = len(plan.parts)
+    with job_folder(options.output, plan, overwrite=options.overwrite):
+        targets = {plan.part_file(options.output, number): part for number, part in enumerate(plan.parts)}
+        missing = {file: part for file, part in targets.items() if not file.exists()}
+        reused = total - len(missing)
+        rows = 0
+
+        def show(finished: int, scored: int) -> None:
+            nonlocal rows
+            rows = scored
+            on_progress(reused + finished, total, scored)
+
+        start = time.perf_counter()
+        if missing:
+            cpus = max(1, int(available_cpus()))
+            workers = min(options.workers or cpus, len(missing))
+            run_local(
+                options.model,
+                gates=options.gates,
+                parts=missing,
+                workers=workers,
+                threads=max(1, cpus // workers),
+                on_progress=show,
+            )
+        return JobResult(rows, total, reused, time.perf_counter() - start)

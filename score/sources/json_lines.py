@@ -1,0 +1,65 @@
+"""Reads files with a JSON value per line: an object with features or inputs by name, or a list of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow
+
+from score.errors import RowsError
+from score.sources.columns import ColumnMap
+from score.sources.parts import Part, RowBatch
+from score.sources.text_parts import split_lines
+from service.artifact.runtime import Signature
+
+
+class JsonLinesReader:
+    """Reads lines as `turnpike predict` does; blank lines are left out."""
+
+    def split(self, path: Path) -> Iterator[Part]:
+        yield from split_lines(path, 0, 1, quotes=False)
+
+    def read(self, part: Part, signature: Signature, batch_rows: int) -> Iterator[RowBatch]:
+        rows: list[Any] = []
+        lines: list[int] = []
+        with Path(part.path).open("rb") as file:
+            file.seek(part.start)
+            for number, line in enumerate(file.read(part.stop - part.start).split(b"\n"), part.first_line):
+                if not line.strip():
+                    continue
+                try:
+                    rows.append(orjson.loads(line))
+                except orjson.JSONDecodeError as error:
+                    raise RowsError(f"{part.path}, line {number}: expected JSON ({error})") from error
+                lines.append(number)
+                if len(rows) == batch_rows:
+                    yield _to_rows(rows, lines, signature, part.path)
+                    rows, lines = [], []
+        if rows:
+            yield _to_rows(rows, lines, signature, part.path)
+
+
+def _to_rows(rows: list[Any], lines: list[int], signature: Signature, path: str) -> RowBatch:
+    if not isinstance(rows[0], dict):
+        name = next(iter(signature.inputs)) if len(signature.inputs) == 1 else ""
+        if signature.features:
+            rows = [
+                dict(zip(signature.features, row, strict=False)) if isinstance(row, list) else row
+                for row in rows
+            ]
+        else:
+            rows = [{name: row} for row in rows]
+    for row, line in zip(rows, lines, strict=True):
+        if not isinstance(row, dict) or row.keys() != rows[0].keys():
+            raise RowsError(f"{path}, line {line}: expected the keys of the line before, got others")
+    try:
+        table = pyarrow.RecordBatch.from_pylist(rows)
+    except (pyarrow.ArrowException, OverflowError) as error:
+        raise RowsError(
+            f"{path}, lines {lines[0]} to {lines[-1]}: expected values of one kind for each key ({error})"
+        ) from error
+    columns = ColumnMap(table.schema.names, signature, path)
+    return columns.to_rows(table, lambda index: f"line {lines[index]}")

@@ -1,0 +1,52 @@
+"""Reads .npy files, whose first axis is that of the rows, without loading them whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from score.errors import RowsError
+from score.sources.columns import fitting, shaped
+from score.sources.parts import PART_ROWS, Part, RowBatch, spans
+from service.artifact.datatypes import WIRE_DTYPES
+from service.artifact.runtime import Signature
+from service.inference_types import Array
+
+
+class NumpyReader:
+    """Reads rows for a model with one input."""
+
+    def split(self, path: Path) -> Iterator[Part]:
+        for start, stop in spans(len(_opened(path)), PART_ROWS):
+            yield Part(str(path), start, stop)
+
+    def read(self, part: Part, signature: Signature, batch_rows: int) -> Iterator[RowBatch]:
+        if len(signature.inputs) != 1:
+            raise RowsError(f"{part.path}: expected tables, since the model has several inputs")
+        (tensor,) = signature.inputs.values()
+        dtype = WIRE_DTYPES[tensor.dtype]
+        rows = _opened(Path(part.path))[part.start : part.stop]
+        for start, stop in spans(len(rows), batch_rows):
+            values = rows[start:stop]
+            fitting(values, dtype, partial(_row_text, part.path, part.start + start, values[0].size))
+            array = shaped(np.asarray(values, dtype).reshape(stop - start, -1), tensor, part.path)
+            yield RowBatch({tensor.name: array}, {}, stop - start)
+
+
+def _row_text(path: str, first: int, width: int, index: int) -> str:
+    return f"{path}, row {first + index // width + 1}"
+
+
+def _opened(path: Path) -> Array:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise RowsError(f"{path}: expected a file that can be read ({error.strerror})") from error
+    except (ValueError, EOFError) as error:
+        raise RowsError(f"{path}: expected a .npy file, got something else ({error})") from error
+    if not isinstance(array, np.ndarray) or array.ndim < 2 or array.dtype.kind not in "biuf":
+        raise RowsError(f"{path}: expected an array of numbers with one row along its first axis each")
+    return array
