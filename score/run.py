@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from score.engines.local import run_local
+from score.engines.ray_cluster import run_on_ray
+from score.errors import UsageError
 from score.job.plan import Plan, describe_inputs, job_folder
 from score.job.scoring_model import ScoringModel
 from score.sources.files import find_files, split_files
-from service.config.cpus import available_cpus
 
 Engine = Literal["local", "ray"]
 
@@ -45,6 +47,8 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
 
     `on_progress` is called with the finished parts, all parts, and the rows that were scored since the start.
     """
+    if options.engine == "ray" and find_spec("ray") is None:
+        raise UsageError("--engine: ray is not installed: pip install 'turnpike[ray]'")
     model = ScoringModel(options.model, gates=options.gates)
     files = find_files(options.input)
     plan = Plan(
@@ -68,14 +72,8 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
 
         start = time.perf_counter()
         if missing:
-            cpus = max(1, int(available_cpus()))
-            workers = min(options.workers or cpus, len(missing))
-            run_local(
-                options.model,
-                gates=options.gates,
-                parts=missing,
-                workers=workers,
-                threads=max(1, cpus // workers),
-                on_progress=show,
+            run_parts = run_on_ray if options.engine == "ray" else run_local
+            run_parts(
+                options.model, gates=options.gates, parts=missing, workers=options.workers, on_progress=show
             )
         return JobResult(rows, total, reused, time.perf_counter() - start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -13,6 +14,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Engine(StrEnum):
+    """What runs the parts of a job."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
 
 app = typer.Typer(add_completion=False)
 
@@ -33,6 +42,9 @@ def command(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write.")],
     gates: Annotated[bool, typer.Option("--gates", help="Add the mean of each gate for each row.")] = False,
+    engine: Annotated[
+        Engine, typer.Option(metavar="ENGINE", help="local, or ray for a Ray cluster.")
+    ] = Engine.LOCAL,
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes.", show_default="one per CPU")
     ] = None,
@@ -52,7 +64,7 @@ def command(
     from score.run import JobOptions, run_job
 
     console.quiet = quiet
-    options = JobOptions(model, source, output, gates=gates, workers=workers, overwrite=overwrite)
+    options = JobOptions(model, source, output, gates, engine.value, workers, overwrite)
     with interruptible(output), progress_bar() as on_progress:
         result = run_job(options, on_progress)
     reused = f", {result.reused_parts} of an earlier run" if result.reused_parts else ""

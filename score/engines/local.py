@@ -18,6 +18,7 @@ from score.errors import ScoreError
 from score.job.score_part import score_part
 from score.job.scoring_model import ScoringModel
 from score.sources.parts import Part
+from service.config.cpus import available_cpus
 
 # seconds between two looks at the number of rows
 REFRESH_SECONDS = 0.2
@@ -40,8 +41,7 @@ def run_local(
     *,
     gates: bool,
     parts: Mapping[Path, Part],
-    workers: int,
-    threads: int,
+    workers: int | None,
     on_progress: Callable[[int, int], None],
 ) -> None:
     """Score the parts; each is written to its file.
@@ -50,13 +50,15 @@ def run_local(
         model: Path of the model.
         gates: Whether gates are columns of the output.
         parts: The parts that are not there yet, by their files.
-        workers: Processes.
-        threads: Threads of each process.
+        workers: Processes; by default one for each CPU. With fewer, each has more threads.
         on_progress: Called now and then with the finished parts and the rows so far.
 
     Raises:
         ScoreError: A part cannot be scored, or a process was killed. Finished parts stay.
     """
+    cpus = max(1, int(available_cpus()))
+    workers = min(workers or cpus, len(parts))
+    threads = max(1, cpus // workers)
     context = multiprocessing.get_context("spawn")
     rows, stop = context.Value("q", 0), context.Event()
     executor = ProcessPoolExecutor(workers, context, _start_worker, (model, gates, threads, rows, stop))

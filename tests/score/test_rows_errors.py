@@ -115,6 +115,8 @@ def test_wrong_options_are_named(tmp_path: Path) -> None:
             score(model, tmp_path / source, tmp_path / "out")
     with pytest.raises(UsageError, match="--model: MODEL: "):
         score(tmp_path / "nothing", tmp_path / "rows.npy", tmp_path / "out")
+    with pytest.raises(UsageError, match="--engine: ray is not installed: pip install 'turnpike"):
+        score(model, tmp_path / "rows.npy", tmp_path / "out", engine="ray")
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="--output: expected a folder that can be written, got"):
         score(model, tmp_path / "rows.npy", tmp_path / "file")

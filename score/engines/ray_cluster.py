@@ -1,0 +1,86 @@
+"""Runs a job on a Ray cluster with Ray Data: one actor for each CPU, each with the model.
+
+All nodes must see the model, the input files and the output folder under the same paths. A part that was
+running on a lost node is scored again by another; its file appears once, because it is named by the part.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from score.errors import ScoreError
+from score.job.score_part import score_part
+from score.job.scoring_model import ScoringModel
+from score.sources.parts import Part
+
+
+class PartScorer:
+    """An actor that scores parts, one after the other."""
+
+    def __init__(self, model: str, *, gates: bool) -> None:
+        self._model = ScoringModel(Path(model), gates=gates)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        part = json.loads(row["part"])
+        part["files"] = tuple(part["files"])
+        return {"rows": score_part(self._model, Part(**part), Path(row["target"]), lambda _: None)}
+
+
+def run_on_ray(
+    model: Path,
+    *,
+    gates: bool,
+    parts: Mapping[Path, Part],
+    workers: int | None,
+    on_progress: Callable[[int, int], None],
+) -> None:
+    """Score the parts; each is written to its file.
+
+    Args:
+        model: Path of the model, the same on all nodes.
+        gates: Whether gates are columns of the output.
+        parts: The parts that are not there yet, by their files.
+        workers: Actors; by default one for each CPU of the cluster.
+        on_progress: Called after each part with the finished parts and their rows.
+
+    Raises:
+        ScoreError: There is no cluster, or a part cannot be scored. Finished parts stay.
+    """
+    # imported here, because Ray is an extra of its own
+    import ray
+    import ray.data
+    from ray.exceptions import RayError
+
+    try:
+        if not ray.is_initialized():
+            ray.init(logging_level=logging.WARNING, log_to_driver=False)
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        cpus = int(ray.cluster_resources().get("CPU", 1))
+        items = [{"part": _to_json(part), "target": str(file.resolve())} for file, part in parts.items()]
+        results = ray.data.from_items(items, override_num_blocks=len(items)).map(
+            PartScorer,
+            fn_constructor_args=(str(model.resolve()),),
+            fn_constructor_kwargs={"gates": gates},
+            compute=ray.data.ActorPoolStrategy(size=min(workers or cpus, len(items))),
+            num_cpus=1,
+        )
+        rows = 0
+        for finished, result in enumerate(results.iter_rows(), 1):
+            rows += result["rows"]
+            on_progress(finished, rows)
+    except RayError as error:
+        cause = getattr(error, "cause", None)
+        raise (
+            cause if isinstance(cause, ScoreError) else ScoreError(f"Ray: {str(error).splitlines()[-1]}")
+        ) from error
+
+
+def _to_json(part: Part) -> str:
+    """The part with a path that does not depend on the current folder, which is another one on each node."""
+    return json.dumps({**dataclasses.asdict(part), "path": str(Path(part.path).resolve())})

@@ -1,0 +1,40 @@
+"""`--engine ray` on a real cluster of several nodes on this machine."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from tests.support.score_models import as_table, expected_labels, random_rows, scored, table_model
+from tests.support.virtualenvs import ROOT, installed_programs, run_client
+
+RAY = "ray[data]==2.60.0"
+FILES, ROWS_PER_FILE = 25, 40_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_killed_node_costs_no_row(tmp_path: Path) -> None:
+    """A million rows are there once each, in order, although a node is lost midway."""
+    programs = installed_programs("ray", RAY)
+    # ray has an environment of its own; our other libraries come from the running one
+    (packages,) = programs.parent.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
+    model = table_model(tmp_path / "models")
+    rows = random_rows(FILES * ROWS_PER_FILE)
+    (tmp_path / "rows").mkdir()
+    for number in range(FILES):
+        span = slice(number * ROWS_PER_FILE, (number + 1) * ROWS_PER_FILE)
+        ids = pyarrow.array(range(span.start, span.stop))
+        parquet.write_table(as_table(rows[span], id=ids), tmp_path / f"rows/{number:02}.parquet")
+    result = run_client("ray_job.py", programs, model, tmp_path / "rows", tmp_path / "out")
+    assert result["killed_after"] == [FILES // 4]
+    assert (result["rows"], result["parts"]) == (FILES * ROWS_PER_FILE, FILES)
+    table = scored(tmp_path / "out")
+    np.testing.assert_array_equal(table["id"].to_numpy(), np.arange(FILES * ROWS_PER_FILE))
+    assert table["label"].to_pylist() == expected_labels(model, rows)
