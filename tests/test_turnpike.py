@@ -231,7 +231,8 @@ def test_a_run_is_only_overwritten_with_fresh(call: Callable[..., Result], tmp_p
     assert (tmp_path / "runs/digits-10/model.safetensors").read_bytes() != kept
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_and_explains_how_to_resume(
     tmp_path: Path, call: Callable[..., Result], number: signal.Signals
 ) -> None:

@@ -26,7 +26,6 @@ QUICK = (
     "fig1-10-plain",
     "conv-16",
     "charcnn",
-    "cbhg",
     "rhn",
     "transformer",
 )
