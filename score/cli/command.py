@@ -67,11 +67,14 @@ def command(
     options = JobOptions(model, source, output, gates, engine.value, workers, overwrite)
     with interruptible(output), progress_bar() as on_progress:
         result = run_job(options, on_progress)
-    reused = f", {result.reused_parts} of an earlier run" if result.reused_parts else ""
-    rate = f" ({result.rows / result.seconds:,.0f} rows/s)" if result.rows else ""
+    if not result.rows and result.reused_parts:
+        console.print(f"nothing is left to score: {escape(str(output))} has all rows", soft_wrap=True)
+        return
+    earlier = f", {result.reused_parts} of them of an earlier run" if result.reused_parts else ""
+    rate = result.rows / result.seconds
     console.print(
-        f"scored {result.rows:,} rows in {result.seconds:.1f} s{rate}: "
-        f"{escape(str(output))}, {result.parts} file{'s' if result.parts > 1 else ''}{reused}",
+        f"scored {result.rows:,} rows in {result.seconds:.1f} s ({rate:,.0f} rows/s): "
+        f"{escape(str(output))}, {result.parts} file{'s' if result.parts > 1 else ''}{earlier}",
         soft_wrap=True,
     )
 

@@ -258,7 +258,7 @@ def test_axe_detects_planted_problems(dashboard: OpenDashboard, bundled_server: 
 def test_model_names_are_shown_as_text(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path=model_path(MARKUP)) as page:
+    with dashboard(all_models_server.url, path=model_path(MARKUP), tab="models") as page:
         expect(page.get_by_role("main").get_by_text(MARKUP).first).to_be_visible()
         wait_until_idle(page)
         page.goto(all_models_server.url + model_path("pictures"))
