@@ -134,7 +134,11 @@ COMMANDS = {
     ),
     "verify": ("export.cli.verify", "export", "Prove an exported file again, on any device."),
     "inspect": ("service.cli.inspect", "serve", "Show what a model file contains."),
-    "predict": ("service.cli.predict", "serve", "Predict the rows of a table, with a file or a service."),
+    "predict": (
+        "service.cli.predict",
+        "serve",
+        "Predict the rows of a table, with a model file or a running service.",
+    ),
     "score": ("score.cli.command", "score", "Score large files of rows, on all cores, resumably."),
     "serve": ("service.cli.serve", "serve", "Serve models and their gates over HTTP."),
     "loadtest": (
@@ -226,7 +230,7 @@ def describe_error(error: Exception) -> tuple[str, int]:
         return " ".join(error.format_message().split()).rstrip(".") + hint, getattr(error, "exit_code", 2)
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        place = error.filename or ("" if stdout_works() else "standard output")
+        place = error.filename or ("" if print_empty_line() else "standard output")
         text = f"{place}: {error.strerror}" if place else error.strerror
     message = " ".join(TERMINAL_CODES.sub("", text).split())
     if hasattr(error, "exit_status") or isinstance(error, OSError):
@@ -235,8 +239,8 @@ def describe_error(error: Exception) -> tuple[str, int]:
     return f"unexpected {kind} (--verbose shows where)", 1
 
 
-def stdout_works() -> bool:
-    """Whether another line can be printed: the output may be a file on a full disk."""
+def print_empty_line() -> bool:
+    """Print an empty line; returns False if that fails, as into a file on a full disk."""
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
@@ -255,6 +259,7 @@ app = typer.Typer(
 )
 
 for _name, (_, _, _help) in COMMANDS.items():
+    # a placeholder for the list of commands; `resolve_command` replaces it
     app.command(_name, help=_help)(lambda: None)
 
 
@@ -278,7 +283,7 @@ def options(
 
 def main() -> None:
     """Run the command line."""
-    # at its end, Python would collect garbage among all objects of the libraries: a second after PyTorch
+    # without this, Python's last garbage collection takes a second if PyTorch was imported
     atexit.register(gc.freeze)
     app(prog_name="turnpike")
 

@@ -71,7 +71,7 @@ class ExportResult:
 
 @dataclass(frozen=True)
 class Messages:
-    """What loading a source said to the user."""
+    """Messages for the user from loading a source."""
 
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
@@ -138,7 +138,7 @@ def export_model(
         listener: Called when a step starts, advances or finishes.
 
     Returns:
-        Where the file is, its manifest, the warnings and the durations.
+        The path of the file, its manifest, the warnings and the durations.
 
     Raises:
         UsageError: An argument makes no sense.
@@ -245,7 +245,7 @@ def export_model(
 
 
 def report_data(result: ExportResult, proved: ProvedGraph, source: Source) -> ReportData:
-    """What the report shows."""
+    """The content of the report."""
     manifest, runtime, graph = result.manifest, proved.runtime, proved.graph
     return ReportData(
         manifest=manifest,

@@ -37,13 +37,13 @@ class ProvedGraph:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know about the graph, its proof and its precision."""
+        """Warnings about the graph, its proof and its precision."""
         compared = () if self.comparison is None else self.comparison.warnings
         return (*self.graph.warnings, *self.proof.warnings, *compared)
 
     @property
     def manifest_fields(self) -> dict[str, Any]:
-        """What the manifest says about the proof and the precision."""
+        """The manifest's fields about the proof and the precision."""
         return {
             "parity": self.proof.parity,
             "batch_coupled": self.proof.batch_coupled,

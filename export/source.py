@@ -1,4 +1,4 @@
-"""What is exported, whatever it came from: a network or a graph, its inputs, labels and rows of data."""
+"""The subject of an export, from any source: a network or a graph, its inputs, labels and rows of data."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from service.artifact.manifest import BiasStats, Gate, Lever
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the proof finds the value of a hidden output.
+    """The place where the proof finds the value of a hidden output.
 
     Attributes:
         value: Its name before it was renamed; None for a value inside a loop.

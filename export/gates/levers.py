@@ -23,7 +23,7 @@ from service.artifact.manifest import Lever
 # operators that take a part of a value: a fused map for H and the gate goes through them, and H does not
 # depend on the elements of the gate
 SLICING_OPS = frozenset({"Slice", "Split", "Gather", "Shape"})
-# a bias whose elements for one gate lie in more ranges than this is not used: each range is one lever
+# a bias whose elements for one gate are in more ranges than this is not used: each range is one lever
 MAX_BIAS_RANGES = 4
 
 

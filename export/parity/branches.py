@@ -19,7 +19,7 @@ SHAPE_OPS = frozenset({"Shape", "Size"})
 
 
 def chosen_branch(model: ir.Model, traced: TracedGraph | None, inputs: Collection[str]) -> str | None:
-    """Where a branch depends on the values of one of these inputs of the graph; None if none does."""
+    """The first branch, in words, that depends on the values of one of these inputs; None if none does."""
     for node in model.graph:
         if node.op_type == "If" and _depends_on(node.inputs[0], inputs):
             nodes = () if traced is None else traced.program.graph.nodes

@@ -73,7 +73,7 @@ def network_inputs(model: ir.Model) -> list[str]:
 
 
 def hidden_value(value: Array, origin: Origin) -> Array:
-    """The value of a hidden output, from the value of the network that it stands for."""
+    """The value of a hidden output, from the value of the network that it represents."""
     value = np.moveaxis(value, origin.row_axis, 0) if origin.row_axis else value
     return 1 - value if origin.complement else value
 

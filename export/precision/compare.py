@@ -100,7 +100,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured of a variant.
+    """The measurements of a variant.
 
     Attributes:
         precision: Precision of the variant.
@@ -161,7 +161,7 @@ class Comparison:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know before serving the variant."""
+        """Warnings for a user who wants to serve the variant."""
         slower = [speed.text for speed in self.speed if speed.is_slower]
         warnings = []
         if slower:

@@ -73,7 +73,7 @@ class ReportData:
         notes: Notes of the export.
         seconds: Duration of each step.
         histograms: Errors of each tensor by magnitude.
-        decades: The powers of ten between which the histograms' equal bins lie.
+        decades: The powers of ten between which the histograms have equal bins.
         panel: The gates by layer and unit; None for a network without gates.
         comparison: How a lower precision compares with fp32.
         other_gates: A sentence about each sigmoid that multiplies something and forms no highway.

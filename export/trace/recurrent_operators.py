@@ -42,7 +42,7 @@ def open_recurrent_operators(model: ir.Model) -> tuple[dict[str, str], tuple[str
     """Replace each GRU and LSTM by a Scan, in place.
 
     Returns:
-        What each reset gate of a GRU and output gate of an LSTM is, by its name in the graph; and a sentence
+        Each reset gate of a GRU and output gate of an LSTM, in words by its name in the graph; and a sentence
         for each operator that cannot be replaced.
     """
     other_gates: dict[str, str] = {}

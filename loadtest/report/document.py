@@ -226,7 +226,7 @@ def _step(step: RateStep, record: Record) -> ReportDocument:
 
 
 def _drift(record: Record) -> ReportDocument | None:
-    """Of a soak test: the results of the first quarter of the time, and of the last."""
+    """The results of a soak test: those of the first quarter of the time, and of the last."""
     quarter = (record.last - record.first) // 4
     if record.plan.shape != "soak" or not quarter:
         return None

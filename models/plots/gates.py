@@ -27,7 +27,7 @@ MAX_ROWS = 1000  # test rows to average over
 BATCH_ROWS = 50  # small, because a recording keeps the gates and outputs of all layers in memory
 MAX_DPI = 400  # limits the size of figures of very wide networks
 MAX_BAR_TICKS = 4  # intervals of a color bar; labels such as -2.075 collide if there are more
-OUTLIER_PERCENT = 0.5  # share of the values that may lie beyond either end of a color scale
+OUTLIER_PERCENT = 0.5  # share of the values that may be beyond either end of a color scale
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

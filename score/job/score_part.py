@@ -92,5 +92,5 @@ def _is_number(kind: pyarrow.DataType) -> bool:
 
 
 def _columns(kept: dict[str, pyarrow.Array], added: dict[str, pyarrow.Array]) -> dict[str, pyarrow.Array]:
-    """Columns of the input, and those of the model; names that both have are told apart by `predicted`."""
+    """Columns of the input, and those of the model; `predicted` is put before names that both have."""
     return kept | {(f"predicted {name}" if name in kept else name): values for name, values in added.items()}

@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Show the manifest, inputs, outputs, gates, parity and size of MODEL.
 
-    Of a folder with several versions, the newest is shown.
+    If a folder has several versions, the newest is shown.
     """
     if model.is_dir():
         model = find_model(model).path

@@ -130,7 +130,7 @@ def _signature(metadata: dict[str, Any], features: list[dict[str, Any]]) -> Sign
 def _row_means(gate: str, values: Array, rows: int) -> Array:
     """The mean of a gate for each row."""
     if values.shape[:1] != (rows,):
-        raise RequestError(f"--gates: the rows of {gate!r} cannot be told apart")
+        raise RequestError(f"--gates: the values of {gate!r} cannot be separated by rows")
     means: Array = values.reshape(rows, -1).mean(1, dtype=np.float64)
     return means
 

@@ -104,7 +104,7 @@ def read_tuned_file(file: Path, machine: Mapping[str, Any]) -> dict[str, int | f
 
 
 def describe_machine(device: str) -> dict[str, Any]:
-    """What the speed of a model depends on here. Settings that were measured elsewhere may be poor ones."""
+    """Properties of this machine on which speed depends. Settings measured elsewhere may be poor ones."""
     return {"cpus": available_cpus(), "cpu": cpu_model(), "device": device}
 
 

@@ -136,7 +136,7 @@ class DriftMonitor:
         return np.column_stack((sums, counts[:, 1:])) / np.maximum(counts.sum(1, keepdims=True), 1)
 
     def snapshot(self) -> dict[str, Any]:
-        """What this worker has counted, for `merge` in any worker that serves the same file."""
+        """The counts of this worker, for `merge` in any worker that serves the same file."""
         with self._lock:
             totals = np.round(self._totals, 3).tolist()
         return {"profile": self._profile.digest, "seen": totals}

@@ -26,7 +26,7 @@ JSON_EXPANSION = 3
 
 @dataclass(frozen=True, slots=True)
 class GateQuery:
-    """What a response has beside the summary.
+    """The parts of a response beside the summary.
 
     `detail` "units" adds mean and deviation of each unit, "rows" adds T of every row; `blocks` adds the
     outputs of the layers. With `binary`, these tensors follow the JSON as bytes.

@@ -55,7 +55,7 @@ GateSummary = bytes | NotFiniteError
 class GateReader:
     """Reads the gates of one model; an `OutputReader` that the batcher calls for all requests of a run.
 
-    If a gate's rows cannot be told apart, all rows of a request count as one.
+    If a gate's rows cannot be separated, all rows of a request count as one.
 
     Args:
         gates: The model's gates.

@@ -26,9 +26,9 @@ def stack_gates(arrays: Sequence[Array], axis: int | None, requests: int, rows: 
 
     Args:
         arrays: The gates' values. The rows of several requests follow one another along axis 0.
-        axis: The axis of the rows; None if a gate's rows cannot be told apart.
+        axis: The axis of the rows; None if a gate's rows cannot be separated.
         requests: The number of requests.
-        rows: The rows of each request, 1 if they cannot be told apart.
+        rows: The rows of each request, 1 if they cannot be separated.
     """
     if axis == 0 and rows == 1:
         flat = arrays if arrays[0].ndim == 2 else [array.reshape(requests, -1) for array in arrays]

@@ -18,7 +18,7 @@ class BodyReader:
         budget: Counts the bytes until they are released.
         limit: Bytes of one body, decompressed.
         seconds: Time in which a body must arrive and be decompressed.
-        max_ratio: Bytes that a compressed byte of a body may stand for.
+        max_ratio: Most bytes that one compressed byte of a body may become.
     """
 
     def __init__(self, budget: MemoryBudget, *, limit: int, seconds: float, max_ratio: int = 200) -> None:

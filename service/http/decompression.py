@@ -20,7 +20,7 @@ class Decompressor:
 
     Args:
         window_bits: The format, as zlib's argument `wbits`.
-        max_ratio: Bytes that a compressed byte of the body may stand for.
+        max_ratio: Most bytes that one compressed byte of the body may become.
     """
 
     def __init__(self, window_bits: int, max_ratio: int) -> None:

@@ -41,7 +41,7 @@ class AllowedHosts:
 
     @classmethod
     def listed(cls, hosts: Iterable[str]) -> AllowedHosts:
-        """Allow these hosts; `*.example.org` stands for all names that end in `.example.org`."""
+        """Allow these hosts; `*.example.org` matches all names that end in `.example.org`."""
         names = {host_name(host) for host in hosts}
         suffixes = tuple(name[1:] for name in names if name.startswith("*."))
         return cls(" or ".join(sorted(names)), lambda name: name in names or name.endswith(suffixes))

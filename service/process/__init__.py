@@ -1,4 +1,5 @@
 """Supervisor and worker processes: starts, watches, updates and stops the workers.
 
-What a worker serves is passed in. The supervisor imports neither that nor NumPy, so it stays small.
+The application that a worker serves is passed in. The supervisor imports neither it nor NumPy, so it stays
+small.
 """

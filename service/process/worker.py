@@ -42,7 +42,7 @@ GC_THRESHOLD = 10_000
 
 
 class WorkerApplication(HttpApplication, Protocol):
-    """What a worker runs: an application, with handlers for requests of the supervisor."""
+    """The work of a worker: an application, with handlers for requests of the supervisor."""
 
     draining: bool
     handlers: dict[str, Handler]

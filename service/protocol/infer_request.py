@@ -65,7 +65,7 @@ class InputReader:
         self._position = position
         # sizes of the named dimensions, as the inputs read so far have them
         self._dim_sizes: dict[str, int] = {}
-        # the tensors in JSON: value, shape, dtype, and where it stands
+        # the tensors in JSON: value, shape, dtype, and its position
         self._json_data: list[tuple[JsonArray, tuple[int, ...], np.dtype[Any], str]] = []
         # the number of JSON arrays that these should consist of, and the depth of the deepest
         self._json_arrays = self._json_depth = 0
@@ -86,7 +86,7 @@ class InputReader:
             )
 
     def expect_even(self, text: bytes, other_arrays: int, max_depth: int) -> None:
-        """Raise RequestError if an array stands in place of a number, or the text is nested too deeply.
+        """Raise RequestError if an array is in place of a number, or the text is nested too deeply.
 
         `other_arrays` is the number of arrays in the text that are not part of the inputs. For most requests,
         counting brackets is enough: as many as there should be means that no array hides among the numbers.

@@ -81,7 +81,7 @@ def _parse_error(text: bytes, reason: str) -> RequestError:
 
 
 def _undecodable(text: bytes) -> str:
-    """Where the first bytes are that are not UTF-8."""
+    """The position of the first bytes that are not UTF-8, in words."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -90,7 +90,7 @@ def _undecodable(text: bytes) -> str:
 
 
 def _large_number(text: bytes) -> str:
-    """Where the first whole number over 64 bits is, and its beginning; empty if it is not found soon."""
+    """Position and beginning of the first whole number over 64 bits; empty if none is found soon."""
     for match in STRING_OR_LONG_NUMBER.finditer(text, 0, MAX_SEARCHED_BYTES):
         number = match[0]
         if number[:1] == b'"' or (len(number) <= 20 and -(2**63) <= int(number) < 2**64):

@@ -1,4 +1,4 @@
-"""The format of /v1 predict: `{"instances": […]}` to a request, and its result to `{"predictions": […]}`."""
+"""The format of /v1 predict: decodes `{"instances": […]}`, and encodes `{"predictions": […]}`."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def encode_predictions(
     """Encode a prediction for each row.
 
     If the first output has one value for each label, a prediction has the label and all probabilities;
-    otherwise it has the values. The predictions of several outputs are put together by the outputs' names.
+    otherwise it has the values. With several outputs, it is an object with a value for each output's name.
 
     Args:
         name: The model's name.

@@ -1,4 +1,4 @@
-"""What `turnpike serve` was given: a repository, a run that holds one, or a model, version or file.
+"""The argument of `turnpike serve`: a repository, a run that holds one, or a model, version or file.
 
 Paths come from the command line and the settings alone; no request names one.
 """
@@ -39,7 +39,7 @@ class Location:
     file: Path | None = None
 
     def scan(self) -> RepositoryScan:
-        """What there is to serve now.
+        """The models that can be served now.
 
         Raises:
             SettingError: The repository cannot be read.

@@ -1,4 +1,4 @@
 """Counters of one worker, and the log. Written to by every layer; `api` turns the counters into metrics.
 
-Of the service it imports only types and `bounded_cache`.
+It imports only types and `bounded_cache` from the rest of the service.
 """

@@ -23,7 +23,7 @@ from export.gates.graph.view import GraphView
 
 # operators that combine data with weights
 AFFINE_OPS = frozenset({"Gemm", "MatMul", "Conv", "BatchNormalization", "LayerNormalization"})
-# affine operators whose units lie along the second axis; for the others it is the last one
+# affine operators whose second axis is that of the units; for the others it is the last one
 CHANNEL_OPS = frozenset({"Conv", "BatchNormalization"})
 # operators each of whose inputs is a part of the logit
 MIXING_OPS = frozenset({"Add", "Sum", "Sub", "Neg", "Mul", "Div", "Concat"})
@@ -70,7 +70,7 @@ class BiasTerm:
 
 @dataclass(frozen=True)
 class Logit:
-    """What a gate is the sigmoid of. All fields are empty if the gate is no known sigmoid.
+    """The logit of a gate. All fields are empty if the gate is no known sigmoid.
 
     Attributes:
         value: The logit itself.
@@ -102,7 +102,7 @@ class Logit:
 
     @property
     def unit_axis(self) -> int:
-        """The axis of the gate along which its units lie, counted from the end."""
+        """The axis of the gate's units, counted from the end."""
         return _unit_axis(self.bias_terms)
 
     @property

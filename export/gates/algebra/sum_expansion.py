@@ -119,7 +119,7 @@ class SumExpander:
         moved = self.view.first_with_key(key)
         if moved is not None:
             return GateFactor(moved, inner.complemented)
-        # the graph does not move the gate itself: the first of its forms that is moved stands for it
+        # the graph does not move the gate itself: the first of its forms that is moved represents it
         first = self._moved.setdefault(key, GateFactor(value, inner.complemented))
         return GateFactor(first.gate, first.complemented != inner.complemented)
 

@@ -1,8 +1,8 @@
 """Interval analysis: bounds of every value of a graph, and which values can be gates.
 
-Bounds are propagated from the inputs to the outputs, operator by operator: a sigmoid lies in [0, 1], a sum
-lies between the sums of the bounds. Beside the bounds, a value is marked as depending on the input data, and
-as doing so continuously. A gate has to lie in [0, 1] and vary continuously with the data: this leaves out
+Bounds are propagated from the inputs to the outputs, operator by operator: a sigmoid is in [0, 1], a sum
+is between the sums of the bounds. Beside the bounds, a value is marked as depending on the input data, and
+as doing so continuously. A gate must be in [0, 1] and vary continuously with the data: this leaves out
 learned constants, and masks, which are 0 or 1.
 """
 
@@ -98,7 +98,7 @@ class ValueRanges:
         return ValueRange() if number is None else ValueRange(number, number)
 
     def can_be_gate(self, value: ir.Value) -> bool:
-        """Whether a value lies in [0, 1] and varies continuously with the input data."""
+        """Whether a value is in [0, 1] and varies continuously with the input data."""
         bounds = self[value]
         return 0 <= bounds.low < bounds.high <= 1 and bounds.continuous
 

@@ -1,1 +1,1 @@
-"""Which gated sums of a graph are highways, where they stand, and which gates are others."""
+"""Finds which gated sums of a graph are highways, their positions, and the gates outside of highways."""

@@ -60,7 +60,7 @@ class Evidence(IntEnum):
     LINEAR = 2  # it has no activation of its own, and the other branch has one
     NO_WEIGHTS = 3  # it has no weights of its own, and the other branch has some
     INITIAL_STATE = 4  # it depends on no input: the initial state of a recurrent layer
-    NONE = 5  # the branches cannot be told apart
+    NONE = 5  # the branches cannot be distinguished
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def number_layers(main: SearchedGraph, bodies: Sequence[SearchedGraph]) -> dict[
 
 
 def flow_positions(search: SearchedGraph, main: SearchedGraph) -> list[int]:
-    """Where each highway stands in the graph, in ascending order; those of a loop where its node stands."""
+    """The position of each highway in the graph, ascending; one in a loop has that of the loop's node."""
     view = main.view
     if search.body is not None:
         return [view.positions[search.body.node]] * len(search.highways)

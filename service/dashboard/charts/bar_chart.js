@@ -14,7 +14,7 @@ const TICK_LABEL_SIZE = [2.2, 1.3];
  *
  * @param {object} options
  * @param {string} options.label  one sentence that describes the chart, for screen readers
- * @param {string[]} options.names  what the bars stand for
+ * @param {string[]} options.names  the name of each bar
  * @param {object[]} options.series  {name, values, tone?, tones?, format?}: `tone` is a colour variable of the
  *   style sheet, `tones` one for each bar, `format` turns a value into text
  * @param {{y: number, text: string, tone: string}[]} [options.levels]  reference lines

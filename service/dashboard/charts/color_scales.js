@@ -3,7 +3,7 @@
 import { currentTheme } from "../shell/theme.js";
 
 // diverging scales whose middle is close to the background of the theme: Crameri's vik, and one that becomes
-// lighter in even steps, so that small values can be told apart on a dark page
+// lighter in even steps, so that small values can be distinguished on a dark page
 const SIGNED = {
   light: [
     "#001261",

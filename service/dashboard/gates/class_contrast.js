@@ -8,7 +8,7 @@ import { groupUnitMeans } from "./gate_groups.js";
 // characters of a class name in the caption
 const MAX_NAME_LENGTH = 40;
 
-/** A map of layers by classes with a caption on what stands out; `contrast` has a row for each gate. */
+/** A map of layers by classes with a caption on the largest values; `contrast` has a row for each gate. */
 export function classContrastChart(groups, { layers, contrast }, labels, height) {
   const rows = new Map(layers.map((layer, n) => [layer.gate, contrast[n]]));
   const z = groups.map((group) => groupUnitMeans(group, ({ name }) => rows.get(name)));

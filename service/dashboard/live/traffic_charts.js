@@ -7,7 +7,7 @@ import { duration, number, percent } from "../dom/number_format.js";
 import { watchVisibility } from "../dom/visibility.js";
 import { current, subscribe } from "../state/store.js";
 
-// minutes that the time axis has at least; and from which on it has fewer labels, so many minutes apart
+// fewest minutes of the time axis; and the minutes from which it has fewer labels, and those between them
 const MIN_MINUTES = 3;
 const LONG_MINUTES = 6;
 const TICK_MINUTES = 3;

@@ -1,4 +1,4 @@
-// Fits drawings and images into a frame the way the network's training pictures lie in it.
+// Fits drawings and images into a frame the way the network's training pictures are placed.
 
 import { crop, inkBounds, pasteOnto, resize, shear } from "./pixels.js";
 import { rasterize } from "./stroke_raster.js";

@@ -54,7 +54,7 @@ export class PictureEntry {
     this.learnFrom([]);
   }
 
-  /** Learn from samples how pictures lie in their frame, and whether ink is dark. */
+  /** Learn from samples how pictures are placed in their frame, and whether ink is dark. */
   learnFrom(samples) {
     const { height, width, channels } = this.#format;
     const isGrey = channels === 1;

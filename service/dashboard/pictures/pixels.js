@@ -73,7 +73,7 @@ export function shear({ height, width, data }, slant) {
   return { height, width: newWidth, channels: 1, data: moved };
 }
 
-/** Paste a picture onto a background; what lies outside is cut off. */
+/** Paste a picture onto a background; pixels outside of it are cut off. */
 export function pasteOnto(pixels, height, width, top, left, background = 0) {
   const { channels } = pixels;
   const data = new Float32Array(height * width * channels).fill(background);

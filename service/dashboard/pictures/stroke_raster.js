@@ -27,7 +27,7 @@ function drawStroke(subpixels, { points, width }, factor) {
   for (let i = 1; i < scaled.length; i++) drawSegment(subpixels, scaled[i - 1], scaled[i], radius);
 }
 
-// a subpixel is as dark as its centre lies deep within the line, at most one subpixel
+// a subpixel is as dark as its centre is deep within the line, at most one subpixel
 function drawSegment({ height, width, data }, [ax, ay], [bx, by], radius) {
   const [dx, dy] = [bx - ax, by - ay];
   const lengthSquared = dx * dx + dy * dy;

@@ -1,4 +1,4 @@
-// How the training pictures of a network lie in their frame: the size of the ink, what is centred, and how
+// How the training pictures of a network are placed in their frame: the size of the ink, what is centred, and how
 // thick the lines are.
 
 import { placeStrokes } from "./fit_to_frame.js";
