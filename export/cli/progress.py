@@ -131,7 +131,7 @@ def summary_lines(manifest: Manifest) -> Iterator[str]:
     parity = manifest.parity
     tensors = len(parity.tensors)
     yield (
-        f"parity: {tensors} tensor{'s' if tensors > 1 else ''}, {len(parity.batches)} batches on "
+        f"parity: proved on {tensors} tensor{'s' if tensors > 1 else ''}, {len(parity.batches)} batches on "
         f"{', '.join(parity.providers)}; {parity.identical} weights identical bit for bit"
     )
     yield from parity.limits
