@@ -50,6 +50,8 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
     if options.engine == "ray" and find_spec("ray") is None:
         raise UsageError("--engine: ray is not installed: pip install 'turnpike[ray]'")
     model = ScoringModel(options.model, gates=options.gates)
+    if options.output.resolve().is_relative_to(Path(options.input).resolve()):
+        raise UsageError("--output: expected a folder outside of --input, whose files would be read again")
     files = find_files(options.input)
     plan = Plan(
         model=str(options.model.resolve()),
@@ -59,6 +61,8 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
         parts=tuple(split_files(options.input, files)),
     )
     total = len(plan.parts)
+    if not total:
+        raise UsageError(f"--input: expected rows, got none in {options.input}")
     with job_folder(options.output, plan, overwrite=options.overwrite):
         targets = {plan.part_file(options.output, number): part for number, part in enumerate(plan.parts)}
         missing = {file: part for file, part in targets.items() if not file.exists()}

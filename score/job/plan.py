@@ -86,29 +86,31 @@ def _expect_same_job(folder: Path, plan: Plan, *, overwrite: bool) -> None:
         if others := sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith(".")):
             raise UsageError(f"--output: expected an empty folder, got one with {others[0]}: {folder}")
         return
-    if (text := path.read_text(encoding="utf-8")) == plan.to_json():
+    difference = _difference(path.read_text(encoding="utf-8"), plan)
+    if difference is None:
         return
     if overwrite:
         path.unlink()
         for part in folder.glob("part-*.parquet"):
             part.unlink()
         return
-    raise UsageError(
-        f"--output: {folder} has a job with {_difference(text, plan)}; choose another folder, or --overwrite"
-    )
+    raise UsageError(f"--output: {folder} has a job with {difference}; choose another folder, or --overwrite")
 
 
-def _difference(text: str, plan: Plan) -> str:
-    """What an earlier job had otherwise."""
+def _difference(text: str, plan: Plan) -> str | None:
+    """The first thing that an earlier job had otherwise. The path of the model may be another."""
+    now = json.loads(plan.to_json())
     try:
-        earlier = json.loads(text)
-    except ValueError:
+        earlier = now | json.loads(text)
+    except (ValueError, TypeError):
         return f"an unreadable {PLAN_FILE}"
-    if earlier.get("digest") != plan.digest:
-        return f"another model, {earlier.get('model')} with digest {str(earlier.get('digest'))[:12]}"
-    if earlier.get("gates") != plan.gates:
-        return f"{'' if earlier.get('gates') else 'no '}--gates"
-    return "other input files, or files that have changed since"
+    if earlier["digest"] != plan.digest:
+        return f"another model, {earlier['model']} with digest {str(earlier['digest'])[:12]}"
+    if earlier["gates"] != plan.gates:
+        return f"{'' if earlier['gates'] else 'no '}--gates"
+    if (earlier["inputs"], earlier["parts"], earlier["format"]) != (now["inputs"], now["parts"], FORMAT):
+        return "other input files, or files that have changed since"
+    return None
 
 
 def _write_plan(folder: Path, plan: Plan) -> None:

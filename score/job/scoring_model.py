@@ -75,7 +75,7 @@ class ScoringModel:
             if index == 0 and labels and array.shape[1:] == (len(labels),) and self._distribution is not None:
                 columns |= _class_columns(array, labels, distribution=self._distribution)
             else:
-                columns[name] = to_arrow(array.reshape(batch.rows, -1) if array.ndim > 1 else array)
+                columns[name] = to_arrow(array)
         for name, array in zip(self._gates, arrays[len(self._outputs) :], strict=True):
             columns[name] = pyarrow.array(array.reshape(batch.rows, -1).mean(1, dtype=np.float32))
         return columns

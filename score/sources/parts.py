@@ -63,8 +63,7 @@ def spans(count: int, length: int) -> Iterator[tuple[int, int]]:
 
 
 def to_arrow(values: Any) -> pyarrow.Array:
-    """An array of rows as a column: numbers, or lists of numbers for rows of several."""
-    if values.ndim == 1:
-        return pyarrow.array(values)
+    """An array of rows as a column: a number for each, or a list if rows have several."""
+    width = values.size // max(len(values), 1)
     flat = pyarrow.array(values.reshape(-1))
-    return pyarrow.FixedSizeListArray.from_arrays(flat, values.size // max(len(values), 1))
+    return flat if width == 1 else pyarrow.FixedSizeListArray.from_arrays(flat, width)

@@ -73,6 +73,9 @@ def test_another_job_is_refused(tmp_path: Path, source: str) -> None:
     other = table_model(tmp_path / "others", seed=1)
     with pytest.raises(UsageError, match="has a job with another model, .*net with digest"):
         score(other, source, output)
+    moved = model.rename(tmp_path / "moved")
+    assert score(moved, source, output).reused_parts == FILES
+    model = moved
     np.save(tmp_path / "rows/0.npy", random_rows(ROWS_PER_FILE + 1))
     with pytest.raises(UsageError, match="other input files, or files that have changed since"):
         score(model, source, output)

@@ -117,8 +117,13 @@ def test_wrong_options_are_named(tmp_path: Path) -> None:
         score(tmp_path / "nothing", tmp_path / "rows.npy", tmp_path / "out")
     with pytest.raises(UsageError, match="--engine: ray is not installed: pip install 'turnpike"):
         score(model, tmp_path / "rows.npy", tmp_path / "out", engine="ray")
+    (tmp_path / "empty.csv").write_text("height,mass\n")
+    with pytest.raises(UsageError, match="--input: expected rows, got none in "):
+        score(model, tmp_path / "empty.csv", tmp_path / "out")
+    with pytest.raises(UsageError, match="--output: expected a folder outside of --input"):
+        score(model, tmp_path, tmp_path / "out")
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="--output: expected a folder that can be written, got"):
         score(model, tmp_path / "rows.npy", tmp_path / "file")
-    with pytest.raises(UsageError, match="--output: expected an empty folder, got one with file: "):
+    with pytest.raises(UsageError, match="--output: expected an empty folder, got one with empty.csv: "):
         score(model, tmp_path / "rows.npy", tmp_path)
