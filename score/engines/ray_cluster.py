@@ -28,7 +28,12 @@ class PartScorer:
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         part = json.loads(row["part"])
         part["files"] = tuple(part["files"])
-        return {"rows": score_part(self._model, Part(**part), Path(row["target"]), lambda _: None)}
+        try:
+            rows = score_part(self._model, Part(**part), Path(row["target"]), lambda _: None)
+        except ScoreError as error:
+            # Ray would replace the error by one of its own
+            return {"rows": 0, "error": str(error)}
+        return {"rows": rows, "error": ""}
 
 
 def run_on_ray(
@@ -72,13 +77,12 @@ def run_on_ray(
         )
         rows = 0
         for finished, result in enumerate(results.iter_rows(), 1):
+            if result["error"]:
+                raise ScoreError(result["error"])
             rows += result["rows"]
             on_progress(finished, rows)
     except RayError as error:
-        cause = getattr(error, "cause", None)
-        raise (
-            cause if isinstance(cause, ScoreError) else ScoreError(f"Ray: {str(error).splitlines()[-1]}")
-        ) from error
+        raise ScoreError(f"Ray: {str(error).splitlines()[0]}") from error
 
 
 def _to_json(part: Part) -> str:

@@ -1,8 +1,8 @@
 """Scores rows on a Ray cluster of three nodes on this machine, and kills one of them midway.
 
-    ray_job.py MODEL ROWS OUTPUT
+    ray_job.py MODEL ROWS BAD_ROWS OUTPUT
 
-Prints the rows of the result, and the finished parts when the node was killed.
+Prints the error for the bad rows, the rows of the result, and the finished parts when the node was killed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
+from score.errors import ScoreError
 from score.run import JobOptions, run_job
 
 NODES = 3
 
 
-def main(model: str, rows: str, output: str) -> dict[str, Any]:
+def main(model: str, rows: str, bad: str, output: str) -> dict[str, Any]:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(NODES)]
     ray.init(address=cluster.address, log_to_driver=False)
@@ -32,10 +33,15 @@ def main(model: str, rows: str, output: str) -> dict[str, Any]:
             killed_after.append(finished)
             cluster.remove_node(nodes[0], allow_graceful=False)
 
+    try:
+        run_job(JobOptions(Path(model), bad, Path(f"{output}-bad"), engine="ray"), lambda *_: None)
+        error = ""
+    except ScoreError as refused:
+        error = str(refused)
     result = run_job(JobOptions(Path(model), rows, Path(output), engine="ray"), on_progress)
     ray.shutdown()
     cluster.shutdown()
-    return {"rows": result.rows, "parts": result.parts, "killed_after": killed_after}
+    return {"error": error, "rows": result.rows, "parts": result.parts, "killed_after": killed_after}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from tests.support.score_models import as_table, expected_labels, random_rows, scored, table_model
+from tests.support.score_models import FEATURES, as_table, expected_labels, random_rows, scored, table_model
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
 
 RAY = "ray[data]==2.60.0"
@@ -32,7 +32,10 @@ def test_a_killed_node_costs_no_row(tmp_path: Path) -> None:
         span = slice(number * ROWS_PER_FILE, (number + 1) * ROWS_PER_FILE)
         ids = pyarrow.array(range(span.start, span.stop))
         parquet.write_table(as_table(rows[span], id=ids), tmp_path / f"rows/{number:02}.parquet")
-    result = run_client("ray_job.py", programs, model, tmp_path / "rows", tmp_path / "out")
+    bad = tmp_path / "bad.csv"
+    bad.write_text(f"{','.join(FEATURES)}\n1,2,3,4\n1,2,x,4\n")
+    result = run_client("ray_job.py", programs, model, tmp_path / "rows", bad, tmp_path / "out")
+    assert result["error"] == f"{bad}, line 3, column 'age': expected a finite number, got 'x'"
     assert result["killed_after"] == [FILES // 4]
     assert (result["rows"], result["parts"]) == (FILES * ROWS_PER_FILE, FILES)
     table = scored(tmp_path / "out")
