@@ -59,7 +59,8 @@ class StepProgress(ProgressListener):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._hidden:
+        # elsewhere rich would print an empty line
+        if console.is_terminal and not self._hidden:
             self._live.stop()
 
     def started(self, step: str) -> None:

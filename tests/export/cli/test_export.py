@@ -79,6 +79,7 @@ def test_a_checkpoint_is_exported_inspected_and_verified(
     assert "gates: 10 in 10 layers (coupled, identity carry)" in ran.stdout
     assert "samples: 10 rows" in ran.stdout
     assert "wrote repo/digits-10/1/model.onnx" in ran.stdout
+    assert "" not in ran.stdout.splitlines()
     assert files_in(tmp_path / "repo") == ["digits-10", "digits-10/1", "digits-10/1/model.onnx"]
     assert files_in(tmp_path / "report") == ["index.html", "report.json"]
     model = "repo/digits-10/1/model.onnx"
