@@ -48,7 +48,7 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
     `on_progress` is called with the finished parts, all parts, and the rows that were scored since the start.
     """
     if options.engine == "ray" and find_spec("ray") is None:
-        raise UsageError("--engine: ray is not installed: pip install 'turnpike[ray]'")
+        raise UsageError("--engine: ray is not installed: pip install -e '.[ray]'")
     model = ScoringModel(options.model, gates=options.gates)
     if options.output.resolve().is_relative_to(Path(options.input).resolve()):
         raise UsageError("--output: expected a folder outside of --input, whose files would be read again")
