@@ -115,7 +115,7 @@ def test_wrong_options_are_named(tmp_path: Path) -> None:
             score(model, tmp_path / source, tmp_path / "out")
     with pytest.raises(UsageError, match="--model: MODEL: "):
         score(tmp_path / "nothing", tmp_path / "rows.npy", tmp_path / "out")
-    with pytest.raises(UsageError, match="--engine: ray is not installed: pip install -e '.\[ray\]'"):
+    with pytest.raises(UsageError, match=r"--engine: ray is not installed: pip install -e '.\[ray\]'"):
         score(model, tmp_path / "rows.npy", tmp_path / "out", engine="ray")
     (tmp_path / "empty.csv").write_text("height,mass\n")
     with pytest.raises(UsageError, match="--input: expected rows, got none in "):
