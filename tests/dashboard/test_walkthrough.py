@@ -33,6 +33,8 @@ def test_draw_a_seven_close_a_layer_and_raise_the_drift_alarm(dashboard: OpenDas
         assert axe_violations(page) == []
 
         send_noise(server, rows=400)
+        open_tab(page, "Gates")
+        expect(page.locator("#gates")).to_contain_text("drawn, with layer 0 closed")
         open_tab(page, "Live")
         drift = page.locator("#live .drift")
         drift.scroll_into_view_if_needed()

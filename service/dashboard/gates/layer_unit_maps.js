@@ -7,6 +7,7 @@ import { titledChart } from "../charts/titled_chart.js";
 import { setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { unitMeans } from "../row/gate_values.js";
+import { readingTitle } from "../state/levers.js";
 import { gateEnds } from "./gate_ends.js";
 import { groupGates, groupUnitMeans } from "./gate_groups.js";
 
@@ -80,7 +81,7 @@ export function startLayerUnitMaps(body) {
     const units = (name, axis) => (reading && name ? unitMeans(reading, name, axis) : null);
     const T = groups.map((group) => groupUnitMeans(group, (gate) => units(gate.name, gate.unit_axis)));
     const y = groups.map((group) => groupUnitMeans(group, (gate) => units(gate.output, gate.unit_axis)));
-    const title = reading ? reading.row.title : "Choose or draw a row to see its values here.";
+    const title = reading ? readingTitle(reading) : "Choose or draw a row to see its values here.";
     const why = reading?.missing ?? "The response does not contain these values.";
     showMap(
       gates,

@@ -1,8 +1,8 @@
 // The road of row A, which was kept for a comparison, above the road of the current row, B.
 
 import { el, setChildren } from "../dom/element.js";
-import { readingTitle } from "../row/lesion_effect.js";
 import { predictedClassText } from "../row/predicted_class.js";
+import { readingTitle } from "../state/levers.js";
 import { current, publish, subscribe } from "../state/store.js";
 import { sharesOf } from "./road_layers.js";
 import { RoadPicture } from "./road_picture.js";
@@ -16,9 +16,10 @@ const HEIGHT = 0.5;
  */
 export function keptRoad(node) {
   const picture = new RoadPicture();
-  const [title, titleOfB] = [el("p"), el("p", { class: "kept-head" })];
+  const [title, titleOfB] = [el("p"), el("p")];
   const discard = el("button", { type: "button", on: { click: () => publish("kept reading", null) } }, "Discard A");
-  setChildren(node, el("div", { class: "kept-head" }, title, discard), picture.node, titleOfB);
+  const head = (...content) => el("div", { class: "kept-head" }, content);
+  setChildren(node, head(title, discard), picture.node, head(titleOfB));
   node.hidden = true;
   let [stretches, size] = [[], null];
 

@@ -3,8 +3,8 @@
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { resetLayers, setLever, setLevers } from "../state/lesion.js";
-import { readingTitle } from "../row/lesion_effect.js";
 import { predictedClass, predictedClassText } from "../row/predicted_class.js";
+import { readingTitle } from "../state/levers.js";
 import { current, publish, subscribe } from "../state/store.js";
 import { startLinkButton } from "../share/link_button.js";
 import { showAnswer } from "./answer_sign.js";

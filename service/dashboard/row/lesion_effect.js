@@ -29,8 +29,3 @@ function effectOf(leverState, lesioned) {
   if (!before) return "the change is shown beside the prediction.";
   return [el("strong", {}, after), `; as trained: ${before}.`];
 }
-
-/** What a reading is of: "drawn", or "drawn, with layer 3 closed". */
-export function readingTitle({ row, levers }) {
-  return levers ? `${row.title}, with ${leversText(levers)}` : row.title;
-}

@@ -4,9 +4,9 @@ import { eraseChart } from "../charts/chart.js";
 import { drawHeatmap } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
+import { readingTitle } from "../state/levers.js";
 import { current } from "../state/store.js";
 import { drawGateMap, gateRows } from "./gate_map.js";
-import { readingTitle } from "./lesion_effect.js";
 import { predictedClassText } from "./predicted_class.js";
 import { drawRoute } from "./route_chart.js";
 

@@ -4,13 +4,14 @@
 import { frameRow } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { groupGates } from "../gates/gate_groups.js";
+import { readingTitle } from "../state/levers.js";
 import { current, publish, subscribe } from "../state/store.js";
 import { drawGateMap, heightBesideList, MAX_ALIGNED_LAYERS } from "./gate_map.js";
 import { startLayerDetail } from "./layer_detail.js";
 import { startLayerList } from "./layer_list.js";
 import { drawChanges, startLayerOutputs } from "./layer_outputs.js";
 import { resetLayers, setLever, startLesion } from "../state/lesion.js";
-import { readingTitle, startLesionEffect } from "./lesion_effect.js";
+import { startLesionEffect } from "./lesion_effect.js";
 import { predictedClassText } from "./predicted_class.js";
 import { drawRoute, routeFacts } from "./route_chart.js";
 import { startComparison } from "./row_comparison.js";

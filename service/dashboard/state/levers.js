@@ -57,3 +57,8 @@ export function leverPosition(lever) {
   if (typeof lever === "number") return Math.max(-1, Math.min(1, lever / MAX_SHIFT));
   return { closed: -1, open: 1 }[lever] ?? 0;
 }
+
+/** What a reading is of: "drawn", or "drawn, with layer 3 closed". */
+export function readingTitle({ row, levers }) {
+  return levers ? `${row.title}, with ${leversText(levers)}` : row.title;
+}
