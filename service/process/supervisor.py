@@ -30,6 +30,8 @@ log = logging.getLogger("turnpike")
 BUNDLED_REPOSITORY = Path(__file__).parents[1] / "default"
 # pauses before a worker that lacks a file tries to load it again; they double each time
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
+# entries named of a folder without models
+MAX_NAMED = 3
 
 
 def supervise(settings: Settings, make_app: MakeApp) -> int:
@@ -71,9 +73,8 @@ class Supervisor:
         self._rescans: set[asyncio.Task[None]] = set()
         handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload}
         self._workers = WorkerPool(settings, listener, make_app, handlers, self._bring_up_to_date)
-        self._rollout = Rollout(
-            locate(settings.models or BUNDLED_REPOSITORY), settings.versions, self._workers.broadcast
-        )
+        self._location = locate(settings.models or BUNDLED_REPOSITORY)
+        self._rollout = Rollout(self._location, settings.versions, self._workers.broadcast)
 
     async def run(self) -> int:
         """Start the workers, serve, and stop after a signal. Returns the exit status."""
@@ -111,6 +112,8 @@ class Supervisor:
         await self._rollout.rescan()
         self._first_scan_done.set()
         names = self._rollout.names
+        if not names:
+            self._warn_of_other_folder()
         log.info(
             "turnpike serves %s (%s)",
             self._address,
@@ -121,6 +124,17 @@ class Supervisor:
             await asyncio.sleep(self._settings.poll)
             await self._rescan(explicit=False)
         await self._stopping.wait()
+
+    def _warn_of_other_folder(self) -> None:
+        """Say so if the folder that is served looks like one of other things."""
+        if others := self._location.other_entries():
+            more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
+            log.warning(
+                "no model in '%s', which holds other things (%s%s): if it is the right folder, export a model to it",
+                self._location.root,
+                ", ".join(others[:MAX_NAMED]),
+                more,
+            )
 
     def _next_steps(self, names: list[str]) -> list[str]:
         """What to open or copy, for a reader at a terminal."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from service.errors import SettingError
@@ -25,8 +25,10 @@ from service.repository.scan import (
 # the folder of models in the folder of a run, and the files that training leaves there
 RUN_REPOSITORY = "repository"
 CHECKPOINTS = ("model.safetensors", "last.safetensors")
-# a folder that was probably meant is searched among this many entries, and this many are named
-MAX_SEARCHED, MAX_SUGGESTIONS = 2000, 3
+# a folder that was probably meant is searched among this many entries, so deep, and this many are named
+MAX_SEARCHED, MAX_DEPTH, MAX_SUGGESTIONS = 2000, 3, 3
+# made by the file system itself at the top of a volume
+VOLUME_FOLDER = "lost+found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,14 @@ class Location:
             ) from error
         name = str(self.model)
         return RepositoryScan({name: (ModelFile(name, 1, self.file, identity),)})
+
+    def other_entries(self) -> list[str]:
+        """What a repository holds that cannot become a model: names of files and of folders of other things."""
+        return [
+            entry.name
+            for entry in _entries(self.root)
+            if entry.name != VOLUME_FOLDER and not (entry.is_dir() and _may_become_model(entry))
+        ]
 
 
 def locate(path: Path) -> Location:
@@ -112,15 +122,27 @@ def _not_exported(run: Path, got: str) -> SettingError:
 
 
 def _servable_below(path: Path) -> Iterator[Path]:
-    """The .onnx files, repositories and runs in a folder."""
-    for entry in islice(_entries(path), MAX_SEARCHED):
-        if entry.is_file():
-            is_servable = entry.suffix == ".onnx"
-        else:
-            is_run = any((entry / name).is_file() for name in CHECKPOINTS)
-            is_servable = is_run or _has_models(entry) or _has_models(entry / RUN_REPOSITORY)
-        if is_servable:
-            yield entry
+    """The .onnx files, repositories and runs below a folder, the nearest first."""
+    level = [path]
+    left = MAX_SEARCHED
+    for _ in range(MAX_DEPTH):
+        folders = []
+        for entry in chain.from_iterable(map(_entries, level)):
+            left -= 1
+            if left < 0:
+                return
+            if _is_servable(entry):
+                yield entry
+            elif entry.is_dir():
+                folders.append(entry)
+        level = folders
+
+
+def _is_servable(entry: Path) -> bool:
+    if not entry.is_dir():
+        return entry.suffix == ".onnx"
+    is_run = any((entry / name).is_file() for name in CHECKPOINTS)
+    return is_run or _has_models(entry) or _has_models(entry / RUN_REPOSITORY)
 
 
 def _has_models(path: Path) -> bool:
@@ -143,6 +165,12 @@ def _entries(folder: Path) -> list[Path]:
 def _is_model(folder: Path) -> bool:
     """Whether a folder is that of a model: it holds versions with a file each."""
     return any(_is_version(entry.name) and (entry / MODEL_FILE).exists() for entry in _entries(folder))
+
+
+def _may_become_model(folder: Path) -> bool:
+    """Whether a folder is empty or holds versions, whose files may come later."""
+    entries = _entries(folder)
+    return not entries or any(_is_version(entry.name) for entry in entries)
 
 
 def _is_version(name: str) -> bool:

@@ -53,6 +53,14 @@ def test_all_workers_serve_and_stop_cleanly(tmp_path: Path) -> None:
         assert problems(service) == []
 
 
+def test_the_log_names_the_other_things_in_a_folder_without_models(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"notes{number}.md").touch()
+    with running(tmp_path) as service:
+        (warning,) = [line for line in service.messages if line.startswith("no model in ")]
+        assert "which holds other things (notes0.md, notes1.md, notes2.md and 2 more): if it is" in warning
+
+
 def test_the_log_says_that_the_service_stops_and_has_stopped(tmp_path: Path) -> None:
     """The supervisor says it once, however many workers there are."""
     with running(tmp_path, workers=2, drain_wait=0.5) as service, PendingRequest(service, "/slow?1"):

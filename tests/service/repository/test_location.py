@@ -93,6 +93,26 @@ def test_a_folder_above_is_refused_with_the_folder_that_was_meant(run: Path) -> 
     )
 
 
+def test_what_was_meant_is_found_three_folders_below_at_most(run: Path) -> None:
+    top, folder = run.parents[1], run.parents[1] / "a"
+    folder.mkdir()
+    moved = run.parent.rename(folder / "runs") / "demo"
+    with pytest.raises(SettingError, match=f"did you mean {moved}[?]$"):
+        locate(top)
+    (top / "above").mkdir()
+    folder.rename(top / "above" / "a")
+    assert locate(top) == Location(top)
+
+
+def test_what_cannot_become_a_model_is_named(tmp_path: Path) -> None:
+    for name in ("notes", "empty", "net", "lost+found", ".hidden"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "notes" / "a.md").touch()
+    (tmp_path / "net" / "3").mkdir()
+    (tmp_path / "README.md").touch()
+    assert locate(tmp_path).other_entries() == ["README.md", "notes"]
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     with pytest.raises(SettingError, match=r"a folder of models or an \.onnx file, got '.*a\.txt'"):
