@@ -28,6 +28,13 @@ ANSWER = """async () => {
 }"""
 
 
+LESION = """async () => {
+  const { current } = await import("/dashboard/state/store.js");
+  return current("lesioned") && Array.from(current("lesioned").outputs[0].data, Number);
+}"""
+MINUS = "\N{MINUS SIGN}"
+
+
 def clipboard(page: Page) -> str:
     """The text on the clipboard, as soon as there is one."""
     for _ in range(50):
@@ -96,6 +103,24 @@ def test_snippets_follow_the_row(dashboard: OpenDashboard, bundled_server: Serve
         assert prediction["label"] == "4"
         expect(code).not_to_have_text(before)
         expect(page.locator("#try .snippet .copy").first).to_be_focused()
+
+
+def test_snippets_move_the_levers_that_are_moved(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """The answer to the code is what the page shows, and as trained again after a reset."""
+    from playwright.sync_api import expect
+
+    path = "/#model=digits-10/1&row=1x8x8:7*64&title=grey&levers=2:closed,5:-2.5"
+    with dashboard(bundled_server.url, path=path, **MAY_COPY) as page:
+        heading = page.get_by_role("heading", name="Use from code")
+        expect(heading).to_have_text(f"Use from code, with layer 2 closed and layer 5 moved by {MINUS}2.5")
+        expect(page.locator("#try .request-time")).to_contain_text("grey")
+        page.wait_for_function(LESION)
+        expected = page.evaluate(LESION)
+        for answer in (run_curl(copied(page, "curl")), run_python(copied(page, "Python"))):
+            assert answer["lesioned"]["outputs"][0]["data"] == pytest.approx(expected, rel=1e-6)
+        page.get_by_role("button", name="Reset").first.click()
+        expect(heading).to_have_text("Use from code")
+        assert ":predict" in copied(page, "curl")
 
 
 def test_snippets_for_several_inputs_return_the_shown_outputs(

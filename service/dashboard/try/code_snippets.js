@@ -3,6 +3,7 @@
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { key } from "../state/api.js";
+import { leverFields, leversText } from "../state/levers.js";
 import { current, subscribe } from "../state/store.js";
 import { copyButton } from "../dom/copy_button.js";
 
@@ -14,19 +15,22 @@ const [MAX_SHOWN_LENGTH, MAX_SHOWN_VALUES] = [1500, 6];
 const UPDATE_DELAY = 250;
 const HEREDOC_END = "END";
 
-/** Show the code for the current row. */
+/** Show the code for the current row and levers. */
 export function startSnippets(node) {
+  const heading = el("h3");
   const snippets = [createSnippet("curl", curlCommand), createSnippet("Python", pythonCode)];
   snippets[0].node.open = true;
   let timer = 0;
   const show = () => {
     const request = currentRequest();
     for (const { update } of snippets) update(request);
+    const moved = leversText(currentLevers());
+    setChildren(heading, "Use from code", moved && `, with ${moved}`);
     // added only once, because nodes that are moved lose the focus
     if (!node.firstChild)
       setChildren(
         node,
-        el("h3", {}, "Use from code"),
+        heading,
         snippets.map((item) => item.node),
       );
   };
@@ -35,12 +39,16 @@ export function startSnippets(node) {
     if (current("model") && current("row")) timer = setTimeout(show, UPDATE_DELAY);
     else setChildren(node);
   };
-  for (const topic of ["row", "model", "key"]) subscribe(topic, showSoon);
+  for (const topic of ["row", "model", "key", "levers"]) subscribe(topic, showSoon);
 }
 
 /** The request for the current row; the code on the page may still show an earlier one. */
 function currentRequest() {
-  return requestFor(current("model"), current("row"));
+  return requestFor(current("model"), current("row"), currentLevers());
+}
+
+function currentLevers() {
+  return current("levers")?.levers ?? new Map();
 }
 
 function createSnippet(name, format) {
@@ -56,25 +64,34 @@ function createSnippet(name, format) {
 }
 
 /**
- * URL and body of a request for a row: rows in and labels out if the model has one input and answers row by
- * row, otherwise the tensors themselves. A row of a table names its features.
+ * URL and body of a request for a row: a lesion if levers are moved; otherwise rows in and labels out if the
+ * model has one input and answers row by row, and the tensors themselves if not. A row of a table names its
+ * features.
  */
-export function requestFor({ name, version, inputs, outputs, path, certificate }, row) {
-  const simple = inputs.length === 1 && outputs.every((output) => output.shape[0] === -1);
-  const address = simple
-    ? `v1/models/${encodeURIComponent(name)}/versions/${encodeURIComponent(version)}:predict`
-    : `${path}/infer`;
-  const body = simple
-    ? { instances: [instanceOf(row.inputs[0], inputs[0], certificate?.features ?? [])] }
-    : {
-        inputs: row.inputs.map(({ name: input, datatype, shape, data }) => ({
-          name: input,
-          shape,
-          datatype,
-          data: flatList(data, datatype),
-        })),
-      };
-  return { url: new URL(address, document.baseURI).href, body, needsKey: key() !== "" };
+export function requestFor({ name, version, inputs, outputs, path, certificate }, row, levers = new Map()) {
+  const request = (address, body) => ({
+    url: new URL(address, document.baseURI).href,
+    body,
+    needsKey: key() !== "",
+  });
+  if (levers.size) {
+    const moved = Object.entries(leverFields(levers)).filter(([, value]) => value.length !== 0);
+    return request(`${path}/lesion`, { ...Object.fromEntries(moved), inputs: tensorsOf(row) });
+  }
+  if (inputs.length > 1 || outputs.some((output) => output.shape[0] !== -1))
+    return request(`${path}/infer`, { inputs: tensorsOf(row) });
+  const servedModel = `${encodeURIComponent(name)}/versions/${encodeURIComponent(version)}`;
+  const instance = instanceOf(row.inputs[0], inputs[0], certificate?.features ?? []);
+  return request(`v1/models/${servedModel}:predict`, { instances: [instance] });
+}
+
+function tensorsOf(row) {
+  return row.inputs.map(({ name, datatype, shape, data }) => ({
+    name,
+    shape,
+    datatype,
+    data: flatList(data, datatype),
+  }));
 }
 
 /** A row of a table by the names of its features, another one as nested lists. */
