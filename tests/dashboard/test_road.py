@@ -114,7 +114,7 @@ def test_the_layer_that_flips_the_answer_is_found(dashboard: OpenDashboard, bund
         before = len([url for url in page.log.requests if url.endswith("/lesion")])
         page.get_by_role("button", name="Which layer flips this answer?").click()
         expect(page.locator(".road-message")).to_contain_text(
-            f"Layer {strongest}, closed here, flips the answer."
+            f"Layer {strongest} alone, closed here, flips the answer."
         )
         expect(layer_button(page, strongest)).to_have_attribute("aria-pressed", "true")
         expect(page.locator(".layer-button.flips")).to_have_count(len(flipping))
@@ -123,6 +123,27 @@ def test_the_layer_that_flips_the_answer_is_found(dashboard: OpenDashboard, bund
         # the marks belong to that row
         choose_sample(page, bundled_server, "digits-10", 0)
         expect(page.locator(".layer-button.flips")).to_have_count(0)
+
+
+def test_a_search_that_finds_no_layer_leaves_the_levers(
+    dashboard: OpenDashboard, bundled_server: Server
+) -> None:
+    from playwright.sync_api import expect
+
+    with dashboard(bundled_server.url) as page:
+        for sample in samples(bundled_server, "digits-10"):
+            body = {"inputs": sample["inputs"], "curve": True}
+            layers = bundled_server.post("/v2/models/digits-10/lesion", body).json()["curve"]["layers"]
+            if not any(entry["flipped"] for entry in layers):
+                break
+        else:
+            raise AssertionError("expected a sample whose class no layer flips")
+        publish_row(page, "digits-10", "steady", sample["inputs"])
+        layer_switch(page, 1, "open").check()
+        page.get_by_role("button", name="Which layer flips this answer?").click()
+        expect(page.locator(".road-message")).to_contain_text("No layer flips this answer alone. Layer ")
+        expect(layer_switch(page, 1, "open")).to_be_checked()
+        expect(page.locator(".layer-button[aria-pressed=true]")).to_have_count(0)
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1400, 900)])

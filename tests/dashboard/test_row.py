@@ -182,7 +182,7 @@ def test_missing_data_is_explained(dashboard: OpenDashboard, all_models_server: 
         assert row.locator(".plot").count() == 0
     with dashboard(all_models_server.url, path=model_path("own"), allowed="400") as page:
         row = page.locator("#row")
-        expect(row.get_by_text("Draw or choose a row under")).to_be_visible()
+        expect(row.get_by_text("Make or choose a row under")).to_be_visible()
         publish_row(
             page, "own", "made", [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [1] * 6}]
         )

@@ -98,12 +98,16 @@ def test_a_link_opens_the_same_view(dashboard: OpenDashboard, bundled_server: Se
 
 
 def test_a_link_is_followed_in_an_open_window(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    from playwright.sync_api import expect
+
     with dashboard(bundled_server.url) as page:
         wait_for_prediction(page, "sample: 0")
         page.evaluate("location.hash = '#model=digits-10/1&row=1x8x8:7*64&title=sevens&levers=2:closed'")
         wait_for_prediction(page, "sevens")
         assert page.evaluate(CURRENT_ROW)[0]["data"] == [7] * 64
         assert page.evaluate(LEVERS) == {"2": "closed"}
+        # the slider is that of the layer that the link moves
+        expect(page.locator(".lever .lever-name")).to_have_text("Lever of layer 2: closed")
 
 
 @pytest.mark.thorough

@@ -126,8 +126,8 @@ function gates({ gates: all, certificate }) {
   return `${number(certificate.gates)} in ${number(layers)} ${layers === 1 ? "layer" : "layers"}`;
 }
 
-function file({ precision, bytes: size, source }) {
-  return [precision, bytes(size), source && `from ${source}`].filter(Boolean).join(", ");
+function file({ precision, bytes: size, source, random_weights: random }) {
+  return [precision, bytes(size), source && `from ${source}`, random && "random weights"].filter(Boolean).join(", ");
 }
 
 function batching({ batched, batch_coupled: coupled }) {

@@ -16,7 +16,7 @@ const MIN_NUMBER_SPACE = 1.7;
  * length of a stretch in pixels.
  */
 export function layerButtons(node, { onPress, onReach }) {
-  let entries = [];
+  let [entries, reached] = [[], null];
   node.setAttribute("role", "toolbar");
   node.setAttribute("aria-label", "Layers of the road");
   node.addEventListener("keydown", moveFocus);
@@ -31,8 +31,7 @@ export function layerButtons(node, { onPress, onReach }) {
       node,
       entries.map(({ button }) => button),
     );
-    const reached = entries.find(({ roadLayer }) => roadLayer.movable) ?? entries[0];
-    reach(reached);
+    reach(entries.find(({ roadLayer }) => roadLayer.movable) ?? entries[0]);
     node.style.setProperty("--stretches", String(layers.flatMap(({ stretches }) => stretches).length));
   }
 
@@ -44,6 +43,7 @@ export function layerButtons(node, { onPress, onReach }) {
 
   /** Tab stops at one button; arrow keys lead to the others. */
   function reach(entry) {
+    reached = entry;
     for (const other of entries) other.button.tabIndex = other === entry ? 0 : -1;
     onReach(entry?.roadLayer ?? null);
   }
@@ -60,6 +60,9 @@ export function layerButtons(node, { onPress, onReach }) {
   }
 
   function showLevers(levers) {
+    const moved = entries.filter(({ state, roadLayer }) => state === "as trained" && levers.has(roadLayer.layer));
+    // moved from elsewhere: by a link, or in the table of layers
+    if (moved.length && !moved.includes(reached)) reach(moved[0]);
     for (const entry of entries) {
       entry.state = levers.get(entry.roadLayer.layer) ?? "as trained";
       entry.button.dataset.state = entry.state;

@@ -85,7 +85,8 @@ export function startRoad(node) {
     thumbnail.showRow(reading?.row);
     keepButton.disabled = saveButton.disabled = !reading;
     showAnswer(sign, model?.certificate, reading, reading?.levers ? current("reading") : null);
-    flipButton.hidden = !reading || !predictedClass(model.certificate, reading.outputs);
+    flipButton.disabled = !reading;
+    if (reading) flipButton.hidden = !predictedClass(model.certificate, reading.outputs);
     showMessage();
   }
 
@@ -136,7 +137,7 @@ export function startRoad(node) {
 
   function messageText(state, problem) {
     if (state === "failed") return `The layers could not be changed: ${problem}`;
-    if (!reading) return "Draw or choose a row to see its way through the layers.";
+    if (!reading) return "Make or choose a row to see its way through the layers.";
     if (!reading.gates.length) return reading.missing;
     if (search) return "Closing each layer in turn …";
     return found ? foundText(found) : HINT;
@@ -159,7 +160,7 @@ export function startRoad(node) {
     if (current("reading")?.row !== row) return showMessage();
     found = { row, ...result };
     buttons.markFlips(found.flipping ?? []);
-    if (!found.error && found.strongest !== null) {
+    if (found.flipping?.length) {
       setLevers(new Map([[found.strongest, "closed"]]));
       buttons.reveal(found.strongest, scroll);
     }
@@ -217,10 +218,10 @@ function foundText({ error, flipping, strongest, change }) {
   if (strongest === null) return "No layer of this model can be closed.";
   if (!flipping.length) {
     const points = `${number(Math.abs(100 * change))} percentage points`;
-    const effect = `${change < 0 ? "lowers" : "raises"} its probability by ${points}`;
-    return `No layer flips this answer alone. Layer ${strongest}, closed here, ${effect}.`;
+    const effect = `${change < 0 ? "lowers" : "raises"} the answer's probability by ${points}`;
+    return `No layer flips this answer alone. Layer ${strongest} changes it most: closed, it ${effect}.`;
   }
   const others = flipping.filter((layer) => layer !== strongest);
   const also = others.length ? ` ${others.length > 1 ? "Layers" : "Layer"} ${others.join(", ")} would, too.` : "";
-  return `Layer ${strongest}, closed here, flips the answer.${also}`;
+  return `Layer ${strongest} alone, closed here, flips the answer.${also}`;
 }

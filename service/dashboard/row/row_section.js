@@ -149,5 +149,5 @@ function placeholderFor(model, reading) {
   if (request?.error) return empty(`The gates of this row could not be loaded: ${request.error.message}`);
   if (request) return loading("Loading the gates of this row …");
   const link = el("a", { href: "#try" }, "Try it");
-  return empty("Draw or choose a row under ", link, " to see its gates here.");
+  return empty("Make or choose a row under ", link, " to see its gates here.");
 }
