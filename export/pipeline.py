@@ -203,6 +203,7 @@ def export_model(
         lesion=curve,
         ranges=input_ranges(loaded.rows),
         samples=chosen_samples,
+        random_weights=loaded.random_weights,
         tools=tool_versions(),
         **proved.manifest_fields,
     )

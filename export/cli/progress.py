@@ -136,6 +136,8 @@ def summary_lines(manifest: Manifest) -> Iterator[str]:
         f"{', '.join(parity.providers)}; {parity.identical} weights identical bit for bit"
     )
     yield from parity.limits
+    if manifest.random_weights:
+        yield "weights: random, drawn by the network's code; --weights loads trained ones"
     yield f"samples: {len(manifest.samples)} rows" if manifest.samples else "samples: none"
     if not manifest.gates:
         yield "gates: none in the file"

@@ -81,6 +81,7 @@ def certificate_json(model: Model) -> bytes:
         "variant": None,
         "tools": {},
         "weights": None,
+        "random_weights": False,
     }
     if manifest is not None:
         record |= manifest.model_dump(
@@ -93,6 +94,7 @@ def certificate_json(model: Model) -> bytes:
                 "variant",
                 "tools",
                 "weights",
+                "random_weights",
             }
         )
         record["ranges"] = {

@@ -312,7 +312,8 @@ class Manifest(ManifestRecord):
 
     `batch_axes` has the axis of the batch in the network's own inputs and outputs, for those that have it on
     another axis than the first. In the file it is the first.
-    `weights` is the digest of the network's parameters before any lowering of the precision. `content` is the
+    `weights` is the digest of the network's parameters before any lowering of the precision. They are
+    `random_weights` if the network's code drew them and none were loaded. `content` is the
     digest of the file without its metadata (`protobuf.content_digest`), empty until the file is written.
     `plain` is set in the twin for other runtimes, which has neither gates nor levers.
     `features` describes the columns of the only input if its rows are those of a table.
@@ -338,6 +339,7 @@ class Manifest(ManifestRecord):
     ranges: tuple[InputRange, ...] = ()
     samples: tuple[Sample, ...] = ()
     weights: str
+    random_weights: bool = False
     content: str = ""
     tools: dict[str, str]
 

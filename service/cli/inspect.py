@@ -82,6 +82,8 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
     if manifest is not None:
         facts["model"] = f"{manifest.name}, version {manifest.version}"
         facts["source"] = f"{manifest.source}, weights {manifest.weights[:12]}"
+        if manifest.random_weights:
+            facts["source"] += ": random, none were loaded"
         facts["precision"] = manifest.precision
     facts["size"] = f"{path.stat().st_size:,} bytes"
     facts["inputs"] = "\n".join(map(str, runtime.inputs))

@@ -130,7 +130,8 @@ class Supervisor:
         if others := self._location.other_entries():
             more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
             log.warning(
-                "no model in '%s', which holds other things (%s%s): if it is the right folder, export a model to it",
+                "no model in '%s', which holds other things (%s%s): "
+                "if it is the right folder, export a model to it",
                 self._location.root,
                 ", ".join(others[:MAX_NAMED]),
                 more,

@@ -58,7 +58,7 @@ class Location:
         return RepositoryScan({name: (ModelFile(name, 1, self.file, identity),)})
 
     def other_entries(self) -> list[str]:
-        """What a repository holds that cannot become a model: names of files and of folders of other things."""
+        """What a repository holds that cannot become a model: files and folders of other things."""
         return [
             entry.name
             for entry in _entries(self.root)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import export
+from export.cli.progress import summary_lines
 from export.errors import GateCountError, ParityError, PrecisionError, SourceError, UsageError
 from export.output.model_bytes import embed_manifest
 from export.pipeline import ExportResult, export_model
@@ -26,6 +27,7 @@ from export.verify import verify_model
 from models.layers.highway import HighwayLayer
 from service.artifact.runtime import open_model
 from service.errors import RunError
+from tests.support.run_cli import run_in_process
 
 
 def network() -> nn.Module:
@@ -310,6 +312,18 @@ def test_exporting_does_not_change_the_module(tmp_path: Path) -> None:
     assert net.training
     assert net[1].training
     assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
+
+
+def test_random_weights_are_marked_in_the_file(tmp_path: Path) -> None:
+    """The warning of the export is soon gone; the file still says it."""
+    (tmp_path / "net.py").write_text("from torch import nn\ndef make(): return nn.Linear(6, 3)\n")
+    drawn = export_model(f"{tmp_path}/net.py:make", tmp_path / "to", inputs=INPUT)
+    assert drawn.warnings[0].startswith("random weights: make draws them")
+    assert "weights: random, drawn by the network's code; --weights loads trained ones" in summary_lines(
+        drawn.manifest
+    )
+    assert ": random, none were loaded" in run_in_process("inspect", drawn.path).stdout
+    assert not export_network(tmp_path / "to").manifest.random_weights
 
 
 def test_networks_that_mix_rows_are_marked(tmp_path: Path) -> None:

@@ -222,6 +222,7 @@ SCHEMAS: dict[str, Schema] = {
         variant={"type": ["object", "null"]},
         tools=OBJECT,
         weights={"type": ["string", "null"]},
+        random_weights=BOOLEAN,
     ),
     "Samples": record(
         ("model_name", "model_version", "samples"),

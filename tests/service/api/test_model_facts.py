@@ -163,6 +163,7 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
         },
         "tools": {"torch": "2"},
         "weights": "0" * 64,
+        "random_weights": False,
     }
 
 
