@@ -13,6 +13,7 @@ import typer
 from service.config.pipes import buffer_pipes
 from service.config.settings import KEYWORDS, SECRETS, Settings
 from service.config.sources import flag_of, resolve, settings_as_toml
+from service.errors import SettingError
 from service.process.supervisor import supervise
 from service.telemetry.log import configure_logging
 
@@ -27,7 +28,8 @@ PANELS = {
     "models": "What is served",
     "host": "Where it listens",
     "workers": "How it runs",
-    "max_body": "Limits on requests",
+    "engine": "On Ray",
+    "timeout_ms": "Limits on requests",
     "api_keys_file": "Keys",
     "drain_wait": "How it stops",
     "log_level": "Logs, pages and monitoring",
@@ -65,7 +67,22 @@ def command(place: str | None, config: Path | None, print_config: bool, **flags:
     if resolved.warning:
         configure_logging(resolved.settings.log_level)
         logging.getLogger("turnpike").warning(resolved.warning)
+    if resolved.settings.engine == "ray":
+        raise typer.Exit(launch_on_ray(resolved.settings))
     raise typer.Exit(supervise(buffer_pipes(resolved.settings), make_app))
+
+
+def launch_on_ray(settings: Settings) -> int:
+    """Serve on Ray until a signal; returns the exit status."""
+    try:
+        from service.ray.launch import launch
+    except ImportError as error:
+        if error.name != "ray":
+            raise
+        raise SettingError(
+            "--engine ray: needs Ray, which is not installed: pip install 'turnpike[ray]'"
+        ) from error
+    return launch(settings)
 
 
 def make_app(settings: Settings, channel: IpcChannel) -> WorkerApplication:

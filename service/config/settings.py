@@ -89,6 +89,27 @@ class Settings(BaseModel):
     exact: bool = Field(True, description="Batch only if that changes no bit of any result.")
     queue: int = Field(1024, ge=1, description="Requests that may wait for a model; more are refused.")
 
+    # on Ray
+    engine: Literal["local", "ray"] = Field(
+        "local", description="What runs the service: processes on this machine, or a Ray cluster."
+    )
+    ray_address: str | None = Field(
+        None,
+        description="Ray cluster to run on, such as auto for the one of this machine. Default: a new one.",
+    )
+    min_replicas: int = Field(1, ge=0, description="Replicas at least; each is one worker on Ray.")
+    max_replicas: int = Field(1, ge=1, description="Replicas at most, with more requests.")
+    replica_requests: int = Field(
+        32, ge=1, description="Requests at once for each replica, which Ray adds and removes replicas for."
+    )
+    replica_cpus: float = Field(1, ge=0, description="CPUs that Ray reserves for a replica.")
+    replica_gpus: float = Field(0, ge=0, description="GPUs that Ray reserves for a replica, such as 0.5.")
+    replica_models: int = Field(
+        0,
+        ge=0,
+        description="Models that a replica holds at once, loaded when they are asked for; 0 for all.",
+    )
+
     # limits on requests
     timeout_ms: int = Field(30_000, ge=1, description="Milliseconds that a request may wait for its run.")
     max_body: int = Field(64 * MIB, ge=1, description="Maximum bytes of a request body, decompressed.")
@@ -216,6 +237,8 @@ class Settings(BaseModel):
         if (self.tls_cert is None) != (self.tls_key is None):
             present, missing = ("--tls-cert", "--tls-key") if self.tls_cert else ("--tls-key", "--tls-cert")
             raise ValueError(f"{missing}: expected a file, as {present} is given, got none: HTTPS needs both")
+        if self.engine == "ray":
+            self._check_ray()
         if self.max_held < self.max_body:
             raise ValueError(
                 f"--max-held: expected at least the {self.max_body} bytes of --max-body, got {self.max_held}"
@@ -225,3 +248,27 @@ class Settings(BaseModel):
                 option, variable = f"--{file.replace('_', '-')}", f"{PREFIX}{key.upper()}"
                 raise ValueError(f"{option}: expected one source, and {variable} is set too")
         return self
+
+    def _check_ray(self) -> None:
+        """Refuse what Ray cannot do, and what contradicts itself."""
+        if self.tls_cert is not None:
+            raise ValueError("--tls-cert: expected none with --engine ray: put a proxy with HTTPS before it")
+        if self.workers != 1:
+            raise ValueError(
+                f"--workers: expected 1 with --engine ray, got {self.workers}; "
+                "--max-replicas is the number of workers on Ray"
+            )
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(
+                f"--min-replicas: expected at most the {self.max_replicas} of --max-replicas, "
+                f"got {self.min_replicas}"
+            )
+        if self.replica_gpus > 1 and self.replica_gpus % 1:
+            raise ValueError(
+                f"--replica-gpus: expected a fraction of one GPU, or whole ones, got {self.replica_gpus:g}"
+            )
+        if (self.device == "cuda") != (self.replica_gpus > 0):
+            raise ValueError(
+                "--replica-gpus: expected 0 with --device cpu and more with --device cuda, "
+                f"got {self.replica_gpus:g} with {self.device}"
+            )

@@ -55,6 +55,10 @@ class Authenticator:
             raise SettingError("admin_key: expected a key of its own, got one of the API keys")
         return cls(api_keys, admin_key)
 
+    def has_keys(self, level: Level) -> bool:
+        """Whether there are keys for this level."""
+        return bool(self._admin if level == "admin" else self._api)
+
     def check(self, level: Level, headers: Headers) -> None:
         """Raise UnauthorizedError or ForbiddenError unless the headers have a key for this level."""
         if level == "open" or (level == "api" and not self._api):

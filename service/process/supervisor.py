@@ -8,7 +8,6 @@ import logging
 import resource
 import signal
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -16,7 +15,7 @@ from service.http.connection.listener import listen, listener_url, tls_context
 from service.process.ipc import Handler
 from service.process.worker_handle import WorkerHandle
 from service.process.worker_pool import WorkerPool
-from service.repository.location import locate
+from service.repository.location import BUNDLED_REPOSITORY, locate
 from service.repository.rollout import Rollout
 from service.telemetry.log import TERMINAL_LINES, configure_logging
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("turnpike")
 
-# served if no repository is given
-BUNDLED_REPOSITORY = Path(__file__).parents[1] / "default"
 # pauses before a worker that lacks a file tries to load it again; they double each time
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
 # entries named of a folder without models

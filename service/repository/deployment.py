@@ -11,6 +11,7 @@ from service.repository.scan import ModelFile
 
 # beginnings of the reasons why a good file is not served
 UNLOADED, NOT_CHOSEN = "unloaded", "not chosen by versions="
+ON_REQUEST = "the first request for it loads it"
 NEW = "a new file is loaded once a second scan finds it unchanged"
 
 

@@ -22,6 +22,8 @@ from service.repository.scan import (
     scan,
 )
 
+# served if no repository is given
+BUNDLED_REPOSITORY = Path(__file__).parents[1] / "default"
 # the folder of models in the folder of a run, and the files that training leaves there
 RUN_REPOSITORY = "repository"
 CHECKPOINTS = ("model.safetensors", "last.safetensors")

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from service.errors import SettingError
-from service.repository.deployment import NEW, NOT_CHOSEN, UNLOADED, Deployment, UnavailableModel
+from service.repository.deployment import NEW, NOT_CHOSEN, ON_REQUEST, UNLOADED, Deployment, UnavailableModel
 from service.repository.location import Location
 from service.repository.scan import ModelFile, RepositoryScan, VersionPolicy
 
@@ -34,9 +34,12 @@ class Rollout:
         policy: Which versions to serve, as `VersionPolicy.parse` takes it.
         broadcast: Sends a request ("prepare" or "commit", and a deployment) to all workers and returns their
             answers, None for a worker that ended. Workers that hang are left out.
+        on_request: Serve only the models that `want` names, instead of all.
     """
 
-    def __init__(self, location: Location, policy: str, broadcast: Broadcast) -> None:
+    def __init__(
+        self, location: Location, policy: str, broadcast: Broadcast, *, on_request: bool = False
+    ) -> None:
         self._location = location
         self._policy = VersionPolicy.parse(policy)
         self._not_chosen = NOT_CHOSEN + policy
@@ -44,6 +47,8 @@ class Rollout:
         self._deployment = Deployment()
         # models that a caller unloaded
         self._unloaded: frozenset[str] = frozenset()
+        # the models to serve, None for all
+        self._wanted: set[str] | None = set() if on_request else None
         # files that could not be loaded, with the reason, until they are replaced
         self._failed: dict[ModelFile, str] = {}
         # what the last scan saw, and the part of it that the deployment is based on
@@ -113,6 +118,8 @@ class Rollout:
             self._unloaded -= {name}
             before = self._deployment.models.get(name)
             await self._apply(self._accept_models([name], contents))
+            if not self._is_wanted(name):
+                return {"ok": True}
             reason = self._load_failure(name, before)
             return {"ok": True} if reason is None else _failure(f"{model} cannot be loaded: {reason}")
 
@@ -138,6 +145,27 @@ class Rollout:
             self._unloaded |= {name}
             await self._apply(self._accepted)
             return {"ok": True}
+
+    def knows(self, name: str) -> bool:
+        """Whether the repository has a model of this name."""
+        return name in self._accepted.models
+
+    async def want(self, name: str) -> None:
+        """Serve a model from now on, if only some are served."""
+        async with self._lock:
+            if self._wanted is not None:
+                self._wanted.add(name)
+                await self._apply(self._accepted)
+
+    async def drop(self, name: str) -> None:
+        """Serve a model no longer, if only some are served."""
+        async with self._lock:
+            if self._wanted is not None:
+                self._wanted.discard(name)
+                await self._apply(self._accepted)
+
+    def _is_wanted(self, name: str) -> bool:
+        return self._wanted is None or name in self._wanted
 
     def _accept_models(self, names: Iterable[str], contents: RepositoryScan) -> RepositoryScan:
         """The accepted scan with these models as they are now. Changes of others wait for the next scan."""
@@ -238,7 +266,7 @@ class Rollout:
         """The deployment for a scan, without files that failed. They do not change what is served."""
         models: dict[str, tuple[ModelFile, ...]] = {}
         for name, files in contents.models.items():
-            if name in self._unloaded:
+            if name in self._unloaded or not self._is_wanted(name):
                 continue
             served = {
                 file.version: file
@@ -265,6 +293,8 @@ class Rollout:
             for file in files:
                 if name in self._unloaded:
                     left_out.append(UnavailableModel(name, file.version, UNLOADED))
+                elif not self._is_wanted(name):
+                    left_out.append(UnavailableModel(name, file.version, ON_REQUEST))
                 elif file in self._failed:
                     failed.append(UnavailableModel(name, file.version, self._failed[file]))
                 elif file.version not in served_versions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +9,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from tests.support.ray_cluster import ray_programs
 from tests.support.score_models import FEATURES, as_table, expected_labels, random_rows, scored, table_model
-from tests.support.virtualenvs import ROOT, installed_programs, run_client
+from tests.support.virtualenvs import run_client
 
-RAY = "ray[data]==2.60.0"
 FILES, ROWS_PER_FILE = 25, 40_000
 
 
@@ -21,10 +20,7 @@ FILES, ROWS_PER_FILE = 25, 40_000
 @pytest.mark.timeout(400)
 def test_a_killed_node_costs_no_row(tmp_path: Path) -> None:
     """A million rows are there once each, in order, although a node is lost midway."""
-    programs = installed_programs("ray", RAY)
-    # ray has an environment of its own; our other libraries come from the running one
-    (packages,) = programs.parent.glob("lib/python*/site-packages")
-    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
+    programs = ray_programs()
     model = table_model(tmp_path / "models")
     rows = random_rows(FILES * ROWS_PER_FILE)
     (tmp_path / "rows").mkdir()

@@ -81,13 +81,13 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def serving(*arguments: object, **variables: str) -> Iterator[Server]:
+def serving(*arguments: object, python: Path | str = sys.executable, **variables: str) -> Iterator[Server]:
     """A server on a free port, ready for requests. At the end it must stop with status 0."""
     options = [str(argument) for argument in arguments]
     if "--drain-wait" not in options:
         options += ["--drain-wait", "0"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "turnpike", "serve", "--port", "0", *options],
+        [python, "-m", "turnpike", "serve", "--port", "0", *options],
         cwd=ROOT,
         env=environment(**variables),
         stderr=subprocess.PIPE,

@@ -17,6 +17,7 @@ from service.artifact.manifest import Manifest
 from service.artifact.runtime import open_model
 from tests.support.gates_client import array_of
 from tests.support.live_server import Server, serving
+from tests.support.ray_cluster import serving_on_ray
 from tests.support.run_cli import train_digits
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -46,15 +47,18 @@ class ServedNetwork:
         return 16 * worst
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedNetwork]:
-    """The preset digits-10, trained for two epochs."""
+@pytest.fixture(scope="module", params=["local", pytest.param("ray", marks=pytest.mark.slow)])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServedNetwork]:
+    """The preset digits-10, trained for two epochs, and served by workers or by replicas on Ray."""
     folder = tmp_path_factory.mktemp("served")
     export_model(train_digits(folder / "trained"), to=folder / "repository")
     net, _ = load_network(folder / "trained" / "model.safetensors")
     manifest = open_model(folder / "repository/digits-10/1/model.onnx").manifest
     assert manifest is not None
-    with serving("--models", folder / "repository") as server:
+    engine = serving if request.param == "local" else serving_on_ray
+    with engine("--models", folder / "repository") as server:
         yield ServedNetwork(server, net.eval(), manifest)
 
 

@@ -53,8 +53,13 @@ def bind_error_message(error: OSError, host: str, port: int) -> str:
 
 
 def listener_url(listener: socket.socket, scheme: str) -> str:
-    """The URL to show to people; an address that stands for all addresses becomes the loopback address."""
+    """The URL of a listener."""
     host, port = listener.getsockname()[:2]
+    return url_of(scheme, host, port)
+
+
+def url_of(scheme: str, host: str, port: int) -> str:
+    """The URL to show to people; an address that stands for all addresses becomes the loopback address."""
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"{scheme}://{host}:{port}"
 

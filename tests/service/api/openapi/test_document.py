@@ -16,8 +16,8 @@ from service.api.openapi.document import build_document
 from service.api.openapi.operation import DIGIT
 from service.api.openapi.schemas import SCHEMAS
 from service.config.settings import Settings
-from service.process.supervisor import BUNDLED_REPOSITORY
 from service.repository.deployment import Deployment
+from service.repository.location import BUNDLED_REPOSITORY
 from service.repository.scan import scan
 from service.telemetry.counters import merge_snapshots
 from service.telemetry.traffic_history import TrafficHistory

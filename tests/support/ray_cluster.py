@@ -1,0 +1,29 @@
+"""Ray, in an environment of its own, and servers that run on it."""
+
+from __future__ import annotations
+
+import sysconfig
+from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
+
+from tests.support.live_server import Server, free_port, serving
+from tests.support.virtualenvs import ROOT, installed_programs
+
+REQUIREMENT = "ray[data,serve]==2.60.0"
+
+
+@cache
+def ray_programs() -> Path:
+    """The `bin` folder of the environment of Ray; our other libraries come from the running one."""
+    programs = installed_programs("ray", REQUIREMENT)
+    (packages,) = programs.parent.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
+    return programs
+
+
+def serving_on_ray(*arguments: object, **variables: str) -> AbstractContextManager[Server]:
+    """A server on a Ray cluster of its own."""
+    # Ray chooses no port itself
+    options = ("--engine", "ray", "--port", free_port(), *arguments)
+    return serving(*options, python=ray_programs() / "python", **variables)
