@@ -66,8 +66,10 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     },
     "service": {
         "cli": {
-            *("api", "process", "registry", "protocol", "config", "repository", "artifact", "telemetry"),
+            *("ray", "api", "process", "registry", "protocol", "config", "repository", "artifact"),
+            "telemetry",
         },
+        "ray": {"api", "process", "http", "http.connection", "config", "repository", "telemetry"},
         "process": {"http.connection", "config", "repository", "memory", "telemetry"},
         "api": {
             *("api.openapi", "http.connection", "http", "registry", "gates", "protocol"),

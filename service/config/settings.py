@@ -93,10 +93,6 @@ class Settings(BaseModel):
     engine: Literal["local", "ray"] = Field(
         "local", description="What runs the service: processes on this machine, or a Ray cluster."
     )
-    ray_address: str | None = Field(
-        None,
-        description="Ray cluster to run on, such as auto for the one of this machine. Default: a new one.",
-    )
     min_replicas: int = Field(1, ge=0, description="Replicas at least; each is one worker on Ray.")
     max_replicas: int = Field(1, ge=1, description="Replicas at most, with more requests.")
     replica_requests: int = Field(
