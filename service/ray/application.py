@@ -12,7 +12,8 @@ from ray import serve
 from ray.serve import Application
 
 from service.config.settings import SECRETS, Settings
-from service.config.sources import resolve
+from service.config.sources import resolve, unknown_setting
+from service.errors import SettingError
 from service.http.auth import Authenticator, Level
 from service.ray.coordinator import Coordinator
 from service.ray.replica import Replica, replica_with_models_on_request
@@ -35,7 +36,14 @@ def build(args: Mapping[str, Any]) -> Application:
         SettingError: A setting is unknown or invalid.
     """
     # Ray's proxies listen, and the application does not learn where: requests may name any host
-    return build_with({"host": ANY_ADDRESS, **args, "engine": "ray"})
+    unknown = [name for name in args if name not in Settings.model_fields]
+    if unknown:
+        raise SettingError(unknown_setting(unknown[0]))
+    try:
+        return build_with({"host": ANY_ADDRESS, **args, "engine": "ray"})
+    except SettingError as error:
+        # Ray shows the whole trace; it shall end with the message
+        raise SettingError(str(error)) from None
 
 
 def build_with(arguments: Mapping[str, Any]) -> Application:
@@ -75,6 +83,8 @@ def deployment_options(settings: Settings) -> dict[str, Any]:
         "max_queued_requests": settings.queue,
         "ray_actor_options": {"num_cpus": settings.replica_cpus, "num_gpus": settings.replica_gpus},
         "graceful_shutdown_timeout_s": settings.drain_seconds,
+        # the application has a log of its own
+        "logging_config": {"enable_access_log": False},
         "health_check_period_s": HEALTH_CHECK_SECONDS,
         "health_check_timeout_s": HEALTH_CHECK_LIMIT,
     }

@@ -1,0 +1,7 @@
+"""The application with the settings of the environment alone, for `serve build`, which gives no arguments."""
+
+from __future__ import annotations
+
+from service.ray.application import build
+
+app = build({})
