@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
@@ -74,6 +76,10 @@ def command(place: str | None, config: Path | None, print_config: bool, **flags:
 
 def launch_on_ray(settings: Settings) -> int:
     """Serve on Ray until a signal; returns the exit status."""
+    # Ray reads these as it is imported. HAProxy is 6 to 20 times as fast as Ray's own proxy.
+    os.environ.setdefault("RAY_SERVE_ENABLE_HA_PROXY", "1" if shutil.which("haproxy") else "0")
+    # a new cluster tells nobody that it runs
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         from service.ray.launch import launch
     except ImportError as error:

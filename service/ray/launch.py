@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
 
@@ -40,15 +39,14 @@ def launch(settings: Settings) -> int:
     if settings.port == 0:
         raise SettingError("--port: expected a number with --engine ray, got 0: Ray chooses no free port")
     configure_logging(settings.log_level)
-    # a new cluster tells nobody that it runs
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
     try:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RayError, RuntimeError) as error:
         raise RayStartError(f"--engine ray: expected a Ray cluster that answers: {error}") from error
+    # after Ray's own handlers
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
     try:
         serve.start(http_options={"host": settings.host, "port": settings.port})
         serve.run(build_with(arguments_of(settings)), name=NAME, route_prefix="/")

@@ -57,8 +57,9 @@ class Replica:
             on_request=settings.replica_models > 0,
         )
         self._on_request = ModelsOnRequest(self._application, self._application.context.auth, self._rollout)
-        await self._client.report(self._rollout)
         await self._rollout.rescan()
+        # unloads what the other replicas were ordered to unload
+        await self._client.report(self._rollout)
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)

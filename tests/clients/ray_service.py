@@ -2,8 +2,8 @@
 
     ray_service.py REPOSITORY EXPECTED
 
-REPOSITORY has a model `net`, and EXPECTED is the answer of its version 1 to four ones. Prints one JSON object with what
-was seen; tests/system/test_ray_cluster.py has the stages' expectations.
+REPOSITORY has a model `net`, and EXPECTED is the answer of its version 1 to four ones. Prints one JSON object
+with what was seen.
 """
 
 from __future__ import annotations
@@ -88,9 +88,31 @@ def running_replicas() -> int:
     return replicas.get("RUNNING", 0)
 
 
+def start_without_keys(repository: str) -> str:
+    """Why replicas do not start on nodes that lack the keys that this process has."""
+    os.environ["TURNPIKE_API_KEYS"] = "only-this-process-has-it"
+    try:
+        run(repository)
+    except RuntimeError:
+        return str(serve.status().applications[NAME].deployments[NAME].message)
+    finally:
+        del os.environ["TURNPIKE_API_KEYS"]
+    return "started"
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+def infer(url: str, model: str) -> requests.Response:
+    return requests.post(f"{url}/v2/models/{model}/infer", json=BODY, timeout=30)
+
+
+def states(url: str) -> dict[str, str]:
+    """The newest version's state of each model, with the reason if it is not served."""
+    index = requests.post(f"{url}/v2/repository/index", json={}, timeout=30).json()
+    return {entry["name"]: entry["reason"] or entry["state"] for entry in index}
 
 
 def run(repository: str, **settings: Any) -> None:
@@ -118,14 +140,16 @@ def main(repository: str, expected_text: str) -> dict[str, Any]:
     os.environ["TURNPIKE_ADMIN_KEY"] = ADMIN["Authorization"].removeprefix("Bearer ")
     seen: dict[str, Any] = {}
     with cluster() as (nodes_cluster, nodes, url):
+        seen["without_keys"] = start_without_keys(repository)
+
         run(repository, min_replicas=3, max_replicas=3)
         seen["index"] = requests.post(f"{url}/v2/repository/index", json={}, timeout=30).json()
 
         # orders reach every replica
         unload = requests.post(f"{url}/v2/repository/models/net/unload", headers=ADMIN, json={}, timeout=60)
-        statuses = {requests.post(f"{url}/v2/models/net/infer", json=BODY, timeout=30).status_code for _ in range(40)}
+        statuses = {infer(url, "net").status_code for _ in range(40)}
         load = requests.post(f"{url}/v2/repository/models/net/load", headers=ADMIN, json={}, timeout=60)
-        again = {requests.post(f"{url}/v2/models/net/infer", json=BODY, timeout=30).status_code for _ in range(40)}
+        again = {infer(url, "net").status_code for _ in range(40)}
         unknown = requests.post(f"{url}/v2/repository/models/gone/load", headers=ADMIN, json={}, timeout=60)
         seen["orders"] = {
             "answers": [unload.status_code, load.status_code, unknown.status_code],
@@ -155,10 +179,19 @@ def main(repository: str, expected_text: str) -> dict[str, Any]:
         # a new version of a model, and then other settings, under load
         with Load(url, expected) as updated:
             shutil.copytree(Path(repository) / "net/1", Path(repository) / "net/2")
-            wait_until(lambda: requests.get(f"{url}/v2/models/net/versions/2/ready", timeout=30).status_code == 200)
+            wait_until(
+                lambda: requests.get(f"{url}/v2/models/net/versions/2/ready", timeout=30).status_code == 200
+            )
             run(repository, min_replicas=3, max_replicas=3, max_batch=16)
             time.sleep(2)
         seen["updated"] = updated.statuses
+
+        # one model at a time, loaded when it is asked for
+        shutil.copytree(Path(repository) / "net", Path(repository) / "other")
+        run(repository, replica_models=1)
+        seen["on_request"] = [
+            (model, infer(url, model).status_code, states(url)) for model in ("net", "other", "net", "gone")
+        ]
     return seen
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.errors import SettingError
-from service.repository.deployment import NEW, Deployment, UnavailableModel
+from service.repository.deployment import NEW, ON_REQUEST, Deployment, UnavailableModel
 from service.repository.location import Location
 from service.repository.rollout import Rollout
 from service.repository.scan import MODEL_FILE, scan
@@ -238,3 +238,25 @@ def test_skipped_models_are_reported(tmp_path: Path, workers: Workers) -> None:
     assert rollout.failed == (UnavailableModel("net", 1, "model.onnx is not a file"),)
     answer = run(rollout.load("net"))
     assert answer["reason"] == "model 'net' cannot be loaded: model.onnx is not a file"
+
+
+def test_models_on_request_are_served_when_they_are_wanted(tmp_path: Path, workers: Workers) -> None:
+    """The index says how the others are loaded. Loading and unloading by a caller still work."""
+    for name in ("net", "other"):
+        write(tmp_path, name, 1)
+    rollout = Rollout(Location(tmp_path), "latest", workers.broadcast, on_request=True)
+    run(rollout.rescan())
+    assert rollout.names == []
+    assert [entry.reason for entry in workers.committed.left_out] == [ON_REQUEST, ON_REQUEST]
+    run(rollout.want("net"))
+    assert rollout.names == ["net/1"]
+    assert workers.committed.left_out == (UnavailableModel("other", 1, ON_REQUEST),)
+    assert run(rollout.load("other")) == {"ok": True}
+    assert rollout.names == ["net/1"]
+    run(rollout.unload("net"))
+    assert rollout.names == []
+    assert run(rollout.load("net")) == {"ok": True}
+    assert rollout.names == ["net/1"]
+    run(rollout.drop("net"))
+    assert rollout.names == []
+    assert (rollout.knows("net"), rollout.knows("gone")) == (True, False)
