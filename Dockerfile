@@ -1,4 +1,4 @@
-# The images, one per target: service, export, loadtest, proxy. Each holds only what it needs.
+# The images, one per target: service, ray, export, loadtest, proxy. Each holds only what it needs.
 #   docker build --target service -t turnpike-service .
 # BASE is any image with Python 3.11 or newer on Debian.
 # DEVICE is what the service runs on, cpu or cuda.
@@ -44,6 +44,9 @@ RUN cd /opt/turnpike \
  && rm -r plotly _plotly_utils narwhals narwhals-*.dist-info \
  && install -D -m 644 /tmp/plotly.min.js plotly/package_data/plotly.min.js
 
+FROM build AS build-ray
+RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --editable ".[ray]"
+
 # TORCH_INDEX is the address that the selector on pytorch.org gives for a build of PyTorch. Without it pip takes
 # the first build that it finds.
 FROM build AS build-export
@@ -72,6 +75,21 @@ USER 10001:10001
 ENV TURNPIKE_HOST=0.0.0.0 LD_LIBRARY_PATH=/opt/turnpike/cuda
 EXPOSE 8000
 CMD ["turnpike", "serve"]
+
+# the nodes of a Ray cluster: replicas of the service, and scoring of files
+FROM run AS ray
+RUN apt-get update && apt-get install -y --no-install-recommends haproxy \
+ && rm -rf /var/lib/apt/lists /var/cache/apt
+COPY --from=build-ray /opt/turnpike /opt/turnpike
+COPY turnpike.py ./
+COPY service service
+COPY score score
+RUN python -m compileall -q .
+USER 10001:10001
+# every process of a node reads these
+ENV RAY_SERVE_ENABLE_HA_PROXY=1 RAY_USAGE_STATS_ENABLED=0 TURNPIKE_HOST=0.0.0.0
+EXPOSE 8000
+CMD ["turnpike", "serve", "--engine", "ray"]
 
 FROM run AS export
 COPY --from=build-export /opt/turnpike /opt/turnpike

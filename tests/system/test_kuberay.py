@@ -1,0 +1,106 @@
+"""The manifest of KubeRay matches the service and the schemas of KubeRay, Kubernetes and Ray Serve."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import yaml
+
+from service.config.sources import resolve
+from tests.support.ray_cluster import ray_programs
+from tests.support.virtualenvs import ROOT, installed_programs, run_client
+
+MANIFEST = ROOT / "deploy/kuberay/service.yaml"
+# the fields of KubeRay's API ray.io/v1, without those of Kubernetes inside
+SERVICE_FIELDS = {"serveConfigV2", "rayClusterConfig", "serveService"}
+CLUSTER_FIELDS = {
+    "headGroupSpec",
+    "workerGroupSpecs",
+    "rayVersion",
+    "enableInTreeAutoscaling",
+    "autoscalerOptions",
+}
+HEAD_FIELDS = {"serviceType", "headService", "enableIngress", "rayStartParams", "template"}
+WORKER_FIELDS = {
+    *("groupName", "replicas", "minReplicas", "maxReplicas", "numOfHosts"),
+    *("rayStartParams", "template", "scaleStrategy"),
+}
+
+
+@pytest.fixture
+def spec() -> Any:
+    return yaml.safe_load(MANIFEST.read_text())["spec"]
+
+
+def groups(spec: Any) -> list[Any]:
+    """The head, and each group of workers."""
+    cluster = spec["rayClusterConfig"]
+    return [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+
+
+def test_all_fields_are_those_of_kuberay(spec: Any) -> None:
+    cluster = spec["rayClusterConfig"]
+    assert spec.keys() <= SERVICE_FIELDS
+    assert cluster.keys() <= CLUSTER_FIELDS
+    assert cluster["headGroupSpec"].keys() <= HEAD_FIELDS
+    for group in cluster["workerGroupSpecs"]:
+        assert group.keys() <= WORKER_FIELDS
+        assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
+    # Go reads these as strings
+    assert all(isinstance(value, str) for group in groups(spec) for value in group["rayStartParams"].values())
+
+
+def test_the_application_is_ours(spec: Any) -> None:
+    """Its module exists, its settings are valid, and the models are where it looks for them."""
+    (application,) = yaml.safe_load(spec["serveConfigV2"])["applications"]
+    module, _, function = application["import_path"].partition(":")
+    found = find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    assert f"def {function}(" in (ROOT / found.origin).read_text()
+    arguments = {**application["args"], "models": str(ROOT / "service/default"), "engine": "ray"}
+    assert resolve(arguments).settings.max_replicas == application["args"]["max_replicas"]
+    for group in groups(spec):
+        (container,) = group["template"]["spec"]["containers"]
+        mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert application["args"]["models"] in mounted
+
+
+def test_containers_are_hardened(spec: Any) -> None:
+    for group in groups(spec):
+        pod = group["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        (container,) = pod["containers"]
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert set(container["resources"]["limits"]) == {"cpu", "memory"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_manifest_matches_the_schemas(spec: Any) -> None:
+    """Pods are checked by Kubernetes' schema, the config file by Ray's; both find a wrong name."""
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": str(number)},
+            "spec": group["template"]["spec"],
+        }
+        for number, group in enumerate(groups(spec))
+    ]
+    wrong = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wrong"}, "spec": {"container": []}}
+    environment = installed_programs("kubernetes", "kubernetes-validate==1.37.0")
+    problems = run_client(
+        "kubernetes_schemas.py", environment, "1.37", stdin=yaml.safe_dump_all([*pods, wrong])
+    )
+    assert problems.pop("Pod wrong")
+    assert problems == {f"Pod {number}": None for number in range(len(pods))}
+    config = spec["serveConfigV2"]
+    assert run_client("ray_schemas.py", ray_programs(), stdin=config) is None
+    wrong_config = config.replace("import_path", "importpath")
+    assert "import_path" in run_client("ray_schemas.py", ray_programs(), stdin=wrong_config)
