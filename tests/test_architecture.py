@@ -122,6 +122,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "comparison": {"measurement", "contestants", "results"},
         "growth": {"measurement", "contestants", "results"},
         "under_load": {"cost", "measurement", "contestants", "results"},
+        "scaling": {"cost", "measurement"},
         "cost": {"measurement", "contestants", "results"},
         "measurement": {"contestants"},
         "contestants": set(),

@@ -2,8 +2,8 @@
 
     python -m benchmarks.cost.ray_cost --ray-python PYTHON [--seconds N] [--rounds N]
 
-PYTHON is the interpreter of an environment with turnpike and Ray. The servers take turns, and one row of the
-bundled digits model is asked for on 1 and on 64 connections. Requires wrk, and measures HAProxy if there is one.
+PYTHON is the interpreter of an environment with turnpike and Ray. The servers take turns. One row of
+the bundled digits model is asked for, on 1 and 64 connections. Requires wrk, and uses haproxy if it is there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.folders import ROOT
 from benchmarks.measurement.wrk import HOST, LoadResult, require_wrk, run_wrk
 
-PATH = "/v2/models/digits-10/infer"
+DIGITS_PATH = "/v2/models/digits-10/infer"
 CONNECTIONS = (1, 64)
 START_SECONDS = 90
 
@@ -61,16 +61,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
     arguments = parser.parse_args()
     require_wrk()
-    data = [float(value % 17) for value in range(64)]
-    tensor = {"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": data}
-    request = EncodedRequest(json.dumps({"inputs": [tensor]}).encode(), {"Content-Type": "application/json"})
+    request = digits_request()
     results: dict[tuple[str, int], list[LoadResult]] = {}
     for _ in range(arguments.rounds):
         for way in ways():
             with serving(way, arguments.ray_python if way.on_ray else sys.executable) as port:
-                run_wrk(port, [PATH], request, 16, 1)
+                run_wrk(port, [DIGITS_PATH], request, 16, 1)
                 for connections in CONNECTIONS:
-                    result = run_wrk(port, [PATH], request, connections, arguments.seconds)
+                    result = run_wrk(port, [DIGITS_PATH], request, connections, arguments.seconds)
                     if result.lost or result.refused:
                         raise BenchmarkError(f"{way.title}: expected answers to all requests, got {result}")
                     results.setdefault((way.title, connections), []).append(result)
@@ -85,6 +83,13 @@ def main() -> None:
             f"{median(many, 'p99_ms'):.1f}",
         ]
         print(f"| {way.title} | {' | '.join(cells)} |")
+
+
+def digits_request() -> EncodedRequest:
+    """A request for one row of the bundled digits model."""
+    data = [float(value % 17) for value in range(64)]
+    tensor = {"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": data}
+    return EncodedRequest(json.dumps({"inputs": [tensor]}).encode(), {"Content-Type": "application/json"})
 
 
 def median(results: list[LoadResult], name: str) -> float:

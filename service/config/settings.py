@@ -96,7 +96,7 @@ class Settings(BaseModel):
     min_replicas: int = Field(1, ge=0, description="Replicas at least; each is one worker on Ray.")
     max_replicas: int = Field(1, ge=1, description="Replicas at most, with more requests.")
     replica_requests: int = Field(
-        32, ge=1, description="Requests at once for each replica, which Ray adds and removes replicas for."
+        4, ge=1, description="Requests at once for each replica, which Ray adds and removes replicas for."
     )
     replica_cpus: float = Field(1, ge=0, description="CPUs that Ray reserves for a replica.")
     replica_gpus: float = Field(0, ge=0, description="GPUs that Ray reserves for a replica, such as 0.5.")

@@ -22,7 +22,7 @@ NAME = "turnpike"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104
 # Requests that a replica takes at most, as a multiple of those that it should have. Ray keeps the others back
 # until a replica is free.
-BURST = 4
+BURST = 8
 # as each replica starts with all its models, which takes longer than a request
 HEALTH_CHECK_SECONDS, HEALTH_CHECK_LIMIT = 5.0, 30.0
 # a stream of requests that rises for so long adds replicas, and one that falls for so long takes some away

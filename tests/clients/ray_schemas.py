@@ -1,4 +1,4 @@
-"""Check a config file on standard input against Ray's schema, and print the problem as JSON; null for none."""
+"""Check a config file on standard input against Ray's schema; prints the problem as JSON, null for none."""
 
 import json
 import sys

@@ -1,0 +1,1 @@
+"""What happens beyond one machine."""
