@@ -5,6 +5,7 @@ ServiceError
 ├── RunError           rows on which the model cannot be run
 ├── DeviceError        a requested device that the machine lacks
 ├── SettingError       a setting with an invalid value
+│   └── StoreError     a remote repository that cannot be listed at the moment
 └── RequestError       400, and one class for each other HTTP status
     ├── UnauthorizedError           401
     ├── ForbiddenError              403
@@ -68,6 +69,12 @@ class SettingError(ServiceError):
     """A setting has an invalid value. The message names the setting, the value and the valid values."""
 
     exit_status = 2
+
+
+class StoreError(SettingError):
+    """A remote repository cannot be listed at the moment. Later it may be, so this is no wrong use."""
+
+    exit_status = 1
 
 
 class RequestError(ServiceError):

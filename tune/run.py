@@ -14,7 +14,7 @@ from service.config.cpus import available_cpus, threads_per_worker
 from service.config.settings import Settings
 from service.config.sources import resolve
 from service.version import VERSION
-from tune.errors import LowerPrecisionError
+from tune.errors import LowerPrecisionError, UsageError
 from tune.plan import TunePlan
 from tune.result import CandidateResult, PrecisionResult, TuneResult
 from tune.search.candidates import Candidate
@@ -55,7 +55,7 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
     with tempfile.TemporaryDirectory(prefix="turnpike-tune-") as folder:
         # find the model, and make its lower precisions
         scratch = Path(folder)
-        model = find_model(plan.models or settings.models, plan.model, settings.versions, scratch)
+        model = find_model(plan.models or _local_models(settings), plan.model, settings.versions, scratch)
         repositories, notes = _lower_precisions(plan, model, scratch, listener, stop_requested)
         base = base_candidate(settings)
 
@@ -156,3 +156,9 @@ def _lower_precisions(
             notes.append(str(error))
             listener.message(str(error))
     return repositories, notes
+
+
+def _local_models(settings: Settings) -> Path | None:
+    if isinstance(settings.models, str):
+        raise UsageError(f"models: expected a folder or file on this machine, got {settings.models!r}")
+    return settings.models

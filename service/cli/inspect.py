@@ -15,6 +15,7 @@ from rich.table import Table
 from service.artifact.manifest import Feature, Gate, Manifest, Parity
 from service.artifact.runtime import Runtime, Tensor, open_model
 from service.cli.model_argument import find_model
+from service.repository.location import names_address
 
 app = typer.Typer(add_completion=False)
 # output that is not on a terminal is wide, so that names of gates are not cut
@@ -37,7 +38,7 @@ def command(
 
     If a folder has several versions, the newest is shown.
     """
-    if model.is_dir():
+    if model.is_dir() or names_address(model):
         model = find_model(model).path
     runtime = open_model(model)
     if as_json:

@@ -56,7 +56,8 @@ PrintConfigOption = Annotated[
 def command(place: str | None, config: Path | None, print_config: bool, **flags: Any) -> None:
     """Serve models, or a small bundled one that reads digits.
 
-    MODELS is a repository, a run that was exported, or one model, version or .onnx file.
+    MODELS is a repository, a run that was exported, or one model, version or .onnx file;
+    or the address of a remote repository, such as s3://bucket/models.
 
     Every option is also an environment variable, such as TURNPIKE_MAX_BATCH.
     Options override variables, and variables override the file of --config.
@@ -101,7 +102,12 @@ def make_app(settings: Settings, channel: IpcChannel) -> WorkerApplication:
 def metavar(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "|".join(get_args(kind))
-    names: dict[Any, str] = {int: "N", float: "NUMBER", Path | None: "PATH"}
+    names: dict[Any, str] = {
+        int: "N",
+        float: "NUMBER",
+        Path | None: "PATH",
+        Path | str | None: "PATH|ADDRESS",
+    }
     return names.get(kind, "TEXT")
 
 

@@ -1,4 +1,4 @@
 """Settings of the service: what they are, where their values come from, and what `--workers auto` means.
 
-Imports only `service.repository` and `service.artifact`.
+Imports only `service.remote`, `service.repository` and `service.artifact`.
 """

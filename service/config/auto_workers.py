@@ -5,6 +5,7 @@ The guess depends on the size of the model's weights and on the number of CPUs.
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 import stat
 import tomllib
@@ -21,6 +22,7 @@ from service.artifact.protobuf import submessages
 from service.config.cpus import available_cpus, cpu_model, default_workers
 from service.config.settings import MAX_WORKERS, Settings
 from service.errors import SettingError
+from service.remote.remote_repository import RemoteRepository
 from service.repository.location import locate
 from service.repository.scan import VersionPolicy
 
@@ -48,8 +50,10 @@ class TunedSettings:
 
 def auto_settings(settings: Settings) -> TunedSettings:
     """The settings that suit the models of these settings on this machine."""
-    file = None if settings.models is None else locate(settings.models).root / TUNED_FILE
-    if file is None or not file.exists():
+    if not isinstance(settings.models, Path):
+        return guess(settings)
+    file = locate(settings.models).root / TUNED_FILE
+    if not file.exists():
         return guess(settings)
     try:
         return TunedSettings(read_tuned_file(file, describe_machine(settings.device)), str(file))
@@ -131,9 +135,16 @@ def largest_model_weight_size(settings: Settings) -> int:
     if settings.models is None:
         # the weights of the bundled model are small
         return 0
+    if isinstance(settings.models, str):
+        # downloads the files, which the service then finds in the cache
+        remote = RemoteRepository(
+            settings.models, settings.versions, settings.model_cache, settings.store_seconds
+        )
+        models = asyncio.run(remote.find_models()).models
+    else:
+        models = locate(settings.models).scan().models
     policy = VersionPolicy.parse(settings.versions)
-    models = locate(settings.models).scan().models.values()
-    files = [file for versions in models for file in policy.choose(versions)]
+    files = [file for versions in models.values() for file in policy.choose(versions)]
     return median_weight_size(max(files, key=attrgetter("size")).path) if files else 0
 
 

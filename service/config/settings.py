@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from service.artifact.limits import MAX_ROWS
 from service.errors import SettingError
+from service.remote.remote_repository import check_address, is_address
 from service.repository.location import locate
 
 MIB = 1 << 20
@@ -23,6 +24,8 @@ SECRETS = frozenset({"api_keys", "admin_key"})
 MAX_WORKERS = 256
 # with a shorter limit, a busy worker could be taken for one that hangs
 MIN_WORKER_SECONDS, MAX_WORKER_SECONDS = 1, 3600
+# The default of `poll` for a remote repository: stores limit requests, and some charge for them.
+REMOTE_POLL_SECONDS = 30.0
 # words that may be given instead of a number; sources.py replaces them by one
 KEYWORDS = {"workers": "auto"}
 # settings that name files to read, which may be pipes
@@ -40,14 +43,27 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
     # what is served
-    models: Path | None = Field(
+    models: Path | str | None = Field(
         None,
-        description="Models to serve: a repository, a run, or one model, version or .onnx file. "
+        description="Models to serve: a repository, a run, or one model, version or .onnx file; "
+        "or the address of a remote repository, such as s3://bucket/models. "
         "Default: the bundled digits model.",
     )
     versions: str = Field("latest", description="Versions to serve: latest, all, or a list such as 1,3.")
     poll: float = Field(
-        2, ge=0, description="Seconds between scans of the repository for changes; 0 for never."
+        2,
+        ge=0,
+        description="Seconds between scans of the repository for changes; 0 for never. "
+        f"Default for a remote repository: {REMOTE_POLL_SECONDS:g}.",
+    )
+    model_cache: Path | None = Field(
+        None,
+        description="Folder for files of a remote repository. Default: models in turnpike's cache folder.",
+    )
+    store_seconds: float = Field(
+        30,
+        gt=0,
+        description="Seconds of silence after which a scan of a remote repository is given up.",
     )
     allow_unverified: bool = Field(False, description="Also serve files without a manifest.")
     check_parity: bool = Field(
@@ -188,14 +204,22 @@ class Settings(BaseModel):
             raise ValueError(f"expected 0, or at least {MIN_WORKER_SECONDS} second, got {value:g}")
         return value
 
+    @field_validator("models", mode="before")
+    @classmethod
+    def _parse_models(cls, value: Any) -> Any:
+        """A string is the address of a remote repository, and anything else a path."""
+        return Path(value) if isinstance(value, str) and value and not is_address(value) else value
+
     @field_validator("models")
     @classmethod
-    def _check_folder(cls, value: Path | None) -> Path | None:
-        if value is not None:
-            try:
+    def _check_models(cls, value: Path | str | None) -> Path | str | None:
+        try:
+            if isinstance(value, str):
+                return check_address(value)
+            if value is not None:
                 locate(value)
-            except SettingError as error:
-                raise ValueError(str(error)) from error
+        except SettingError as error:
+            raise ValueError(str(error)) from error
         return value
 
     @field_validator(*FILE_SETTINGS)
@@ -227,6 +251,18 @@ class Settings(BaseModel):
         if value is not None and not re.fullmatch(r"https?://\S+", value):
             raise ValueError(f"expected an address such as http://127.0.0.1:4318, got {value!r}")
         return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _poll_stores_seldom(cls, values: Any) -> Any:
+        """Set another default of `poll` for a remote repository."""
+        if (
+            isinstance(values, dict)
+            and isinstance(models := values.get("models"), str)
+            and is_address(models)
+        ):
+            return {"poll": REMOTE_POLL_SECONDS, **values}
+        return values
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Settings:

@@ -15,7 +15,8 @@ from service.http.connection.listener import listen, listener_url, tls_context
 from service.process.ipc import Handler
 from service.process.worker_handle import WorkerHandle
 from service.process.worker_pool import WorkerPool
-from service.repository.location import BUNDLED_REPOSITORY, locate
+from service.remote.remote_repository import RemoteRepository
+from service.repository.location import BUNDLED_REPOSITORY, Location, locate
 from service.repository.rollout import Rollout
 from service.telemetry.log import TERMINAL_LINES, configure_logging
 
@@ -70,8 +71,14 @@ class Supervisor:
         self._rescans: set[asyncio.Task[None]] = set()
         handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload}
         self._workers = WorkerPool(settings, listener, make_app, handlers, self._bring_up_to_date)
-        self._location = locate(settings.models or BUNDLED_REPOSITORY)
-        self._rollout = Rollout(self._location, settings.versions, self._workers.broadcast)
+        self._repository: Location | RemoteRepository
+        if isinstance(settings.models, str):
+            self._repository = RemoteRepository(
+                settings.models, settings.versions, settings.model_cache, settings.store_seconds
+            )
+        else:
+            self._repository = locate(settings.models or BUNDLED_REPOSITORY)
+        self._rollout = Rollout(self._repository, settings.versions, self._workers.broadcast)
 
     async def run(self) -> int:
         """Start the workers, serve, and stop after a signal. Returns the exit status."""
@@ -124,12 +131,12 @@ class Supervisor:
 
     def _warn_of_other_folder(self) -> None:
         """Say so if the folder that is served looks like one of other things."""
-        if others := self._location.other_entries():
+        if others := self._repository.other_entries():
             more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
             log.warning(
                 "no model in '%s', which holds other things (%s%s): "
                 "if it is the right folder, export a model to it",
-                self._location.root,
+                self._repository,
                 ", ".join(others[:MAX_NAMED]),
                 more,
             )

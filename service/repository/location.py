@@ -6,19 +6,19 @@ Paths come from the command line and the settings alone; no request names one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
 from service.errors import SettingError
 from service.repository.scan import (
-    MAX_VERSION,
     MODEL_FILE,
-    VERSION_PATTERN,
     ModelFile,
     RepositoryScan,
     file_identity,
+    is_version,
     scan,
 )
 
@@ -29,6 +29,8 @@ RUN_REPOSITORY = "repository"
 CHECKPOINTS = ("model.safetensors", "last.safetensors")
 # a folder that was probably meant is searched among this many entries, so deep, and this many are named
 MAX_SEARCHED, MAX_DEPTH, MAX_SUGGESTIONS = 2000, 3, 3
+# an address such as s3://bucket, of which a Path keeps one slash
+ADDRESS_AS_PATH = re.compile(r"[a-z][a-z0-9+.-]+:/")
 # made by the file system itself at the top of a volume
 VOLUME_FOLDER = "lost+found"
 
@@ -41,6 +43,15 @@ class Location:
     model: str | None = None
     version: int | None = None
     file: Path | None = None
+
+    def __str__(self) -> str:
+        return str(self.root)
+
+    async def find_models(
+        self, failed: Collection[ModelFile] = (), *, explicit: bool = False
+    ) -> RepositoryScan:
+        """The same as `scan`, for callers that also know remote repositories."""
+        return self.scan()
 
     def scan(self) -> RepositoryScan:
         """The models that can be served now.
@@ -75,6 +86,11 @@ def locate(path: Path) -> Location:
         SettingError: It names nothing that can be served. The message says what was probably meant.
     """
     got = f"got {str(path)!r}"
+    if names_address(path):
+        raise SettingError(
+            f"expected a path, {got}: only `turnpike serve` reads remote repositories, "
+            "so copy the model to this machine first"
+        )
     if path.is_file():
         return _locate_file(path, got)
     if not (path.is_dir() and os.access(path, os.R_OK | os.X_OK)):
@@ -100,6 +116,11 @@ def locate(path: Path) -> Location:
     return Location(path)
 
 
+def names_address(path: Path) -> bool:
+    """Whether a path was meant as the address of a remote repository."""
+    return bool(ADDRESS_AS_PATH.match(str(path)))
+
+
 def _locate_file(path: Path, got: str) -> Location:
     if path.name in CHECKPOINTS:
         raise _not_exported(path.parent, got)
@@ -109,7 +130,7 @@ def _locate_file(path: Path, got: str) -> Location:
         raise SettingError(f"expected a file that can be read, {got}")
     path = path.resolve()
     version, folder = path.parent.name, path.parent.parent
-    if path.name == MODEL_FILE and _is_version(version) and folder.name:
+    if path.name == MODEL_FILE and is_version(version) and folder.name:
         return Location(folder.parent, folder.name, int(version))
     name = path.parent.name if path.name == MODEL_FILE else path.stem
     return Location(path.parent, name or path.stem, file=path)
@@ -166,14 +187,10 @@ def _entries(folder: Path) -> list[Path]:
 
 def _is_model(folder: Path) -> bool:
     """Whether a folder is that of a model: it holds versions with a file each."""
-    return any(_is_version(entry.name) and (entry / MODEL_FILE).exists() for entry in _entries(folder))
+    return any(is_version(entry.name) and (entry / MODEL_FILE).exists() for entry in _entries(folder))
 
 
 def _may_become_model(folder: Path) -> bool:
     """Whether a folder is empty or holds versions, whose files may come later."""
     entries = _entries(folder)
-    return not entries or any(_is_version(entry.name) for entry in entries)
-
-
-def _is_version(name: str) -> bool:
-    return bool(VERSION_PATTERN.fullmatch(name)) and int(name) <= MAX_VERSION
+    return not entries or any(is_version(entry.name) for entry in entries)

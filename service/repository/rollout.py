@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
 
 from service.errors import SettingError
 from service.repository.deployment import NEW, NOT_CHOSEN, ON_REQUEST, UNLOADED, Deployment, UnavailableModel
-from service.repository.location import Location
 from service.repository.scan import ModelFile, RepositoryScan, VersionPolicy
 
 log = logging.getLogger(__name__)
@@ -26,11 +26,28 @@ Outcome = dict[str, Any]
 WORKER_ENDED = "a worker ended while it was loaded"
 
 
+class Repository(Protocol):
+    """Where the models are: a `Location` on this machine, or a `RemoteRepository`."""
+
+    async def find_models(
+        self, failed: Collection[ModelFile] = (), *, explicit: bool = False
+    ) -> RepositoryScan:
+        """The models that can be served now.
+
+        Args:
+            failed: Files that workers could not load, so that older versions are needed, too.
+            explicit: True for a scan that somebody asked for, False for a poll.
+
+        Raises:
+            SettingError: The repository cannot be read.
+        """
+
+
 class Rollout:
-    """Scans, loads and unloads, one at a time.
+    """Scans, loads and unloads. Scans take place one at a time, and so do changes of what is served.
 
     Args:
-        location: Where the models are.
+        repository: Where the models are.
         policy: Which versions to serve, as `VersionPolicy.parse` takes it.
         broadcast: Sends a request ("prepare" or "commit", and a deployment) to all workers and returns their
             answers, None for a worker that ended. Workers that hang are left out.
@@ -38,9 +55,9 @@ class Rollout:
     """
 
     def __init__(
-        self, location: Location, policy: str, broadcast: Broadcast, *, on_request: bool = False
+        self, repository: Repository, policy: str, broadcast: Broadcast, *, on_request: bool = False
     ) -> None:
-        self._location = location
+        self._repository = repository
         self._policy = VersionPolicy.parse(policy)
         self._not_chosen = NOT_CHOSEN + policy
         self._broadcast = broadcast
@@ -55,7 +72,8 @@ class Rollout:
         self._last_scan = self._accepted = RepositoryScan()
         # why the last scan failed, so that a poll does not log it again and again
         self._scan_error = ""
-        self._lock = asyncio.Lock()
+        # a scan of a remote repository may take long, and a model can be unloaded meanwhile
+        self._scanning, self._lock = asyncio.Lock(), asyncio.Lock()
 
     @property
     def deployment_record(self) -> dict[str, Any]:
@@ -81,9 +99,11 @@ class Rollout:
         Raises:
             SettingError: The repository cannot be read and nothing has been served yet.
         """
-        async with self._lock:
+        async with self._scanning:
             try:
-                contents = self._location.scan()
+                contents = await self._repository.find_models(
+                    () if explicit else self._failed, explicit=explicit
+                )
             except SettingError as error:
                 if self._deployment.serial == 0:
                     raise
@@ -92,35 +112,37 @@ class Rollout:
                 self._scan_error = str(error)
                 return
             self._scan_error = ""
-            accepted = contents if explicit else self._unchanged_since_last_scan(contents)
-            self._last_scan = contents
-            if explicit:
-                self._failed = {}
-            await self._apply(accepted)
+            async with self._lock:
+                accepted = contents if explicit else self._unchanged_since_last_scan(contents)
+                self._last_scan = contents
+                if explicit:
+                    self._failed = {}
+                await self._apply(accepted)
 
     async def load(self, name: str) -> Outcome:
         """Serve a model that was unloaded or has new files.
 
         Returns `ok`, and if that is false a `reason` and whether the model is `known`.
         """
-        async with self._lock:
+        async with self._scanning:
             model = f"model {name[:80]!r}"
             try:
-                contents = self._location.scan()
+                contents = await self._repository.find_models(explicit=True)
             except SettingError as error:
                 log.warning("%s", error)
                 return _failure(f"{model} cannot be loaded: the repository cannot be read")
-            if name not in contents.models:
+            if name not in contents.models and name not in contents.unfetched:
                 reasons = [skipped.reason for skipped in contents.skipped if skipped.name == name]
                 if reasons:
                     return _failure(f"{model} cannot be loaded: {reasons[0]}")
                 return _failure(f"{model}: expected a model of the repository", known=False)
-            self._unloaded -= {name}
-            before = self._deployment.models.get(name)
-            await self._apply(self._accept_models([name], contents))
-            if not self._is_wanted(name):
-                return {"ok": True}
-            reason = self._load_failure(name, before)
+            async with self._lock:
+                self._unloaded -= {name}
+                before = self._deployment.models.get(name)
+                await self._apply(self._accept_models([name], contents))
+                if not self._is_wanted(name):
+                    return {"ok": True}
+                reason = self._load_failure(name, before)
             return {"ok": True} if reason is None else _failure(f"{model} cannot be loaded: {reason}")
 
     async def reload_failed(self, names: Iterable[str]) -> None:
@@ -129,13 +151,15 @@ class Rollout:
         Takes new files that replaced theirs, if they are good. Files that no worker has any more are replaced
         by an older version, if there is one.
         """
-        async with self._lock:
+        async with self._scanning:
             try:
-                contents = self._accept_models(names, self._location.scan())
+                found = await self._repository.find_models(self._failed)
             except SettingError as error:
                 log.warning("%s", error)
-                contents = self._accepted
-            await self._apply(contents, verified=False)
+                found = None
+            async with self._lock:
+                contents = self._accepted if found is None else self._accept_models(names, found)
+                await self._apply(contents, verified=False)
 
     async def unload(self, name: str) -> Outcome:
         """Stop serving a model until it is loaded again or the service restarts."""
@@ -171,8 +195,8 @@ class Rollout:
         """The accepted scan with these models as they are now. Changes of others wait for the next scan."""
         models = {name: contents.models[name] for name in names if name in contents.models}
         self._failed = {file: reason for file, reason in self._failed.items() if file.name not in models}
-        self._last_scan = RepositoryScan({**self._last_scan.models, **models}, contents.skipped)
-        return RepositoryScan({**self._accepted.models, **models}, contents.skipped)
+        self._last_scan = replace(contents, models={**self._last_scan.models, **models})
+        return replace(contents, models={**self._accepted.models, **models})
 
     def _load_failure(self, name: str, before: tuple[ModelFile, ...] | None) -> str | None:
         """Why a load changed nothing, None if it succeeded. `before` are the files served until then."""
@@ -203,7 +227,7 @@ class Rollout:
                 files = self._accepted.models.get(name, ())
             if files:
                 models[name] = files
-        return RepositoryScan(models, contents.skipped)
+        return replace(contents, models=models)
 
     async def _apply(self, contents: RepositoryScan, *, verified: bool = True) -> None:
         """Have the workers serve these files, except those that they cannot load.
@@ -226,6 +250,7 @@ class Rollout:
             if not failed:
                 break
             self._failed |= failed
+            contents = self._accepted = await self._with_older_versions(contents)
         # commit
         if deployment == self._deployment and deployment.serial > 0:
             return
@@ -238,6 +263,19 @@ class Rollout:
             log.info("found %s: %s", ", ".join(found), NEW)
         else:
             log.info("serving %s", ", ".join(self.names) or "no model")
+
+    async def _with_older_versions(self, contents: RepositoryScan) -> RepositoryScan:
+        """A scan with more versions of models that failed, if there are some that were not fetched."""
+        names = {file.name for file in self._failed} & contents.unfetched.keys()
+        if not names:
+            return contents
+        try:
+            found = await self._repository.find_models(self._failed)
+        except SettingError as error:
+            log.warning("%s", error)
+            return contents
+        models = {name: found.models[name] for name in names if name in found.models}
+        return replace(found, models={**contents.models, **models})
 
     async def _prepare(self, deployment: Deployment) -> dict[ModelFile, str]:
         """Have the workers load a deployment; returns the files that cannot be served, with the reasons."""
@@ -299,6 +337,14 @@ class Rollout:
                     failed.append(UnavailableModel(name, file.version, self._failed[file]))
                 elif file.version not in served_versions:
                     left_out.append(UnavailableModel(name, file.version, self._not_chosen))
+        left_out += [
+            UnavailableModel(name, version, UNLOADED if name in self._unloaded else self._not_chosen)
+            for name, versions in contents.unfetched.items()
+            for version in versions
+            if all(
+                version != file.version for file in (*contents.models.get(name, ()), *models.get(name, ()))
+            )
+        ]
         for name, files in self._last_scan.models.items():
             known = contents.models.get(name, ())
             reason = UNLOADED if name in self._unloaded else NEW

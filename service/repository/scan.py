@@ -6,10 +6,11 @@ import mmap
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from service.errors import ModelFileError, SettingError
 
@@ -50,10 +51,24 @@ class SkippedPath:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryScan:
-    """The model files of a repository by name, in the order of versions, and the paths that were skipped."""
+    """The model files of a repository by name, in the order of versions, and the paths that were skipped.
+
+    `unfetched` has versions of a remote repository that were not downloaded, as they are not served.
+    """
 
     models: dict[str, tuple[ModelFile, ...]] = field(default_factory=dict)
     skipped: tuple[SkippedPath, ...] = ()
+    unfetched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+class Versioned(Protocol):
+    """A file with the number of its version."""
+
+    @property
+    def version(self) -> int: ...
+
+
+VersionedFile = TypeVar("VersionedFile", bound=Versioned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +92,7 @@ class VersionPolicy:
             )
         return cls(listed=frozenset(map(int, numbers)))
 
-    def choose(self, files: Iterable[ModelFile]) -> tuple[ModelFile, ...]:
+    def choose(self, files: Iterable[VersionedFile]) -> tuple[VersionedFile, ...]:
         """The files to serve, in the order of their versions."""
         ordered = sorted(files, key=lambda file: file.version)
         if self.listed is not None:
@@ -113,13 +128,18 @@ def scan(root: Path, model: str | None = None, version: int | None = None) -> Re
         try:
             files = list(_scan_model(home, folder, skipped))
         except OSError as error:  # it was removed in the meantime, or we may not read it
-            skipped.append(SkippedPath(_printable(name), None, f"it cannot be read ({error.strerror})"))
+            skipped.append(SkippedPath(printable(name), None, f"it cannot be read ({error.strerror})"))
             continue
         if version is not None:
             files = [file for file in files if file.version == version]
         if files:
             models[name] = tuple(sorted(files, key=lambda file: file.version))
     return RepositoryScan(models, tuple(skipped))
+
+
+def is_version(name: str) -> bool:
+    """Whether a folder's name is the number of a version."""
+    return bool(VERSION_PATTERN.fullmatch(name)) and int(name) <= MAX_VERSION
 
 
 def file_identity(status: os.stat_result) -> FileIdentity:
@@ -186,13 +206,12 @@ def _scan_model(home: Path, folder: os.DirEntry[str], skipped: list[SkippedPath]
     if not folder.is_dir():
         return
     if folder.is_symlink() and not _is_inside(folder.path, home):
-        skipped.append(SkippedPath(_printable(name), None, "its folder is a link that leaves the repository"))
+        skipped.append(SkippedPath(printable(name), None, "its folder is a link that leaves the repository"))
         return
     with os.scandir(folder.path) as entries:
-        versions = [entry for entry in entries if VERSION_PATTERN.fullmatch(entry.name)]
-    versions = [version for version in versions if int(version.name) <= MAX_VERSION]
-    if versions and (problem := _name_problem(name)):
-        skipped.append(SkippedPath(_printable(name), None, problem))
+        versions = [entry for entry in entries if is_version(entry.name)]
+    if versions and (problem := name_problem(name)):
+        skipped.append(SkippedPath(printable(name), None, problem))
         return
     # the file of each version
     for version in versions:
@@ -221,7 +240,7 @@ def _is_inside(path: str, home: Path) -> bool:
     return Path(path).resolve().is_relative_to(home)
 
 
-def _name_problem(name: str) -> str | None:
+def name_problem(name: str) -> str | None:
     """What is wrong with a model's name, None if nothing is."""
     if len(name) > MAX_NAME_LENGTH:
         return f"its name is longer than {MAX_NAME_LENGTH} characters"
@@ -231,6 +250,6 @@ def _name_problem(name: str) -> str | None:
     return None
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """A name that is safe to send: shortened, with escapes for what cannot be printed."""
-    return ascii(name[:MAX_NAME_LENGTH])[1:-1] if _name_problem(name) else name
+    return ascii(name[:MAX_NAME_LENGTH])[1:-1] if name_problem(name) else name

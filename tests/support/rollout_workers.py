@@ -15,10 +15,11 @@ from tests.support.tiny_repository import put_model
 
 
 class Workers:
-    """Records requests and answers as workers do. The last worker fails on files with the content "bad"."""
+    """Records requests and answers as workers do. The last worker fails on files with the content `bad`."""
 
     def __init__(self, count: int = 2) -> None:
         self.count = count
+        self.bad = b"bad"
         self.requests: list[tuple[str, Deployment]] = []
 
     async def broadcast(self, name: str, argument: Any) -> list[Any]:
@@ -30,7 +31,7 @@ class Workers:
         failed = [
             {"name": file.name, "version": file.version, "reason": "its file is damaged"}
             for file in deployment.files
-            if file.path.read_bytes() == b"bad"
+            if file.path.read_bytes() == self.bad
         ]
         return [{"failed": []}] * (self.count - 1) + [{"failed": failed}]
 

@@ -13,12 +13,13 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 
-def installed_programs(name: str, requirement: str) -> Path:
-    """The `bin` folder of an environment with a requirement; kept in `.clients` for the next run."""
-    folder = ROOT / ".clients" / f"{name}-{hashlib.sha256(requirement.encode()).hexdigest()[:8]}"
+def installed_programs(name: str, *requirements: str) -> Path:
+    """The `bin` folder of an environment with these requirements; kept in `.clients` for the next run."""
+    digest = hashlib.sha256(" ".join(requirements).encode()).hexdigest()
+    folder = ROOT / ".clients" / f"{name}-{digest[:8]}"
     if not (folder / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        subprocess.run([folder / "bin/pip", "install", "--quiet", requirement], check=True)
+        subprocess.run([folder / "bin/pip", "install", "--quiet", *requirements], check=True)
         (folder / "ready").touch()
     return folder / "bin"
 

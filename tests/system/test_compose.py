@@ -25,7 +25,10 @@ SERVING = ("service", "service-gpu", "replica")
 # settings that the compose file sets itself
 SET_BY_FILE = {"models", "drain_wait", "drain_seconds", "api_keys_file", "admin_key_file"}
 # settings without a use in the container, and keys that are not in files
-NOT_PASSED_ON = {"host", "port", "device", "tls_cert", "tls_key", "api_keys", "admin_key"}
+NOT_PASSED_ON = {
+    *("host", "port", "device", "tls_cert", "tls_key", "api_keys", "admin_key"),
+    *("model_cache", "store_seconds"),
+}
 
 
 def seconds(text: str) -> float:

@@ -20,7 +20,7 @@ from service.config.settings import SECRETS, Settings
 from tests.support.live_server import ROOT, environment, module, serving
 
 # libraries that only workers need
-NOT_IN_SUPERVISOR = ("numpy", "onnxruntime", "fastapi", "uvicorn", "uvloop", "simdjson")
+NOT_IN_SUPERVISOR = ("numpy", "onnxruntime", "fastapi", "uvicorn", "uvloop", "simdjson", "fsspec")
 
 
 @pytest.fixture

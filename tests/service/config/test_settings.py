@@ -48,6 +48,21 @@ def test_flags_override_environment_file_and_defaults(
     }
 
 
+def test_an_address_is_polled_less_often(tmp_path: Path) -> None:
+    """Unless the interval is given. A path stays a path."""
+    remote = resolve({}, models="s3://bucket/models/").settings
+    assert (remote.models, remote.poll) == ("s3://bucket/models", 30)
+    assert resolve({"poll": "2"}, models="s3://bucket/models").settings.poll == 2
+    local = resolve({}, models=str(tmp_path)).settings
+    assert (local.models, local.poll) == (tmp_path, 2)
+
+
+def test_an_address_with_a_password_is_refused() -> None:
+    message = error_of({"models": "ftp://me:secret@example.org/models"})
+    assert message.startswith("--models: expected an address without a password")
+    assert "secret" not in message
+
+
 def test_settings_created_directly_ignore_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNPIKE_PORT", "2")
     assert Settings().port == 8000

@@ -63,6 +63,12 @@ def test_a_file_elsewhere_is_served_under_its_own_name(tmp_path: Path) -> None:
         location.scan()
 
 
+def test_an_address_is_refused_where_a_path_is_expected() -> None:
+    """A path keeps only one of its slashes."""
+    with pytest.raises(SettingError, match="only `turnpike serve` reads remote repositories"):
+        locate(Path("s3://bucket/models"))
+
+
 def test_models_may_arrive_later(tmp_path: Path) -> None:
     """An empty folder is a repository, and so is one with a version whose file is still missing."""
     assert locate(tmp_path) == Location(tmp_path)

@@ -1,0 +1,234 @@
+"""A repository on object storage, such as s3://bucket/models: what it has now, as files of the local cache.
+
+This part runs in the supervisor, which forks workers and should stay small. So a child process
+(`fetch.py`) uses the libraries of the store, and is killed if it is silent for too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+from typing import IO, Any
+
+from service.errors import SettingError, StoreError
+from service.remote.model_cache import ModelCache, default_cache_folder
+from service.repository.scan import FileIdentity, ModelFile, RepositoryScan, SkippedPath
+
+log = logging.getLogger(__name__)
+
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]\S*|file:///\S+")
+PASSWORD = re.compile(r"://[^/]*:[^/]*@")
+# where Python finds this package, which need not be installed
+PACKAGE_PARENT = Path(__file__).parents[2]
+# a child that prints more is not ours
+MAX_ANSWER_BYTES = 64 << 20
+# how long to wait for the end of a killed child, and how often to look
+REAP_SECONDS, REAP_POLL_SECONDS = 1.0, 0.01
+
+
+def is_address(text: str) -> bool:
+    """Whether this is meant as the address of a remote repository, and not as a path."""
+    return "://" in text
+
+
+def check_address(text: str) -> str:
+    """The address without slashes at its end.
+
+    Raises:
+        SettingError: It is no address, or has a password, which the log would show.
+    """
+    if PASSWORD.search(text):
+        raise SettingError(
+            "expected an address without a password: set it as the library of the store documents, "
+            "for example in a variable"
+        )
+    address = text.rstrip("/")
+    if not ADDRESS.fullmatch(address) or "::" in address:
+        raise SettingError(f"expected an address such as s3://bucket/models, got {text!r}")
+    return address
+
+
+class RemoteRepository:
+    """The models at an address. Files that are served are downloaded to a cache.
+
+    Args:
+        address: The address.
+        policy: Which versions to serve, as `VersionPolicy.parse` takes it. Others are not downloaded.
+        cache: The folder of the cache; None for the usual one.
+        silence_limit: Seconds after which a store that sends nothing counts as one that failed.
+    """
+
+    def __init__(self, address: str, policy: str, cache: Path | None, silence_limit: float) -> None:
+        self.address = address
+        self._policy = policy
+        self._cache_folder = (cache or default_cache_folder()).absolute()
+        self._cache = ModelCache(self._cache_folder)
+        self._silence_limit = silence_limit
+        # identities of cached files whose digest was checked since the start
+        self._verified: dict[str, FileIdentity] = {}
+        # reasons why files were refused, by the revision of each
+        self._damaged: dict[str, str] = {}
+        self._others: list[str] = []
+        # sentences of the last scan, so that a poll does not log them again and again
+        self._notes: list[str] = []
+        self._has_listed = False
+
+    def __str__(self) -> str:
+        return self.address
+
+    def other_entries(self) -> list[str]:
+        """What the repository held at the last scan that cannot become a model."""
+        return self._others
+
+    async def find_models(
+        self, failed: Collection[ModelFile] = (), *, explicit: bool = False
+    ) -> RepositoryScan:
+        """The models that can be served now.
+
+        Until the store was listed once, its last listing and the files in the cache do in its place.
+
+        Args:
+            failed: Files that workers could not load. Older versions are downloaded as well.
+            explicit: True to download files again that were refused as damaged.
+
+        Raises:
+            StoreError: The store cannot be listed, or was silent for too long.
+            SettingError: A library is missing, or the address makes no sense.
+        """
+        if explicit:
+            self._damaged = {}
+        digests = [file.path.name for file in failed]
+        try:
+            answer = await self._fetch(digests, offline=False)
+        except StoreError as error:
+            if self._has_listed:
+                raise
+            try:
+                answer = await self._fetch(digests, offline=True)
+            except StoreError:
+                raise error from None
+            log.warning("the models of the last listing are served from %s: %s", self._cache_folder, error)
+        self._has_listed = True
+        self._damaged, self._others = answer["damaged"], answer["others"]
+        for note in answer["notes"]:
+            if explicit or note not in self._notes:
+                log.warning("%s", note)
+        self._notes = answer["notes"]
+        models = {
+            name: tuple(
+                ModelFile(name, version, self._cache.path(digest), tuple(identity))
+                for version, digest, identity in files
+            )
+            for name, files in answer["models"].items()
+        }
+        self._verified = {file.path.name: file.identity for files in models.values() for file in files}
+        return RepositoryScan(
+            models={name: files for name, files in models.items() if files},
+            skipped=tuple(SkippedPath(*path) for path in answer["skipped"]),
+            unfetched={name: tuple(versions) for name, versions in answer["unfetched"].items() if versions},
+        )
+
+    async def _fetch(self, failed: list[str], *, offline: bool) -> dict[str, Any]:
+        """The answer of a child process to a request."""
+        request = {
+            "address": self.address,
+            "cache": str(self._cache_folder),
+            "policy": self._policy,
+            "offline": offline,
+            "verified": self._verified,
+            "failed": failed,
+            "damaged": self._damaged,
+        }
+        output = await self._run_child(json.dumps(request).encode())
+        line = output.rstrip().rpartition(b"\n")[2]
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            text = line.decode(errors="replace")[:300]
+            raise StoreError(
+                f"models: expected a listing of {self.address!r}, and the process that lists it ended "
+                f"without one: {text or 'it printed nothing'}"
+            ) from None
+        if "setting_error" in answer:
+            raise SettingError(answer["setting_error"])
+        if "store_error" in answer:
+            raise StoreError(answer["store_error"])
+        return answer
+
+    async def _run_child(self, request: bytes) -> bytes:
+        """Everything that the child prints. It is killed if it is silent for too long, or with this task.
+
+        The classes of asyncio for processes start a thread for each child in Python 3.11.
+        """
+        search_path = os.pathsep.join(filter(None, [str(PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]))
+        read_end, write_end = os.pipe()
+        with os.fdopen(read_end, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as stdin:
+            try:
+                stdin.write(request)
+                stdin.seek(0)
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "service.remote.fetch"],
+                    stdin=stdin,
+                    stdout=write_end,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, "PYTHONPATH": search_path},
+                    start_new_session=True,
+                )
+            finally:
+                os.close(write_end)
+            try:
+                return await self._read(pipe)
+            finally:
+                await _end(process)
+
+    async def _read(self, pipe: IO[bytes]) -> bytes:
+        """Everything from a pipe, unless nothing comes for too long."""
+        output = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(output), pipe
+        )
+        with contextlib.closing(transport):
+            return await self._read_all(output)
+
+    async def _read_all(self, output: asyncio.StreamReader) -> bytes:
+        received = bytearray()
+        while True:
+            try:
+                async with asyncio.timeout(self._silence_limit):
+                    chunk = await output.read(1 << 16)
+            except TimeoutError:
+                raise StoreError(
+                    f"models: expected a sign of progress from {self.address!r} within "
+                    f"{self._silence_limit:g} s (--store-seconds), got none"
+                ) from None
+            if not chunk:
+                return bytes(received)
+            received += chunk
+            if len(received) > MAX_ANSWER_BYTES:
+                raise StoreError(
+                    f"models: expected a listing of at most {MAX_ANSWER_BYTES} bytes for {self.address!r}, "
+                    "got more"
+                )
+
+
+async def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child with all that it started, and reap it.
+
+    A process that waits for a device of the kernel ends only after that. It is not waited for: the next child
+    that is started reaps it.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    deadline = asyncio.get_running_loop().time() + REAP_SECONDS
+    while process.poll() is None and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(REAP_POLL_SECONDS)
