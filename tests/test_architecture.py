@@ -83,7 +83,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "protocol": {"artifact"},
         "config": {"remote", "repository", "artifact"},
         "telemetry": {"batching"},
-        "remote": {"repository", "artifact"},
+        "remote": {"repository", "artifact", "memory"},
         "repository": set(),
         "batching": set(),
         "artifact": {"memory"},

@@ -2,5 +2,5 @@
 
 `remote_repository` runs in the supervisor. `fetch` and `listing` run in a short-lived process of their own,
 so that the libraries of stores neither stay in memory nor start threads there.
-Imports only `service.repository` and `service.artifact`.
+Imports only `service.repository`, `service.artifact` and `service.memory`.
 """

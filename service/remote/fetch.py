@@ -1,10 +1,8 @@
 """Lists a remote repository through fsspec, and downloads to the cache what the service serves of it.
 
-    python -m service.remote.fetch < REQUEST
-
-`RemoteRepository` runs this as a short-lived process: libraries of stores take memory and start threads, and
-a store may never answer. REQUEST is one JSON object, and so is the last line of the output. Empty lines
-before it are signs of progress.
+`RemoteRepository` runs `main` in a short-lived process: libraries of stores take memory and start threads,
+and a store may never answer. The request comes from standard input as one JSON object, and the last line of
+the output is one, too. Empty lines before it are signs of progress.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ from typing import Any
 from service.artifact.manifest import METADATA_KEY
 from service.artifact.protobuf import METADATA_FIELD, content_digest, submessages
 from service.errors import ModelFileError, SettingError, StoreError
+from service.memory.process_limit import offer_to_oom_killer
 from service.remote.listing import (
     Listing,
     RemoteFile,
@@ -35,8 +34,12 @@ from service.remote.listing import (
 from service.remote.model_cache import ModelCache
 from service.repository.scan import MAX_FILE_BYTES, FileIdentity, SkippedPath, VersionPolicy
 
-# between two looks at the size of a download
+# between two looks at a download
 PROGRESS_SECONDS = 0.5
+# requests have priority over a scan
+NICENESS = 10
+# Failed downloads in a row after which a scan tries no others: the store has failed, and each takes long.
+MAX_FAILED_DOWNLOADS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,13 @@ class DamagedError(ModelFileError):
 
 
 def main() -> None:
-    request = FetchRequest.from_json(json.load(sys.stdin))
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    """Answer the request of standard input."""
+    record = json.load(sys.stdin)
+    threading.Thread(target=_end_with_parent, args=(record["parent"],), daemon=True).start()
+    os.nice(NICENESS)
+    offer_to_oom_killer()
     try:
-        answer = fetch(request)
+        answer = fetch(FetchRequest.from_json(record))
     except StoreError as error:
         answer = {"store_error": str(error)}
     except SettingError as error:
@@ -118,6 +124,9 @@ class _Fetch:
         # sentences for the log
         self._notes: list[str] = []
         self._store: Any = None
+        self._listing = Listing(())
+        # downloads in a row
+        self._failed_downloads = 0
 
     def run(self) -> dict[str, Any]:
         # list what there is
@@ -126,6 +135,7 @@ class _Fetch:
         else:
             self._store, root = open_store(self._request.address)
             listing = list_repository(self._store, root, self._request.address)
+        self._listing = listing
         # download, model by model
         policy = VersionPolicy.parse(self._request.policy)
         models: dict[str, list[tuple[int, str, FileIdentity]]] = {}
@@ -140,14 +150,15 @@ class _Fetch:
             ]
         # remember
         if not self._request.offline:
-            self._store_listing(listing.files)
+            self._store_listing()
         skipped = [*listing.skipped, *self._skipped]
+        known = {(file.name, file.version) for file in digests} | {
+            (path.name, path.version) for path in skipped
+        }
+        unfetched = [file for file in listing.files if (file.name, file.version) not in known]
         return {
             "models": models,
-            "unfetched": {
-                name: [file.version for file in listing.files if file.name == name and file not in digests]
-                for name in models
-            },
+            "unfetched": {name: [file.version for file in unfetched if file.name == name] for name in models},
             "skipped": [[path.name, path.version, path.reason] for path in skipped],
             "damaged": self._damaged,
             "others": listing.others,
@@ -205,8 +216,14 @@ class _Fetch:
                 self._notes.append(str(error))
                 if isinstance(error, DamagedError):
                     self._damaged[file.revision] = reason
+                # those say something about one file, and not about the store
+                elif not isinstance(error.__cause__, PermissionError | FileNotFoundError):
+                    self._failed_downloads += 1
             else:
+                self._failed_downloads = 0
                 self._stored[key] = _entry(file, new_digest)
+                # a scan that is killed later has not downloaded it in vain
+                self._store_listing()
                 return new_digest
         self._skipped.append(SkippedPath(file.name, file.version, reason))
         return digest
@@ -215,6 +232,8 @@ class _Fetch:
         """Why a file is not downloaded, None if it should be."""
         if file.size is not None and file.size > MAX_FILE_BYTES:
             return "its file is larger than 2 GiB"
+        if self._failed_downloads >= MAX_FAILED_DOWNLOADS:
+            return "its file was not downloaded, as other downloads failed"
         reason = self._request.damaged.get(file.revision)
         if reason is not None:
             self._damaged[file.revision] = reason
@@ -259,11 +278,16 @@ class _Fetch:
                     f"{where}: expected room in the cache ({error.strerror})", "its file cannot be stored"
                 ) from error
 
-    def _store_listing(self, files: tuple[RemoteFile, ...]) -> None:
+    def _store_listing(self) -> None:
         """Store what is listed. A file that was not downloaded again keeps its old revision and digest."""
-        entries = [self._stored.get((file.name, file.version)) or _entry(file, None) for file in files]
+        entries = [
+            self._stored.get((file.name, file.version)) or _entry(file, None) for file in self._listing.files
+        ]
         if entries != self._cache.read_listing(self._request.address):
-            self._cache.write_listing(self._request.address, entries)
+            try:
+                self._cache.write_listing(self._request.address, entries)
+            except OSError as error:
+                self._notes.append(f"{self._request.address}: its listing cannot be stored ({error})")
 
     def _where(self, file: RemoteFile) -> str:
         return f"{self._request.address}: {file.name}/{file.version}"
@@ -336,7 +360,3 @@ def _end_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(PROGRESS_SECONDS)
     os._exit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -166,8 +166,10 @@ def _find(store: Any, root: str) -> dict[str, Mapping[str, Any]]:
     from fsspec.asyn import AsyncFileSystem
     from fsspec.spec import AbstractFileSystem
 
-    walks = getattr(type(store), "_find", None) is AsyncFileSystem._find
-    if not walks and type(store).find is not AbstractFileSystem.find:
+    # the class of a store lists all files at once if it has a method of its own for that
+    if type(store).find is not AbstractFileSystem.find or (
+        getattr(type(store), "_find", None) not in (None, AsyncFileSystem._find)
+    ):
         return store.find(root, detail=True)
     # such a store lists one folder at a time, and its `find` leaves out folders that cannot be read
     found: dict[str, Mapping[str, Any]] = {}

@@ -15,7 +15,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
@@ -28,8 +27,13 @@ log = logging.getLogger(__name__)
 
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]\S*|file:///\S+")
 PASSWORD = re.compile(r"://[^/]*:[^/]*@")
-# where Python finds this package, which need not be installed
+# where Python finds the package `service`, which need not be installed
 PACKAGE_PARENT = Path(__file__).parents[2]
+# PACKAGE_PARENT is on the path only until `service` is imported, as it may hold all installed packages
+CHILD_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import service; del sys.path[0]; "
+    "from service.remote.fetch import main; main()"
+)
 # a child that prints more is not ours
 MAX_ANSWER_BYTES = 64 << 20
 # how long to wait for the end of a killed child, and how often to look
@@ -148,8 +152,14 @@ class RemoteRepository:
             "verified": self._verified,
             "failed": failed,
             "damaged": self._damaged,
+            "parent": os.getpid(),
         }
-        output = await self._run_child(json.dumps(request).encode())
+        try:
+            output = await self._run_child(json.dumps(request).encode())
+        except OSError as error:
+            raise StoreError(
+                f"models: expected a process that lists {self.address!r}, and none can be started ({error})"
+            ) from error
         line = output.rstrip().rpartition(b"\n")[2]
         try:
             answer = json.loads(line)
@@ -170,18 +180,18 @@ class RemoteRepository:
 
         The classes of asyncio for processes start a thread for each child in Python 3.11.
         """
-        search_path = os.pathsep.join(filter(None, [str(PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]))
         read_end, write_end = os.pipe()
-        with os.fdopen(read_end, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as stdin:
+        # a file in memory, unlike a pipe, takes a request of any length at once
+        memory = os.memfd_create("request")
+        with os.fdopen(read_end, "rb", buffering=0) as pipe, os.fdopen(memory, "w+b") as stdin:
             try:
                 stdin.write(request)
                 stdin.seek(0)
-                process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "service.remote.fetch"],
+                process = subprocess.Popen(  # noqa: S603
+                    [sys.executable, "-P", "-c", CHILD_PROGRAM, PACKAGE_PARENT],
                     stdin=stdin,
                     stdout=write_end,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, "PYTHONPATH": search_path},
                     start_new_session=True,
                 )
             finally:

@@ -86,7 +86,7 @@ def locate(path: Path) -> Location:
         SettingError: It names nothing that can be served. The message says what was probably meant.
     """
     got = f"got {str(path)!r}"
-    if names_address(path):
+    if names_address(path) and not path.exists():
         raise SettingError(
             f"expected a path, {got}: only `turnpike serve` reads remote repositories, "
             "so copy the model to this machine first"

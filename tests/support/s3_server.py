@@ -40,9 +40,9 @@ class S3Server:
     url: str
     proxy_url: str = ""
     fault: Fault = "none"
-    # objects that were downloaded, and the number of all requests through the proxy
+    # objects that were downloaded, and the targets of all requests through the proxy
     downloads: list[str] = field(default_factory=list)
-    requests: int = 0
+    targets: list[str] = field(default_factory=list)
     # set to end requests that hang
     ended: threading.Event = field(default_factory=threading.Event)
     proxy: ThreadingHTTPServer | None = None
@@ -112,7 +112,7 @@ def _start_proxy(server: S3Server) -> str:
             self.forward()
 
         def forward(self) -> None:
-            server.requests += 1
+            server.targets.append(self.path)
             if server.fault == "hang":
                 server.ended.wait(120)
                 self.close_connection = True

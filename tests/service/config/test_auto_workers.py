@@ -169,6 +169,16 @@ def test_the_largest_served_model_decides(tmp_path: Path, monkeypatch: pytest.Mo
     assert resolve({"workers": "auto"}).settings.workers == 256
 
 
+def test_a_remote_model_decides_too(tmp_path: Path) -> None:
+    """Its file is downloaded to the cache, where the service finds it."""
+    path = tmp_path / "store/net/1" / MODEL_FILE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(model_with_weights({"w": (1024, 1024)}))
+    flags = {"workers": "auto", "model_cache": str(tmp_path / "cache")}
+    resolved = resolve(flags, models=f"file://{tmp_path}/store")
+    assert resolved.origins["workers"].endswith("usual for 4 CPUs and weights of 4.2 MB")
+
+
 def test_the_threads_setting_limits_the_workers(tmp_path: Path) -> None:
     """There are no more workers than there are CPUs for their threads."""
     settings = resolve_auto(tmp_path, None, threads="2").settings

@@ -111,6 +111,10 @@ def fail(path: Path) -> None:
     raise ConnectionResetError(104, "Connection reset by peer")
 
 
+def refuse(path: Path) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason", "note"),
     [
@@ -199,6 +203,38 @@ def test_the_file_before_stays_while_a_new_one_cannot_be_downloaded(
         assert answer["skipped"] == [["net", 2, "its file cannot be downloaded"]]
     spoil_downloads(stand_in_store.leave_alone)
     assert contents(tmp_path, fetched()) == {"net/2": path.read_bytes()}
+
+
+def test_a_scan_that_is_killed_keeps_its_downloads(root: Path, fetched: Fetch) -> None:
+    for version in (1, 2):
+        put(root, version, f"version {version}")
+
+    def kill(path: Path) -> None:
+        if path.read_bytes().endswith(b"2"):
+            raise KeyboardInterrupt
+
+    spoil_downloads(kill)
+    with pytest.raises(KeyboardInterrupt):
+        fetched(policy="all")
+    spoil_downloads(stand_in_store.leave_alone)
+    assert versions(fetched(policy="all")) == [1, 2]
+    assert StandInStore.downloads == ["net/1", "net/2", "net/2"]
+
+
+def test_a_store_that_fails_is_not_tried_for_every_file(root: Path, fetched: Fetch) -> None:
+    """Libraries try again for a long time. Files that may not be read do not count."""
+    for version in range(1, 9):
+        put(root, version, f"version {version}")
+    spoil_downloads(fail)
+    answer = fetched(policy="all")
+    assert StandInStore.downloads == ["net/1", "net/2", "net/3"]
+    assert [version for _, version, _ in answer["skipped"]] == list(range(1, 9))
+    assert answer["unfetched"] == {"net": []}
+    spoil_downloads(refuse)
+    assert len(fetched(policy="all")["skipped"]) == 8
+    assert len(StandInStore.downloads) == 3 + 8
+    spoil_downloads(stand_in_store.leave_alone)
+    assert len(versions(fetched(policy="all"))) == 8
 
 
 def test_a_version_that_workers_cannot_load_has_an_older_one_beside_it(root: Path, fetched: Fetch) -> None:
