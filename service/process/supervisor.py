@@ -15,8 +15,7 @@ from service.http.connection.listener import listen, listener_url, tls_context
 from service.process.ipc import Handler
 from service.process.worker_handle import WorkerHandle
 from service.process.worker_pool import WorkerPool
-from service.remote.remote_repository import RemoteRepository
-from service.repository.location import BUNDLED_REPOSITORY, Location, locate
+from service.remote.remote_repository import open_repository
 from service.repository.rollout import Rollout
 from service.telemetry.log import TERMINAL_LINES, configure_logging
 
@@ -71,13 +70,9 @@ class Supervisor:
         self._rescans: set[asyncio.Task[None]] = set()
         handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload}
         self._workers = WorkerPool(settings, listener, make_app, handlers, self._bring_up_to_date)
-        self._repository: Location | RemoteRepository
-        if isinstance(settings.models, str):
-            self._repository = RemoteRepository(
-                settings.models, settings.versions, settings.model_cache, settings.store_seconds
-            )
-        else:
-            self._repository = locate(settings.models or BUNDLED_REPOSITORY)
+        self._repository = open_repository(
+            settings.models, settings.versions, settings.model_cache, settings.store_seconds
+        )
         self._rollout = Rollout(self._repository, settings.versions, self._workers.broadcast)
 
     async def run(self) -> int:

@@ -6,6 +6,7 @@ In a config file of Ray Serve, `import_path` is `service.ray.application:build`,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ray import serve
@@ -95,8 +96,8 @@ def arguments_of(settings: Settings) -> dict[str, Any]:
     settings = settings.model_copy(
         update={
             name: path.absolute()
-            for name in ("models", "api_keys_file", "admin_key_file")
-            if (path := getattr(settings, name)) is not None
+            for name in ("models", "model_cache", "api_keys_file", "admin_key_file")
+            if isinstance(path := getattr(settings, name), Path)
         }
     )
     return settings.model_dump(mode="json", exclude=set(SECRETS), exclude_none=True)

@@ -20,7 +20,7 @@ from service.http.auth import Authenticator, Level
 from service.process.worker import GC_THRESHOLD
 from service.ray.coordinator_client import CoordinatorClient
 from service.ray.model_on_request import HeldModel, ModelsOnRequest
-from service.repository.location import BUNDLED_REPOSITORY, locate
+from service.remote.remote_repository import open_repository
 from service.repository.rollout import Rollout
 from service.telemetry.log import configure_logging
 from service.telemetry.log_writer import log_writer
@@ -50,12 +50,11 @@ class Replica:
         self._application = Application(settings, self._client)
         expect_keys(self._application.context.auth, keys)
         await self._application.start()
-        self._rollout = Rollout(
-            locate(settings.models or BUNDLED_REPOSITORY),
-            settings.versions,
-            self._broadcast,
-            on_request=settings.replica_models > 0,
+        repository = open_repository(
+            settings.models, settings.versions, settings.model_cache, settings.store_seconds
         )
+        on_request = settings.replica_models > 0
+        self._rollout = Rollout(repository, settings.versions, self._broadcast, on_request=on_request)
         self._on_request = ModelsOnRequest(self._application, self._application.context.auth, self._rollout)
         await self._rollout.rescan()
         # unloads what the other replicas were ordered to unload

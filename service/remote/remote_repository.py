@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from service.errors import SettingError, StoreError
 from service.remote.model_cache import ModelCache, default_cache_folder
+from service.repository.location import BUNDLED_REPOSITORY, Location, locate
 from service.repository.scan import FileIdentity, ModelFile, RepositoryScan, SkippedPath
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,19 @@ def check_address(text: str) -> str:
     if not ADDRESS.fullmatch(address) or "::" in address:
         raise SettingError(f"expected an address such as s3://bucket/models, got {text!r}")
     return address
+
+
+def open_repository(
+    models: Path | str | None, policy: str, cache: Path | None, silence_limit: float
+) -> Location | RemoteRepository:
+    """The repository at a path or an address; the bundled one for None.
+
+    Raises:
+        SettingError: The path names nothing that can be served.
+    """
+    if isinstance(models, str):
+        return RemoteRepository(models, policy, cache, silence_limit)
+    return locate(models or BUNDLED_REPOSITORY)
 
 
 class RemoteRepository:
