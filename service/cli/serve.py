@@ -106,7 +106,7 @@ def metavar(kind: Any) -> str:
         int: "N",
         float: "NUMBER",
         Path | None: "PATH",
-        Path | str | None: "PATH|ADDRESS",
+        Path | str | None: "PATH",
     }
     return names.get(kind, "TEXT")
 
