@@ -28,6 +28,8 @@ SET_BY_FILE = {"models", "drain_wait", "drain_seconds", "api_keys_file", "admin_
 NOT_PASSED_ON = {
     *("host", "port", "device", "tls_cert", "tls_key", "api_keys", "admin_key"),
     *("model_cache", "store_seconds"),
+    *("engine", "min_replicas", "max_replicas"),
+    *("replica_requests", "replica_cpus", "replica_gpus", "replica_models"),
 }
 
 
