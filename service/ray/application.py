@@ -83,7 +83,7 @@ def deployment_options(settings: Settings) -> dict[str, Any]:
         "max_ongoing_requests": BURST * settings.replica_requests,
         "max_queued_requests": settings.queue,
         "ray_actor_options": {"num_cpus": settings.replica_cpus, "num_gpus": settings.replica_gpus},
-        "graceful_shutdown_timeout_s": settings.drain_seconds,
+        "graceful_shutdown_timeout_s": settings.drain_wait + settings.drain_seconds,
         # the application has a log of its own
         "logging_config": {"enable_access_log": False},
         "health_check_period_s": HEALTH_CHECK_SECONDS,

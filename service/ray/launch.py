@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import threading
 
@@ -20,6 +21,8 @@ log = logging.getLogger("turnpike")
 
 # what the cluster may take to stop, beyond the time that requests have
 STOP_SECONDS = 15.0
+# in what HAProxy says
+PORT_IN_USE = re.compile(r"cannot bind socket \(Address already in use\) for \[([^\]]+)\]")
 
 
 class RayStartError(ServiceError):
@@ -51,21 +54,33 @@ def launch(settings: Settings) -> int:
         serve.start(http_options={"host": settings.host, "port": settings.port})
         serve.run(build_with(arguments_of(settings)), name=NAME, route_prefix="/")
     except (RayError, RuntimeError) as error:
-        raise RayStartError(f"--engine ray: no replica started: {error}") from error
+        raise RayStartError(f"--engine ray: no replica started: {reason_of(error)}") from error
     url = url_of("http", settings.host, settings.port)
     lines = [f"page: {url}/"] if settings.dashboard else []
     log.info("turnpike serves %s on Ray", url, extra={TERMINAL_LINES: [*lines, "Ctrl-C stops it"]})
     stopped.wait()
     log.info("turnpike is stopping: requests have %g s to finish", settings.drain_seconds)
-    return stop(settings.drain_seconds)
+    return stop(settings.drain_wait + settings.drain_seconds)
 
 
-def stop(drain_seconds: float) -> int:
-    """End the application, and with this process also the cluster if it is new. Returns the exit status."""
+def reason_of(error: Exception) -> str:
+    """Why nothing was started, in fewer words than Ray's if HAProxy lacks a port."""
+    taken = dict.fromkeys(PORT_IN_USE.findall(str(error)))
+    if not taken:
+        return str(error)
+    return (
+        f"expected free ports for HAProxy, got {' and '.join(taken)} in use, perhaps by an HAProxy that a "
+        "cluster has left behind; RAY_SERVE_HAPROXY_METRICS_PORT and "
+        "RAY_SERVE_HAPROXY_STATS_PORT choose other ports"
+    )
+
+
+def stop(seconds: float) -> int:
+    """End the application within about `seconds`, and the cluster if it is new. Returns the exit status."""
     # calls to a cluster that has lost its nodes may never return
     ending = threading.Thread(target=_end, daemon=True)
     ending.start()
-    ending.join(drain_seconds + STOP_SECONDS)
+    ending.join(seconds + STOP_SECONDS)
     if ending.is_alive():
         log.error("the Ray cluster does not answer: its processes may be left")
         return 1

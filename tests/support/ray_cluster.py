@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.support.live_server import Server, free_port, serving
 from tests.support.virtualenvs import ROOT, installed_programs
 
+HAPROXY_PORTS = ("RAY_SERVE_HAPROXY_METRICS_PORT", "RAY_SERVE_HAPROXY_STATS_PORT")
 REQUIREMENT = "ray[data,serve]==2.60.0"
 
 
@@ -26,4 +27,5 @@ def serving_on_ray(*arguments: object, **variables: str) -> AbstractContextManag
     """A server on a Ray cluster of its own."""
     # Ray chooses no port itself
     options = ("--engine", "ray", "--port", free_port(), *arguments)
-    return serving(*options, python=ray_programs() / "python", **variables)
+    ports = {name: str(free_port()) for name in HAPROXY_PORTS}
+    return serving(*options, python=ray_programs() / "python", **ports | variables)

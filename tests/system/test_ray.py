@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -20,7 +21,7 @@ import yaml
 from service.artifact.runtime import open_model
 from service.repository.deployment import ON_REQUEST
 from tests.support.live_server import free_port
-from tests.support.ray_cluster import ray_programs
+from tests.support.ray_cluster import ray_programs, serving_on_ray
 from tests.support.tiny_repository import put_model
 from tests.support.virtualenvs import run_client
 from tests.support.waiting import wait_until
@@ -75,6 +76,17 @@ def test_a_replica_holds_as_many_models_as_it_may(seen: Any) -> None:
         ["net", 200, {"net": "READY", "other": ON_REQUEST}],
         ["gone", 404, {"net": "READY", "other": ON_REQUEST}],
     ]
+
+
+def test_a_port_of_haproxy_in_use_is_named() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = f"expected free ports for HAProxy, got 0.0.0.0:{port} in use"
+        with (
+            pytest.raises(AssertionError, match=error),
+            serving_on_ray(RAY_SERVE_HAPROXY_STATS_PORT=str(port)),
+        ):
+            pass
 
 
 @dataclass

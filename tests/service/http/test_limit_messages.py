@@ -18,7 +18,9 @@ from tests.support.in_process_worker import GATES, INFER, PREDICT, InProcessWork
 
 INFER_REQUEST = request(INFER, infer(rows(1)))
 # settings that limit a request, but for those that close the connection without an answer
-LIMIT = re.compile(r"max_(?!batch|delay_ms|replicas).*|queue|timeout_ms|header_seconds|body_seconds|allowed_hosts")
+LIMIT = re.compile(
+    r"max_(?!batch|delay_ms|replicas).*|queue|timeout_ms|header_seconds|body_seconds|allowed_hosts"
+)
 
 
 async def reply_while_runs_are_blocked(worker: InProcessWorker) -> Reply:
