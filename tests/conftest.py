@@ -61,6 +61,13 @@ def seed() -> None:
 
 
 @pytest.fixture
+def without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the TURNPIKE_ variables of the shell that runs the tests."""
+    for name in [name for name in os.environ if name.upper().startswith("TURNPIKE_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
 def same() -> Callable[[Tensor, Tensor], None]:
     """Assert that two tensors are equal up to rounding: one equation, computed in two orders."""
     import torch

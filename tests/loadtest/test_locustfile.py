@@ -74,6 +74,7 @@ class Faulty:
         return answer
 
 
+@pytest.mark.slow
 def test_a_headless_test_writes_a_report(tmp_path: Path) -> None:
     with fake_servers.fake_server(fake_servers.triton()) as server:
         out = run_locust(

@@ -63,6 +63,7 @@ class Responses:
         return answer
 
 
+@pytest.mark.slow
 def test_every_wire_format_works_with_our_own_server(tmp_path: Path) -> None:
     """The server counted as many requests as the report has."""
     with live_server.serving() as server:

@@ -10,6 +10,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+from tests.support.live_server import environment
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -28,6 +30,7 @@ def run_client(script: str, programs: Path, *arguments: str | Path, stdin: str |
     """Run a script of tests/clients by the Python of such an environment; returns the JSON that it prints."""
     result = subprocess.run(
         [programs / "python", ROOT / "tests/clients" / script, *arguments],
+        env=environment(),
         input=stdin,
         capture_output=True,
         text=True,

@@ -52,6 +52,7 @@ def test_all_fields_are_those_of_kuberay(spec: Any) -> None:
     assert all(isinstance(value, str) for group in groups(spec) for value in group["rayStartParams"].values())
 
 
+@pytest.mark.usefixtures("without_variables")
 def test_the_application_is_ours(spec: Any) -> None:
     """Its module exists, its settings are valid, and the models are where it looks for them."""
     (application,) = yaml.safe_load(spec["serveConfigV2"])["applications"]

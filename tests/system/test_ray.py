@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import threading
@@ -20,7 +19,7 @@ import yaml
 
 from service.artifact.runtime import open_model
 from service.repository.deployment import ON_REQUEST
-from tests.support.live_server import free_port
+from tests.support.live_server import environment, free_port
 from tests.support.ray_cluster import ray_programs, serving_on_ray
 from tests.support.tiny_repository import put_model
 from tests.support.virtualenvs import run_client
@@ -100,7 +99,7 @@ class RayTools:
     def run(self, name: str, *arguments: object) -> str:
         result = subprocess.run(
             [self.programs / name, *map(str, arguments)],
-            env=os.environ | {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"},
+            env=environment(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0"),
             capture_output=True,
             text=True,
             timeout=120,

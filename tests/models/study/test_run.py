@@ -226,6 +226,7 @@ def test_a_resumed_study_ends_with_the_same_weights(long_study: Study, tmp_path:
     assert result.test_accuracy == record.metrics["test_accuracy"]
 
 
+@pytest.mark.slow
 def test_failing_run_stops_the_study_and_keeps_the_rest(long_study: Study, tmp_path: Path) -> None:
     """A run that cannot be trained is a one-line error that names it; results of other runs stay."""
     study = replace(long_study, depths=(2, 3), recipe=Recipe(epochs=1, batch=200))

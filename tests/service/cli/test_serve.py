@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -19,6 +18,8 @@ from service.cli.serve import PANELS, app
 from service.config.settings import SECRETS, Settings
 from tests.support.live_server import ROOT, environment, module, serving
 
+pytestmark = pytest.mark.usefixtures("without_variables")
+
 # libraries that only workers need
 NOT_IN_SUPERVISOR = ("numpy", "onnxruntime", "fastapi", "uvicorn", "uvloop", "simdjson", "fsspec")
 
@@ -34,13 +35,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
     monkeypatch.setattr(serve, "supervise", supervise)
     return served
-
-
-@pytest.fixture(autouse=True)
-def no_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("TURNPIKE_"):
-            monkeypatch.delenv(name)
 
 
 def call(*arguments: str) -> Any:

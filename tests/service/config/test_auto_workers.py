@@ -28,13 +28,10 @@ MIN_WEIGHT_VALUES = MIN_WEIGHT_BYTES // 4
 
 
 @pytest.fixture(autouse=True)
-def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def machine(monkeypatch: pytest.MonkeyPatch, without_variables: None) -> None:
     """A machine with four CPUs, and an environment without our variables."""
     monkeypatch.setattr(auto_workers, "available_cpus", lambda: MACHINE["cpus"])
     monkeypatch.setattr(auto_workers, "cpu_model", lambda: MACHINE["cpu"])
-    for name in list(os.environ):
-        if name.upper().startswith("TURNPIKE_"):
-            monkeypatch.delenv(name)
 
 
 def resolve_auto(models: Path, tuned: str | None = TUNED + MEASURED, **flags: Any) -> ResolvedSettings:

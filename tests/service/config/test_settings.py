@@ -13,12 +13,7 @@ from service.config.settings import SECRETS, Settings
 from service.config.sources import ResolvedSettings, resolve, settings_as_toml
 from service.errors import SettingError
 
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.upper().startswith("TURNPIKE_"):
-            monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("without_variables")
 
 
 def error_of(flags: dict[str, Any] | None = None, config: Path | None = None) -> str:

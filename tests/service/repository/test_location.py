@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -127,10 +126,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         locate(tmp_path / "gone")
 
 
+@pytest.mark.usefixtures("without_variables")
 def test_models_are_given_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The argument of the command line is named in errors, and comes before variables."""
-    for name in [name for name in os.environ if name.startswith("TURNPIKE_")]:
-        monkeypatch.delenv(name)
     assert resolve({}, models=str(run)).settings.models == run
     with pytest.raises(SettingError, match="^MODELS: expected a folder of models"):
         resolve({}, models="/absent")

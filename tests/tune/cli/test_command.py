@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -37,13 +36,10 @@ MODEL = BUNDLED / "digits-10" / "1" / MODEL_FILE
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_variables: None) -> Callable[..., Result]:
     """Runs the command in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    for name in list(os.environ):
-        if name.startswith("TURNPIKE_"):
-            monkeypatch.delenv(name)
     return partial(run_in_process, "tune")
 
 

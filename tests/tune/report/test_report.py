@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from pathlib import Path
@@ -24,9 +23,8 @@ from tune.search.candidates import Candidate
 INT8 = PrecisionResult("int8", 2.61, 0.03, sample_trial(3000, 9000, 15000))
 
 
-def test_serve_reads_the_settings_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.upper().startswith("TURNPIKE_")]:
-        monkeypatch.delenv(name)
+@pytest.mark.usefixtures("without_variables")
+def test_serve_reads_the_settings_back(tmp_path: Path) -> None:
     result = sample_result(
         {Candidate(2, 1, 32, 0.5): sample_trial(1500, 4000, 6000), BASE: sample_trial(1, 2, 3)}
     )
