@@ -181,8 +181,10 @@ function changeText(before, after, { levers }) {
   const [classBefore, classAfter] = [mostLikely(before), mostLikely(after)];
   const movedLayers = leversText(levers);
   const [textBefore, textAfter] = [probabilityText(classBefore.share), probabilityText(classAfter.share)];
-  if (classBefore.place === classAfter.place)
-    return `With ${movedLayers}, the prediction is still ${classBefore.label}: ${textBefore} before, ${textAfter} now.`;
+  if (classBefore.place === classAfter.place) {
+    const shares = textBefore === textAfter ? `${textAfter} as before` : `${textBefore} before, ${textAfter} now`;
+    return `With ${movedLayers}, the prediction is still ${classBefore.label}: ${shares}.`;
+  }
   return `With ${movedLayers}, the prediction is ${classAfter.label} (${textAfter}) instead of ${classBefore.label} (${textBefore}).`;
 }
 
