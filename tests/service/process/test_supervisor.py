@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from service.config.settings import Settings
@@ -151,8 +152,10 @@ def test_a_hanging_worker_is_killed(tmp_path: Path) -> None:
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     """The exit status is 1 if a request was running."""
     with running(tmp_path, workers=2) as service, PendingRequest(service, "/slow?30"):
+        workers = psutil.Process(service.process.pid).children()
         service.signal(signal.SIGINT)
-        time.sleep(0.3)
+        # the worker without a request ends
+        wait_until(lambda: sum(worker.is_running() for worker in workers) == 1)
         assert service.process.poll() is None
         service.signal(signal.SIGINT)
         assert service.wait(3) == 1
