@@ -19,6 +19,8 @@ import requests
 from tests.support.live_server import environment as server_environment
 from tests.support.virtualenvs import ROOT, install_wheel
 
+pytestmark = pytest.mark.slow
+
 PACKAGES = ("models", "service", "export", "loadtest", "score", "tune")
 
 

@@ -239,6 +239,7 @@ def test_failing_run_stops_the_study_and_keeps_the_rest(long_study: Study, tmp_p
     assert [run["state"] for run in values["runs"]] == ["unfinished", "finished"]
 
 
+@pytest.mark.slow
 def test_killed_process_is_reported(long_study: Study, tmp_path: Path) -> None:
     """A killed process, as when memory runs out, is an error and not a hang."""
 

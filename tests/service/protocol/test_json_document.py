@@ -157,6 +157,7 @@ def test_the_number_of_keys_is_limited() -> None:
         scalars(parse(b"{" + names + b', "0": 2}'), "parameters")
 
 
+@pytest.mark.slow
 def test_an_array_of_more_than_2_to_24_values_becomes_a_list() -> None:
     """The parser's own element count is too small for such an array."""
     count = 2**24 + 10
