@@ -48,8 +48,9 @@ run: setup
 test: setup
 	$(PYTEST) $(PARALLEL) $(ARGS)
 
+# These mostly wait, and fixtures of a file such as a cluster take up to a minute.
 slow: setup
-	$(PYTEST) $(PARALLEL) -m slow $(ARGS)
+	$(PYTEST) --dist loadfile --numprocesses 4 -m slow $(ARGS)
 	$(PYTEST) -m load $(ARGS)
 
 endurance: setup

@@ -17,10 +17,9 @@ FILES, ROWS_PER_FILE = 25, 40_000
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_killed_node_costs_no_row(tmp_path: Path) -> None:
     """A million rows are there once each, in order, although a node is lost midway."""
-    programs = ray_programs()
     model = table_model(tmp_path / "models")
     rows = random_rows(FILES * ROWS_PER_FILE)
     (tmp_path / "rows").mkdir()
@@ -30,7 +29,7 @@ def test_a_killed_node_costs_no_row(tmp_path: Path) -> None:
         parquet.write_table(as_table(rows[span], id=ids), tmp_path / f"rows/{number:02}.parquet")
     bad = tmp_path / "bad.csv"
     bad.write_text(f"{','.join(FEATURES)}\n1,2,3,4\n1,2,x,4\n")
-    result = run_client("ray_job.py", programs, model, tmp_path / "rows", bad, tmp_path / "out")
+    result = run_client("ray_job.py", ray_programs(), model, tmp_path / "rows", bad, tmp_path / "out")
     assert result["error"] == f"{bad}, line 3, column 'age': expected a finite number, got 'x'"
     assert result["killed_after"] == [FILES // 4]
     assert (result["rows"], result["parts"]) == (FILES * ROWS_PER_FILE, FILES)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sysconfig
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from tests.support.live_server import Server, free_port, serving
+from tests.support.locks import locked
 from tests.support.virtualenvs import ROOT, installed_programs
 
 HAPROXY_PORTS = ("RAY_SERVE_HAPROXY_METRICS_PORT", "RAY_SERVE_HAPROXY_STATS_PORT")
@@ -23,9 +25,15 @@ def ray_programs() -> Path:
     return programs
 
 
-def serving_on_ray(*arguments: object, **variables: str) -> AbstractContextManager[Server]:
-    """A server on a Ray cluster of its own."""
+@contextmanager
+def serving_on_ray(*arguments: object, **variables: str) -> Iterator[Server]:
+    """A server on a Ray cluster of its own; one at a time, because some ports of HAProxy cannot be chosen."""
     # Ray chooses no port itself
     options = ("--engine", "ray", "--port", free_port(), *arguments)
-    ports = {name: str(free_port()) for name in HAPROXY_PORTS}
-    return serving(*options, python=ray_programs() / "python", **ports | variables)
+    chosen = {name: str(free_port()) for name in HAPROXY_PORTS} | {"RAY_ADDRESS": "local"}
+    python = ray_programs() / "python"
+    with (
+        locked(ROOT / ".clients/haproxy.lock"),
+        serving(*options, python=python, **chosen | variables) as server,
+    ):
+        yield server

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.live_server import environment
+from tests.support.locks import locked
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,10 +20,11 @@ def installed_programs(name: str, *requirements: str) -> Path:
     """The `bin` folder of an environment with these requirements; kept in `.clients` for the next run."""
     digest = hashlib.sha256(" ".join(requirements).encode()).hexdigest()
     folder = ROOT / ".clients" / f"{name}-{digest[:8]}"
-    if not (folder / "ready").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        subprocess.run([folder / "bin/pip", "install", "--quiet", *requirements], check=True)
-        (folder / "ready").touch()
+    with locked(folder.with_suffix(".lock")):
+        if not (folder / "ready").exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+            subprocess.run([folder / "bin/pip", "install", "--quiet", *requirements], check=True)
+            (folder / "ready").touch()
     return folder / "bin"
 
 

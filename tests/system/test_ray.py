@@ -25,9 +25,10 @@ from tests.support.tiny_repository import put_model
 from tests.support.virtualenvs import run_client
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CLIENTS = 16
+VARIABLES = environment(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")
 BODY: Any = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 1, 1, 1]}]}
 
 
@@ -93,13 +94,12 @@ class RayTools:
     """Ray's own commands, for a cluster with a dashboard."""
 
     programs: Path
-    port: int
     dashboard: int
 
     def run(self, name: str, *arguments: object) -> str:
         result = subprocess.run(
             [self.programs / name, *map(str, arguments)],
-            env=environment(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0"),
+            env=VARIABLES,
             capture_output=True,
             text=True,
             timeout=120,
@@ -122,16 +122,27 @@ class RayTools:
 
 @pytest.fixture
 def tools() -> Iterator[RayTools]:
-    tools = RayTools(ray_programs(), free_port(), free_port())
-    tools.run(
-        *("ray", "start", "--head", "--num-cpus", 4, "--port", tools.port),
-        *("--include-dashboard", "true", "--dashboard-port", tools.dashboard),
-        *("--dashboard-agent-listen-port", free_port(), "--metrics-export-port", free_port()),
-    )
+    """A cluster of one node that ends with the process `ray start`."""
+    dashboard = free_port()
+    options = {
+        "num-cpus": 4,
+        "port": free_port(),
+        "include-dashboard": "true",
+        "dashboard-port": dashboard,
+        "dashboard-agent-listen-port": free_port(),
+        "metrics-export-port": free_port(),
+    }
+    words = [f"--{name}={value}" for name, value in options.items()]
+    programs = ray_programs()
+    command: list[str | Path] = [programs / "ray", "start", "--head", "--block", *words]
+    node = subprocess.Popen(command, env=VARIABLES, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        yield tools
+        version = f"http://127.0.0.1:{dashboard}/api/version"
+        wait_until(lambda: requests.get(version, timeout=5).ok, allowed=requests.ConnectionError)
+        yield RayTools(programs, dashboard)
     finally:
-        tools.run("ray", "stop", "--force")
+        node.terminate()
+        node.wait(60)
 
 
 @contextmanager

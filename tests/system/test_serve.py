@@ -47,7 +47,11 @@ class ServedNetwork:
         return 16 * worst
 
 
-@pytest.fixture(scope="module", params=["local", pytest.param("ray", marks=pytest.mark.slow)])
+# Ray is perhaps installed first
+ON_RAY = pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.timeout(600)])
+
+
+@pytest.fixture(scope="module", params=["local", ON_RAY])
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServedNetwork]:
