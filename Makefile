@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup run test slow endurance controls mutants containers browser bench fuzz soak check audit format clean
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n 's/^# make/make/p' Makefile
 
 setup: $(READY)
 
@@ -48,7 +48,7 @@ run: setup
 test: setup
 	$(PYTEST) $(PARALLEL) $(ARGS)
 
-# These mostly wait, and fixtures of a file such as a cluster take up to a minute.
+# These tests mostly wait. A fixture for a whole file, such as a cluster, may take a minute to start.
 slow: setup
 	$(PYTEST) --dist loadfile --numprocesses 4 -m slow $(ARGS)
 	$(PYTEST) -m load $(ARGS)
