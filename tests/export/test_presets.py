@@ -20,15 +20,7 @@ from models.networks.families import build_network
 from models.training.presets import PRESETS, find_preset
 from service.artifact.runtime import open_model
 
-QUICK = (
-    "digits-10",
-    "fig1-10",
-    "fig1-10-plain",
-    "conv-16",
-    "charcnn",
-    "rhn",
-    "transformer",
-)
+QUICK = ("digits-10", "fig1-10", "fig1-10-plain", "conv-16", "charcnn")
 
 # networks of memory cells, whose gates `record_gates` does not record: (layer, depth) -> number of repeats
 REPEATS_OF_CELLS = {

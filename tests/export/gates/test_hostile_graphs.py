@@ -84,6 +84,7 @@ def literal() -> list[NodeProto]:
     return [*nodes, helper.make_node("Add", [last, "x"], ["t"]), *JOIN]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "make",
