@@ -48,9 +48,9 @@ run: setup
 test: setup
 	$(PYTEST) $(PARALLEL) $(ARGS)
 
-# These tests mostly wait. A fixture for a whole file, such as a cluster, may take a minute to start.
+# these tests mostly wait
 slow: setup
-	$(PYTEST) --dist loadfile --numprocesses 4 -m slow $(ARGS)
+	$(PYTEST) --dist worksteal --numprocesses 4 -m slow $(ARGS)
 	$(PYTEST) -m load $(ARGS)
 
 endurance: setup

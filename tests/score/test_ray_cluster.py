@@ -16,7 +16,7 @@ from tests.support.virtualenvs import run_client
 FILES, ROWS_PER_FILE = 25, 40_000
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.timeout(600)
 def test_a_killed_node_costs_no_row(tmp_path: Path) -> None:
     """A million rows are there once each, in order, although a node is lost midway."""
