@@ -48,9 +48,8 @@ run: setup
 test: setup
 	$(PYTEST) $(PARALLEL) $(ARGS)
 
-# these tests mostly wait
 slow: setup
-	$(PYTEST) --dist worksteal --numprocesses 4 -m slow $(ARGS)
+	$(PYTEST) $(PARALLEL) -m slow $(ARGS)
 	$(PYTEST) -m load $(ARGS)
 
 endurance: setup

@@ -81,6 +81,8 @@ def launch_on_ray(settings: Settings) -> int:
     # Ray reads these as it is imported. Its HAProxy is 6 to 20 times as fast as its proxy in Python.
     os.environ.setdefault("RAY_SERVE_ENABLE_HA_PROXY", "1" if has_haproxy() else "0")
     os.environ.setdefault("RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", str(settings.drain_wait))
+    # on a busy machine, a proxy needs longer to start than Ray's 5 seconds, after which Ray ends it
+    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
     # a new cluster tells nobody that it runs
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

@@ -28,11 +28,13 @@ def installed_programs(name: str, *requirements: str) -> Path:
     return folder / "bin"
 
 
-def run_client(script: str, programs: Path, *arguments: str | Path, stdin: str | None = None) -> Any:
+def run_client(
+    script: str, programs: Path, *arguments: str | Path, stdin: str | None = None, **variables: str
+) -> Any:
     """Run a script of tests/clients by the Python of such an environment; returns the JSON that it prints."""
     result = subprocess.run(
         [programs / "python", ROOT / "tests/clients" / script, *arguments],
-        env=environment(),
+        env=environment(**variables),
         input=stdin,
         capture_output=True,
         text=True,

@@ -23,7 +23,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
     repository = tmp_path_factory.mktemp("repository")
     model = put_model(repository)
     answer = open_model(model.path).run({"x": np.ones((1, 4), np.float32)}, ["logits"])[0]
-    return run_client("ray_service.py", ray_programs(), repository, str(answer.ravel().tolist()))
+    variables = {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}
+    expected = str(answer.ravel().tolist())
+    return run_client("ray_service.py", ray_programs(), repository, expected, **variables)
 
 
 def test_keys_must_be_on_every_node(seen: Any) -> None:
