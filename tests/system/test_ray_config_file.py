@@ -119,8 +119,8 @@ def test_a_config_file_is_deployed_and_scales_with_the_requests(tools: RayTools,
         # each request waits for others, so that requests pile up
         "args": {"models": str(tmp_path / "repository"), "max_delay_ms": 500, "allow_unverified": True},
     }
-    (deployment,) = (one for one in application["deployments"] if one["name"] == "turnpike")
-    deployment["autoscaling_config"] |= {
+    deployments = {deployment["name"]: deployment for deployment in application["deployments"]}
+    deployments["turnpike"]["autoscaling_config"] |= {
         "max_replicas": 3,
         "target_ongoing_requests": 2,
         "upscale_delay_s": 1,

@@ -107,7 +107,7 @@ def test_a_revision_changes_when_a_file_is_replaced() -> None:
 
 
 def test_a_repository_without_files_is_an_error(tmp_path: Path) -> None:
-    """Most stores cannot tell a folder that became empty from one that is not there."""
+    """Most stores cannot tell an empty folder from a missing one."""
     (tmp_path / "empty").mkdir()
     with pytest.raises(StoreError, match=r"which has no files$"):
         listing_of(tmp_path / "empty")

@@ -42,7 +42,7 @@ def test_only_digests_become_paths(cache: ModelCache, name: str) -> None:
 
 
 def test_a_damaged_file_is_noticed(cache: ModelCache) -> None:
-    """It is read again unless its identity is one that was verified."""
+    """It is read again unless this identity was verified before."""
     add(cache)
     verified = cache.identity(DIGEST)
     cache.path(DIGEST).write_bytes(CONTENT.upper())
