@@ -83,7 +83,7 @@ def launch_on_ray(settings: Settings) -> int:
     os.environ.setdefault("RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", str(settings.drain_wait))
     # on a busy machine, a proxy needs longer to start than Ray's 5 seconds, after which Ray ends it
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
-    # a new cluster tells nobody that it runs
+    # a new cluster sends no statistics of its use
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         from service.ray.launch import launch

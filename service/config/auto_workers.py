@@ -22,7 +22,7 @@ from service.artifact.protobuf import submessages
 from service.config.cpus import available_cpus, cpu_model, default_workers
 from service.config.settings import MAX_WORKERS, Settings
 from service.errors import SettingError
-from service.remote.remote_repository import RemoteRepository
+from service.remote.remote_repository import open_repository
 from service.repository.location import locate
 from service.repository.scan import VersionPolicy
 
@@ -135,14 +135,11 @@ def largest_model_weight_size(settings: Settings) -> int:
     if settings.models is None:
         # the weights of the bundled model are small
         return 0
-    if isinstance(settings.models, str):
-        # downloads the files, which the service then finds in the cache
-        remote = RemoteRepository(
-            settings.models, settings.versions, settings.model_cache, settings.store_seconds
-        )
-        models = asyncio.run(remote.find_models()).models
-    else:
-        models = locate(settings.models).scan().models
+    repository = open_repository(
+        settings.models, settings.versions, settings.model_cache, settings.store_seconds
+    )
+    # files of a remote repository are downloaded, and the service then finds them in the cache
+    models = asyncio.run(repository.find_models()).models
     policy = VersionPolicy.parse(settings.versions)
     files = [file for versions in models.values() for file in policy.choose(versions)]
     return median_weight_size(max(files, key=attrgetter("size")).path) if files else 0

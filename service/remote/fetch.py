@@ -196,7 +196,7 @@ class _Fetch:
     def _obtain(self, file: RemoteFile) -> str | None:
         """The digest of a file that is in the cache now; None if there is none.
 
-        If a new file cannot be downloaded, the one that was there before stays.
+        If a new file cannot be downloaded, the old one stays.
         """
         _report_progress()
         key = (file.name, file.version)

@@ -83,7 +83,7 @@ class RemoteRepository:
         address: The address.
         policy: Which versions to serve, as `VersionPolicy.parse` takes it. Others are not downloaded.
         cache: The folder of the cache; None for the usual one.
-        silence_limit: Seconds after which a store that sends nothing counts as one that failed.
+        silence_limit: Seconds without a sign of progress after which a scan is given up.
     """
 
     def __init__(self, address: str, policy: str, cache: Path | None, silence_limit: float) -> None:
