@@ -88,18 +88,18 @@ class Application:
         )
         self._tracing = Tracing.from_settings(settings)
         self.fastapi, self.router = build_routes(self.context, self.is_ready)
-        observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
+        self._observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
         self._middleware = RequestMiddleware(
             self.router,
             self.context.auth,
             self.context.budget,
-            observer,
+            self._observer,
             Cors(settings.cors) if settings.cors else None,
             AllowedHosts.from_settings(settings),
         )
         # what the connections call
         self.handle = self._middleware.handle
-        self.count_refused = observer.refused
+        self.count_refused = self._observer.refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -125,6 +125,7 @@ class Application:
 
     async def snapshot(self, _: Any = None) -> dict[str, Any]:
         """The counters of this worker, and the drift counts of its models."""
+        self._observer.record()
         models = self.registry.models
         waiting = {(model.name, model.version): model.batcher.waiting for model in models}
         drift: dict[str, dict[str, Any]] = {}
@@ -138,7 +139,8 @@ class Application:
         expect_device(self.context.settings.device)
 
     async def stop(self) -> None:
-        """Send the last traces."""
+        """Record the last requests, and send the last traces."""
+        self._observer.record()
         if self._tracing is not None:
             self._tracing.close()
 

@@ -38,20 +38,22 @@ class RequestMiddleware:
 
     async def handle(self, request: Request) -> None:
         """Answer a request. Raises only CancelledError, when the server cuts the request off at its end."""
-        observer = self._observer
+        observer, head = self._observer, request.head
         observer.started(request)
         try:
-            match = request.head.match
+            match = head.match
             if match is None:
                 if self._hosts is not None:
-                    self._hosts.check(request.head)
-                match = self._router.match(request.head)
+                    self._hosts.check(head)
+                match = self._router.match(head)
             response = None if self._cors is None else self._cors.apply(request)
             if response is None:
                 route = match.route
                 request.route_path = route.path
                 request.path_params = match.params
-                self._auth.check(route.level, request.head.headers)
+                if not head.is_admitted:
+                    self._auth.check(route.level, head.headers)
+                    head.is_admitted = True
                 response = await route.endpoint(request)
             if response is not None:
                 if len(response.body) < LARGE_RESPONSE_BYTES:

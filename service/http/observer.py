@@ -1,8 +1,9 @@
-"""Counts, logs and traces each request when it has ended."""
+"""Traces each request when it has ended, and counts and logs all that ended in one turn of the event loop."""
 
 from __future__ import annotations
 
 import logging
+from asyncio import get_running_loop
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from service.http.response import ErrorResponse, error_response
 
 if TYPE_CHECKING:
     from service.http.tracing import Tracing
-    from service.telemetry.access_log import AccessLog
+    from service.telemetry.access_log import AccessLog, Entry
     from service.telemetry.counters import RequestCounters
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ class RequestObserver:
         self._tracing = tracing
         self._access_log = access_log
         self._ids = RequestIds()
+        # requests that have ended and are not recorded yet
+        self._ended: list[Request] = []
 
     def started(self, request: Request) -> None:
         """Set the request's id (the caller's own if it is valid) and its trace."""
@@ -40,8 +43,8 @@ class RequestObserver:
         self._counters.in_flight += 1
         head = request.head
         request.id = head.chosen_id or self._ids.next()
-        if b"traceparent" in head.fields:
-            request.trace = read_trace(head.fields[b"traceparent"])
+        if head.traceparent is not None:
+            request.trace = read_trace(head.traceparent)
 
     def error_response(self, error: Exception, request: Request) -> ErrorResponse:
         """The answer to an error, which is also counted and recorded for the log."""
@@ -54,32 +57,42 @@ class RequestObserver:
         return response
 
     def finished(self, request: Request) -> None:
-        """Count, trace and log a request that has ended."""
-        ns = perf_counter_ns() - request.started_ns
+        """Trace a request that has ended, and note it for `record`."""
+        request.ended_ns = perf_counter_ns()
         self._counters.in_flight -= 1
-        status = request.status or CLIENT_CLOSED_REQUEST
-        route = request.route_path
-        head, client = request.head, request.client
-        method = head.method if head.method in METHODS else "unknown"
-        self._counters.count_response(route, method, status, ns)
         if self._tracing is not None:
-            self._tracing.record(request, route, method, status, ns)
+            self._trace(self._tracing, request)
+        self._ended.append(request)
+        if len(self._ended) == 1:
+            get_running_loop().call_soon(self.record)
+
+    def _trace(self, tracing: Tracing, request: Request) -> None:
+        method = request.head.method if request.head.method in METHODS else "unknown"
+        status = request.status or CLIENT_CLOSED_REQUEST
+        ns = request.ended_ns - request.started_ns
+        tracing.record(request, request.route_path, method, status, ns)
+
+    def record(self) -> None:
+        """Count and log the requests that have ended since the last call, at the end of each loop turn."""
+        ended, self._ended = self._ended, []
+        times: dict[tuple[str, str, int], list[int]] = {}
+        entries: list[Entry] = []
+        for request in ended:
+            head, client, route = request.head, request.client, request.route_path
+            method, status = head.method, request.status or CLIENT_CLOSED_REQUEST
+            ns = request.ended_ns - request.started_ns
+            key = route, method if method in METHODS else "unknown", status
+            if key in times:
+                times[key].append(ns)
+            else:
+                times[key] = [ns]
+            extra = _extra_fields(request) if request.trace or request.error_message else None
+            host, path = client[0] if client else None, head.logged_path
+            labels = host, method, path, route, status, request.model_name, request.model_version
+            entries.append((labels, request.id, ns, request.result, extra))
+        self._counters.count_responses(times)
         if self._access_log is not None:
-            self._access_log.add(
-                (
-                    client[0] if client else None,
-                    head.method,
-                    head.logged_path,
-                    route,
-                    status,
-                    request.model_name,
-                    request.model_version,
-                ),
-                request.id,
-                ns,
-                request.result,
-                _extra_fields(request) if request.trace or request.error_message else None,
-            )
+            self._access_log.add(entries)
 
     def refused(self, status: int) -> str:
         """Count input that is no valid request, and return the request id for its answer."""

@@ -46,8 +46,10 @@ class RequestHead:
         "content_length",
         "expects_continue",
         "fields",
+        "head_bytes",
         "headers",
         "http_version",
+        "is_admitted",
         "keep_alive",
         "logged_path",
         "match",
@@ -55,8 +57,10 @@ class RequestHead:
         "path",
         "query",
         "raw_path",
+        "request_bytes",
         "sends_csv",
         "skips_drift",
+        "traceparent",
         "wants_csv",
     )
 
@@ -95,8 +99,13 @@ class RequestHead:
         # bytes of the body; None if it comes in chunks
         self.content_length = content_length
         self.expects_continue = expects_continue
+        self.traceparent = self.fields.get(b"traceparent")
         # the route, once the host was found to be allowed and the router has looked the route up
         self.match: Match | None = None
+        # its key has been checked, or it needs none
+        self.is_admitted = False
+        # bytes of the head, and with its body, if the head is cached
+        self.head_bytes = self.request_bytes = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +128,7 @@ class Request(ABC):
     head: RequestHead
     client: tuple[str, int] | None
     started_ns: int = 0
+    ended_ns: int = 0
     id: str = ""
     trace: Trace | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from time import time_ns
 from typing import TYPE_CHECKING, Any
@@ -19,17 +19,27 @@ if TYPE_CHECKING:
 # client, method, path, route and status of a request, then name and version of the model that it ran, if any
 Labels = tuple[str | None, str, str, str, int, str | None, int]
 
+# Labels, request id, nanoseconds from the start of the request to the end of writing its answer, the result
+# of the model's run if there was one, and fields that few requests have.
+Entry = tuple[Labels, str, int, "InferenceResult | None", Mapping[str, Any] | None]
+
 # Suffixes of routes. Probes come every few seconds, so those answered with 200 are logged as debug.
 PROBES = ("/live", "/ready")
 # With more clients and paths than this in use at a time, lines are rendered anew.
 MAX_CACHED_LABELS = 1024
 NS_PER_SECOND = 1_000_000_000
+NS_PER_MS = 1_000_000
+# A line without and with a run of a model: its start, labels, id, milliseconds in all and in the queue, the
+# run, and extra fields.
+LINE = b'%b%b,"id":%b,"ms":%.3f%b}\n'
+RUN_LINE = b'%b%b,"id":%b,"ms":%.3f,"queue_ms":%.3f%b%b}\n'
+RUN = b',"run_ms":%.3f,"batch":%d'
 
 
 class AccessLog:
     """Renders the lines of requests.
 
-    Most of a line is the same for many requests and rendered once: a line takes 0.7 instead of 1.6 µs.
+    Most of a line is the same for many requests, and is rendered once.
     """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
@@ -46,48 +56,39 @@ class AccessLog:
         self._worker, self._human, self._min_level = worker, human, min_level
         self._rendered_labels.clear()
 
-    def add(
-        self,
-        labels: Labels,
-        request_id: str,
-        ns: int,
-        result: InferenceResult | None = None,
-        extra_fields: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Add the line of one request.
-
-        Args:
-            labels: What many requests have in common.
-            request_id: Identifies the request.
-            ns: Nanoseconds from the start of the request to the end of writing its answer.
-            result: The result of the model's run, if there was one.
-            extra_fields: Fields that few requests have.
-        """
-        text = self._rendered_labels.get(labels)
-        if text is None:
-            text = self._rendered_labels.add(labels, self._render(labels))
-        if not text:
-            return
-        if self._human:
-            line = b"%b %b %.1f ms\n" % (f"{datetime.now():%H:%M:%S}".encode(), text, ns / 1e6)
-        else:
-            second, second_ns = divmod(time_ns(), NS_PER_SECOND)
-            if second != self._second:
-                self._second = second
-                self._time_text = f"{datetime.fromtimestamp(second, UTC):%FT%T}".encode()
-            line = b'{"time":"%b.%06dZ",%b,"id":%b,"ms":%.3f%b%b}\n' % (
-                self._time_text,
-                second_ns // 1000,
-                text,
-                orjson.dumps(request_id),
-                ns / 1e6,
-                b""
-                if result is None
-                else b',"queue_ms":%.3f,"run_ms":%.3f,"batch":%d'
-                % (result.queue_ns / 1e6, result.run_ns / 1e6, result.batch_rows),
-                b"" if extra_fields is None else b"," + orjson.dumps(extra_fields)[1:-1],
-            )
-        self._write(line)
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add the lines of requests that have ended now."""
+        second, second_ns = divmod(time_ns(), NS_PER_SECOND)
+        if second != self._second:
+            self._second = second
+            self._time_text = f"{datetime.fromtimestamp(second, UTC):%FT%T}".encode()
+        start = b'{"time":"%b.%06dZ",' % (self._time_text, second_ns // 1000)
+        rendered_labels = self._rendered_labels
+        lines: list[bytes] = []
+        # requests of one run follow one another, and have its figures in common
+        run_ns, batch_rows, run_text = -1, -1, b""
+        for labels, request_id, ns, result, extra_fields in entries:
+            text = rendered_labels.get(labels)
+            if text is None:
+                text = rendered_labels.add(labels, self._render(labels))
+            if not text:
+                continue
+            extra = b"" if extra_fields is None else b"," + orjson.dumps(extra_fields)[1:-1]
+            ms = ns / NS_PER_MS
+            if self._human:
+                lines.append(b"%b %b %.1f ms\n" % (f"{datetime.now():%H:%M:%S}".encode(), text, ms))
+            elif result is None:
+                lines.append(LINE % (start, text, orjson.dumps(request_id), ms, extra))
+            else:
+                if result.run_ns != run_ns or result.batch_rows != batch_rows:
+                    run_ns, batch_rows = result.run_ns, result.batch_rows
+                    run_text = RUN % (run_ns / NS_PER_MS, batch_rows)
+                queue_ms = result.queue_ns / NS_PER_MS
+                lines.append(
+                    RUN_LINE % (start, text, orjson.dumps(request_id), ms, queue_ms, run_text, extra)
+                )
+        if lines:
+            self._write(b"".join(lines))
 
     def _render(self, labels: Labels) -> bytes:
         client, method, path, route, status, model, version = labels

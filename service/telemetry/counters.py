@@ -100,7 +100,7 @@ class ModelCounters:
         self._decode_ns = 0
         self._infer_ns = 0
         self._encode_ns = 0
-        # time of the last successful request, in nanoseconds since 1970
+        # time of the last run, in nanoseconds since 1970
         self._last_ns = 0
         # Figures of successful requests that are not counted yet: ns in total, in the queue and in the run,
         # rows of the batch, ns of decoding and of encoding, rows of the request.
@@ -112,6 +112,7 @@ class ModelCounters:
 
     def count_batch(self, batch: CompletedBatch) -> None:
         """Count a run of the model."""
+        self._last_ns = time.time_ns()
         self._run.add(batch.run_ns)
         self._batch.add(batch.rows)
         counts = self._size_counts(batch.rows)
@@ -130,11 +131,11 @@ class ModelCounters:
             encode_ns: Nanoseconds for encoding the response.
             rows: Rows in the request.
         """
-        self._last_ns = time.time_ns()
-        self._pending.append(
+        pending = self._pending
+        pending.append(
             (total_ns, result.queue_ns, result.run_ns, result.batch_rows, decode_ns, encode_ns, rows)
         )
-        if len(self._pending) >= MAX_PENDING:
+        if len(pending) >= MAX_PENDING:
             self._count_pending()
 
     def count_failure(self, reason: str, ns: int) -> None:
@@ -210,13 +211,15 @@ class RequestCounters:
 
     def count_response(self, route: str, method: str, status: int, ns: int) -> None:
         """Count a finished HTTP request."""
-        key = (route, method, status)
-        pending = self._pending.get(key)
-        if pending is None:
-            pending = self._pending[key] = []
-        pending.append(ns)
-        if len(pending) >= MAX_PENDING:
-            self._count_pending()
+        self.count_responses({(route, method, status): [ns]})
+
+    def count_responses(self, times: Mapping[tuple[str, str, int], Sequence[int]]) -> None:
+        """Count finished HTTP requests: their nanoseconds by route, method and status."""
+        for key, some in times.items():
+            pending = self._pending.setdefault(key, [])
+            pending += some
+            if len(pending) >= MAX_PENDING:
+                self._count_pending()
 
     def count_error(self, reason: str) -> None:
         """Count an HTTP request that the service answered with an error."""

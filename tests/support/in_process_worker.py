@@ -147,6 +147,8 @@ class Client:
             return bool(replies)
 
         await until(has_reply)
+        # the request is counted and logged in the next turn
+        await asyncio.sleep(0)
         return replies[0]
 
     async def ask(self, *pieces: bytes) -> Reply:
@@ -197,7 +199,7 @@ class InProcessWorker:
     @contextlib.contextmanager
     def blocked_runs(self) -> Iterator[threading.Event]:
         """Runs of the model block in a thread until the event is set, so that requests wait."""
-        runner, batcher, release = self.model.batcher._runner, self.model.batcher, threading.Event()
+        runner, batcher, release = self.model.batcher.runner, self.model.batcher, threading.Event()
         run = runner._run
 
         def wait(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:

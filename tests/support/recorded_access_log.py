@@ -14,5 +14,5 @@ class RecordedAccessLog(AccessLog):
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
-        super().__init__(lambda line: self.lines.append(json.loads(line)))
+        super().__init__(lambda lines: self.lines.extend(map(json.loads, lines.splitlines())))
         self.configure(None, human=False, min_level=logging.DEBUG)

@@ -18,26 +18,25 @@ MAX_HEAD_BYTES = 1024
 UNIQUE_HEADERS = frozenset({b"x-request-id", b"traceparent"})
 
 
-class HeadCache:
+class HeadCache(BoundedCache[bytes, RequestHead]):
     """Parsed heads, by their bytes."""
 
     def __init__(self) -> None:
-        # the bytes of a head -> the parsed head, its length, and the length of the whole request
-        self._heads: BoundedCache[bytes, tuple[RequestHead, int, int]] = BoundedCache(MAX_CACHED_HEADS)
+        super().__init__(MAX_CACHED_HEADS)
 
-    def find(self, data: bytes) -> tuple[RequestHead, int, int] | None:
-        """The cached head, its length and that of `data`; None unless data is exactly one request."""
-        found = self._heads.get(data[: data.find(HEAD_END) + HEAD_END_LENGTH])
-        return found if found is not None and found[2] == len(data) else None
+    def find(self, data: bytes) -> RequestHead | None:
+        """The cached head that `data` begins with; None unless `data` is exactly one request."""
+        head = self.get(data[: data.find(HEAD_END) + HEAD_END_LENGTH])
+        return head if head is not None and head.request_bytes == len(data) else None
 
-    def get(self, head_bytes: bytes) -> RequestHead | None:
-        """The cached head with these bytes."""
-        found = self._heads.get(head_bytes)
-        return None if found is None else found[0]
-
-    def add(self, head_bytes: bytes, head: RequestHead) -> None:
+    def add_parsed(self, head_bytes: bytes, head: RequestHead) -> None:
         """Store a head, unless requests with exactly this head are rare."""
-        start = len(head_bytes)
         length = head.content_length
-        if length is not None and start <= MAX_HEAD_BYTES and UNIQUE_HEADERS.isdisjoint(head.fields):
-            self._heads.add(head_bytes, (head, start, start + length))
+        if (
+            length is not None
+            and len(head_bytes) <= MAX_HEAD_BYTES
+            and UNIQUE_HEADERS.isdisjoint(head.fields)
+        ):
+            head.head_bytes = len(head_bytes)
+            head.request_bytes = len(head_bytes) + length
+            self.add(head_bytes, head)

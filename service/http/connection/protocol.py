@@ -60,6 +60,7 @@ class HttpProtocol(asyncio.Protocol):
         self.limits = self.app.connection_limits
         self.server_state = server_state
         self.shared = SharedState.of(server_state)
+        self._heads = self.shared.heads
         self.loop = _loop or asyncio.get_running_loop()
         self.client: tuple[str, int] | None = None
         self.server: tuple[str, int] | None = None
@@ -148,8 +149,8 @@ class HttpProtocol(asyncio.Protocol):
             return
         newest = self.newest
         at_start = not self.in_head and (newest is None or newest.received)
-        if at_start and (found := self.shared.heads.find(data)) is not None:
-            self._receive_whole(data, *found)
+        if at_start and (head := self._heads.find(data)) is not None:
+            self._receive_whole(data, head)
             return
         parser = self._parser
         if parser is None:
@@ -257,11 +258,11 @@ class HttpProtocol(asyncio.Protocol):
 
     # ---- requests to answers, in order
 
-    def _receive_whole(self, data: bytes, head: RequestHead, start: int, _: int) -> None:
-        """Start or queue the request that is all of `data`, with the body at `start`, without the parser."""
+    def _receive_whole(self, data: bytes, head: RequestHead) -> None:
+        """Start or queue the request that is all of `data`, without the parser."""
         self._used = True
         request = self.newest = WireRequest(self, head)
-        request.complete_body = data[start:]
+        request.complete_body = data[head.head_bytes :]
         request.received = True
         if self._current is None and not self.pipeline:
             self._start(request)
@@ -304,11 +305,10 @@ class HttpProtocol(asyncio.Protocol):
         if request is not self._current:
             return
         self._current = None
-        if request.received and request is self.newest:
+        if request is self.newest and request.received:
             # an idle connection must not keep the body and the results of its last request
             self.newest = None
         self._since = self.loop.time()
-        self.server_state.total_requests += 1
         if self._closing or self.transport.is_closing():
             return
         if not request.response_complete:
@@ -316,14 +316,14 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.close() if error is None else self.transport.abort()
         elif request.closes:
             self._end()
-        else:
-            if request.overloaded and not self.pipeline and self._final_response is None:
-                self.pause_reading()
-                self.loop.call_later(OVERLOAD_PAUSE_SECONDS, self.resume_reading)
-            elif self.read_paused:
-                self.resume_reading()
-            if self.pipeline or self._final_response is not None:
-                self._advance()
+        elif self.pipeline or self._final_response is not None:
+            self.resume_reading()
+            self._advance()
+        elif request.overloaded:
+            self.pause_reading()
+            self.loop.call_later(OVERLOAD_PAUSE_SECONDS, self.resume_reading)
+        elif self.read_paused:
+            self.resume_reading()
 
     # ---- the end
 

@@ -239,7 +239,7 @@ class RequestParser:
             # HTTP/1.0 has no 100 Continue
             expects_continue=self._expects_continue and version != "1.0",
         )
-        self._known_heads.add(self._head, head)
+        self._known_heads.add_parsed(self._head, head)
         self._begin(head)
 
     def on_body(self, body: bytes) -> None:

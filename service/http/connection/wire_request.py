@@ -167,27 +167,23 @@ class WireRequest(Request):
 
     def _write_whole(self, response: Response, *, head_only: bool = False) -> None:
         """Write the head and the body in one piece, or only the head."""
-        status = response.status
-        connection, shared = self.connection, self.connection.shared
-        if response.close or not self.received or not self.head.keep_alive or shared.draining:
+        status, body = response.status, response.body
+        connection, head = self.connection, self.head
+        shared = connection.shared
+        if response.close or not self.received or not head.keep_alive or shared.draining:
             self.closes = response.close or self._is_last()
-        data = b""
-        if not self.client_gone:
-            body = response.body
-            head = b"%b%b%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n" % (
-                shared.first_lines(status, connection.server_state),
-                response.lines,
-                self.extra_lines,
-                b"connection: close\r\n" if self.closes else b"",
-                len(body),
-                self.id.encode(),
-            )
-            if head_only or self.head.method == "HEAD":
-                body = b""
-            data = head + body
+        data = b"%b%b%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (
+            shared.first_lines(status, connection.server_state),
+            response.lines,
+            self.extra_lines,
+            b"connection: close\r\n" if self.closes else b"",
+            len(body),
+            self.id.encode(),
+            b"" if head_only or head.method == "HEAD" else body,
+        )
         # only now: if there was no memory for the answer, an error can still be sent
         self.status = status
-        if data:
+        if not self.client_gone:
             connection.transport.write(data)
         self.response_complete = not head_only
 

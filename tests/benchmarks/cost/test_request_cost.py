@@ -21,12 +21,12 @@ traced = pytest.mark.skipif(sys.gettrace() is not None, reason="another tracer c
 @traced
 def test_one_more_call_per_request_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     cost = request_cost.count_request(JSON)
-    count_response = RequestCounters.count_response
+    count_responses = RequestCounters.count_responses
 
     def wrapper(*arguments: Any) -> None:
-        count_response(*arguments)
+        count_responses(*arguments)
 
-    monkeypatch.setattr(RequestCounters, "count_response", wrapper)
+    monkeypatch.setattr(RequestCounters, "count_responses", wrapper)
     assert request_cost.count_request(JSON).instructions > cost.instructions
 
 

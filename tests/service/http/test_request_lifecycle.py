@@ -22,9 +22,11 @@ from tests.support.in_process_worker import (
     InProcessWorker,
     access_log_lines,
     infer,
+    load_worker,
     request,
     rows,
     run,
+    run_scene,
     until,
 )
 
@@ -160,7 +162,7 @@ def test_an_unexpected_error_gives_500_and_is_logged(caplog: pytest.LogCaptureFi
     async def scene(worker: InProcessWorker) -> None:
         client = worker.connect()
         assert (await client.ask(request(INFER, INFER_BODY))).status == 200
-        worker.model.batcher._runner._run = lambda feeds, names: 1 / 0  # type: ignore[assignment,return-value]
+        worker.model.batcher.runner._run = lambda feeds, names: 1 / 0  # type: ignore[assignment,return-value]
         reply = await client.ask(request(INFER, INFER_BODY))
         request_id = reply.headers["x-request-id"]
         assert (reply.status, reply.json) == (500, {"error": f"internal error, request id {request_id}"})
@@ -263,7 +265,11 @@ def test_an_error_in_a_batch_affects_only_its_request(caplog: pytest.LogCaptureF
 
 
 def test_concurrent_requests_get_their_own_results() -> None:
-    """Many connections send rows of their own, in one piece or two, and each gets the result of its rows."""
+    """Many connections send rows of their own, and each gets the result of its rows.
+
+    They send them in one piece or two, and with or without an id, so that runs have requests of
+    several forms.
+    """
 
     async def scene(worker: InProcessWorker) -> None:
         runtime = worker.model.runtime
@@ -274,10 +280,11 @@ def test_concurrent_requests_get_their_own_results() -> None:
             for _ in range(12):
                 tag = draw.randrange(40)
                 headers = {"X-Request-Id": f"{tag}-{draw.random()}"} if draw.random() < 0.3 else {}
-                whole = request(INFER, infer(rows(tag), id=str(tag)), headers)
+                more = {"id": str(tag)} if draw.random() < 0.3 else {}
+                whole = request(INFER, infer(rows(tag), **more), headers)
                 cut = draw.choice([0, 0, 0, 20, len(whole) - 9])
                 reply = await client.ask(*([whole[:cut], whole[cut:]] if cut else [whole]))
-                assert (reply.status, reply.json["id"]) == (200, str(tag))
+                assert (reply.status, reply.json.get("id")) == (200, more.get("id"))
                 assert reply.json["outputs"][0]["data"] == pytest.approx(expected[tag], abs=1e-6)
                 assert reply.headers["x-request-id"].startswith(headers.get("X-Request-Id", ""))
 
@@ -286,3 +293,29 @@ def test_concurrent_requests_get_their_own_results() -> None:
         assert worker.counts()["requests"] == 24 * 12
 
     run(scene)
+
+
+def test_a_snapshot_counts_requests_that_ended_in_the_same_turn() -> None:
+    """Requests are counted at the end of the turn, but a client that has its answer finds it counted."""
+
+    async def scene(worker: InProcessWorker) -> None:
+        client = worker.connect()
+        client.send(request(INFER, infer(rows(1, 2))[:-1]))
+        counts = (await worker.app.snapshot())["counters"]
+        assert counts["answered"]["/v2/models/{model}/infer"]["POST"] == {"400": 1}
+
+    run(scene)
+
+
+@pytest.mark.parametrize("key", [None, "wrong", "right"])
+def test_each_request_with_a_cached_head_needs_its_key(key: str | None) -> None:
+    """The check of a key is kept with its head, so it must never be kept as passed if it failed."""
+    headers = {} if key is None else {"X-Api-Key": key}
+
+    async def scene(worker: InProcessWorker) -> None:
+        client = worker.connect()
+        for _ in range(3):
+            reply = await client.ask(request(INFER, INFER_BODY, headers))
+            assert reply.status == (200 if key == "right" else 401)
+
+    run_scene(load_worker(api_keys=("right",)), scene)

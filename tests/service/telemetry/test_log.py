@@ -83,7 +83,7 @@ def test_a_terminal_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     logs.configure_logging("info", 1)
     logging.getLogger("x").info("all is well", extra={TERMINAL_LINES: ["and here", "and there"]})
     logging.getLogger("x").warning("less so")
-    access_log.add(("127.0.0.1", "GET", "/a", "/a", 200, None, 0), "a", 500_000)
+    access_log.add([(("127.0.0.1", "GET", "/a", "/a", 200, None, 0), "a", 500_000, None, None)])
     assert log_writer.flush(5)
     lines = os.read(controller, 4096).decode().splitlines()
     os.close(controller)
@@ -110,5 +110,5 @@ def test_the_level_applies_to_the_access_log(
     capfd: pytest.CaptureFixture[str], level: str, count: int
 ) -> None:
     logs.configure_logging(level)
-    access_log.add(("127.0.0.1", "GET", "/a", "/a", 200, None, 0), "a", 1)
+    access_log.add([(("127.0.0.1", "GET", "/a", "/a", 200, None, 0), "a", 1, None, None)])
     assert len(read_lines(capfd)) == count

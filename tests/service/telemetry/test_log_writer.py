@@ -304,6 +304,25 @@ def test_a_nonblocking_pipe_loses_nothing(pipe: Pipe) -> None:
     assert pipe.close() == MANY_LINES
 
 
+def test_a_file_gets_all_lines_in_few_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write lets another thread run Python first, so it should have many lines."""
+    sizes: list[int] = []
+    write = os.write
+
+    def recorded_write(descriptor: int, data: memoryview) -> int:
+        sizes.append(len(data))
+        return write(descriptor, data)
+
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        writer = LogWriter(file.fileno())
+        monkeypatch.setattr(writers.os, "write", recorded_write)
+        writer.add(b"".join(MANY_LINES))
+        assert writer.flush(5)
+    assert path.read_bytes() == b"".join(MANY_LINES)
+    assert len(sizes) <= -(-len(path.read_bytes()) // writers.FILE_BYTES) + 1
+
+
 def test_a_socket_gets_all_lines() -> None:
     """The journal of systemd reads from one."""
     ours, theirs = socket.socketpair()
@@ -321,7 +340,7 @@ def test_a_socket_gets_all_lines() -> None:
 def test_pieces_have_whole_lines(sizes: list[int]) -> None:
     """No piece exceeds PIPE_BUF unless it is a single line; nothing is lost."""
     lines = [b"%d" % (number % 10) * (size - 1) + b"\n" for number, size in enumerate(sizes)]
-    parts = list(pieces(lines))
+    parts = [bytes(part).splitlines(keepends=True) for part in pieces(b"".join(lines), 4096)]
     assert [line for part in parts for line in part] == lines
     for part in parts:
         assert sum(map(len, part)) <= 4096 or len(part) == 1
@@ -338,7 +357,7 @@ from service.telemetry.log_writer import log_writer
 
 {configure}
 for number in range(2000):
-    access_log.add(("127.0.0.1", "GET", "/" + str(number), "/", 200, None, 0), "id", 1)
+    access_log.add([(("127.0.0.1", "GET", "/" + str(number), "/", 200, None, 0), "id", 1, None, None)])
 warnings.warn("take care")
 def fail():
     raise ValueError("in a thread")

@@ -17,15 +17,15 @@ def test_a_head_is_found_with_another_body_of_the_same_length() -> None:
     cache, head = HeadCache(), parsed(3)
     assert cache.find(HEAD + b"abc") is None
     assert cache.get(HEAD) is None
-    cache.add(HEAD, head)
-    assert cache.find(HEAD + b"xyz") == (head, len(HEAD), len(HEAD) + 3)
+    cache.add_parsed(HEAD, head)
+    assert cache.find(HEAD + b"xyz") is head
     assert cache.get(HEAD) is head
 
 
 def test_only_exactly_one_request_is_found() -> None:
     """The parser handles several requests at once, and bodies that are still arriving."""
     cache = HeadCache()
-    cache.add(HEAD, parsed(3))
+    cache.add_parsed(HEAD, parsed(3))
     for piece in (HEAD + b"ab", HEAD, HEAD + b"abc" + HEAD, HEAD[:-2], b"", b"abc", HEAD.upper() + b"abc"):
         assert cache.find(piece) is None
 
@@ -33,18 +33,18 @@ def test_only_exactly_one_request_is_found() -> None:
 def test_heads_that_differ_in_each_request_are_not_added() -> None:
     """Heads of bodies in chunks are left out too, because such a request never arrives in one known piece."""
     cache = HeadCache()
-    cache.add(HEAD, parsed(None))
-    cache.add(HEAD, parsed(3, (b"x-request-id", b"1")))
-    cache.add(HEAD, parsed(3, (b"traceparent", b"1")))
-    assert not cache._heads
+    cache.add_parsed(HEAD, parsed(None))
+    cache.add_parsed(HEAD, parsed(3, (b"x-request-id", b"1")))
+    cache.add_parsed(HEAD, parsed(3, (b"traceparent", b"1")))
+    assert not cache
 
 
 def test_the_cache_is_bounded() -> None:
     """A client that always sends new heads, or very long ones, must not fill the memory."""
     cache = HeadCache()
     for number in range(2 * MAX_CACHED_HEADS + 1):
-        cache.add(b"POST /%d HTTP/1.1\r\n\r\n" % number, parsed(0))
-        assert len(cache._heads) <= MAX_CACHED_HEADS
+        cache.add_parsed(b"POST /%d HTTP/1.1\r\n\r\n" % number, parsed(0))
+        assert len(cache) <= MAX_CACHED_HEADS
     long = b"POST /%b HTTP/1.1\r\n\r\n" % (b"x" * MAX_HEAD_BYTES)
-    cache.add(long, parsed(0))
+    cache.add_parsed(long, parsed(0))
     assert cache.find(long) is None

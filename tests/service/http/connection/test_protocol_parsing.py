@@ -115,14 +115,14 @@ def test_requests_in_one_segment_are_answered_in_order(worker: InProcessWorker) 
     """The second one has the head of the first, which is cached by then."""
 
     async def scene(worker: InProcessWorker) -> None:
-        worker.shared.heads._heads.clear()
+        worker.shared.heads.clear()
         for count in (2, 3, 9):
             client = worker.connect()
             client.send(b"".join(request(INFER, infer(rows(tag), id=str(tag))) for tag in range(count)))
             replies = [await client.wait_for_reply() for _ in range(count)]
             assert [reply.json["id"] for reply in replies] == [str(tag) for tag in range(count)]
             assert len({reply.body for reply in replies}) == count
-        assert worker.shared.heads._heads
+        assert worker.shared.heads
 
     run_scene(worker, scene)
 
@@ -218,13 +218,13 @@ def test_heads_are_cached_for_all_connections_but_bodies_are_not(worker: InProce
     """A head from one connection is reused on all others, and each body gets its own answer."""
 
     async def scene(worker: InProcessWorker) -> None:
-        worker.shared.heads._heads.clear()
+        worker.shared.heads.clear()
         first, second = rows(1), rows(2)
         bodies = [infer(first), infer(second).ljust(len(infer(first)))]
         bodies[0] = bodies[0].ljust(len(bodies[1]))
         requests = [request(INFER, body) for body in bodies]
         replies = [await worker.connect().ask(whole) for whole in (*requests, *requests)]
-        assert len(worker.shared.heads._heads) == 1
+        assert len(worker.shared.heads) == 1
         assert replies[0].body == replies[2].body != replies[1].body == replies[3].body
         assert len({reply.headers["x-request-id"] for reply in replies}) == 4
 
@@ -256,10 +256,10 @@ def test_heads_with_unique_ids_are_not_cached(worker: InProcessWorker, header: s
     """They would displace heads that are used again."""
 
     async def scene(worker: InProcessWorker) -> None:
-        worker.shared.heads._heads.clear()
+        worker.shared.heads.clear()
         client = worker.connect()
         assert (await client.ask(request(INFER, INFER_BODY, {header: "mine"}))).status == 200
-        assert not worker.shared.heads._heads
+        assert not worker.shared.heads
 
     run_scene(worker, scene)
 
