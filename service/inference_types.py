@@ -54,28 +54,61 @@ class FeedLayout:
         return cls(lengths.pop() if len(lengths) == 1 else None, size, tuple(row_shapes))
 
 
-# requests and results are never changed, but not frozen: that would cost 0.5 µs for each of them
-@dataclass(slots=True)
-class InferenceRequest:
-    """A validated request: every input of the model is present, with its dtype and a shape that it accepts.
+Feeds = Mapping[str, Array]
 
-    `rows` is the length of the batch axis, 1 for a model without one. `outputs` is never empty. `layout` is
-    that of the feeds, if it is known.
+
+# forms, requests and results are never changed, but not frozen: that would cost 0.5 µs for each of them
+@dataclass(slots=True, eq=False)
+class RequestForm:
+    """A validated request without its numbers: requests that differ only in their numbers share one form.
+
+    Every input of the model is present, with its dtype and a shape that it accepts. `rows` is the length of
+    the batch axis, 1 for a model without one. `outputs` is never empty. `layout` is that of the feeds.
     """
 
-    feeds: Mapping[str, Array]
     rows: int
     outputs: tuple[RequestedOutput, ...]
+    layout: FeedLayout
     id: str | None = None
     # microseconds that the client is willing to wait for the run to begin
     timeout_us: int | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     output_names: tuple[str, ...] = ()
-    layout: FeedLayout | None = None
+    # how the endpoint runs requests of this form, once it has run one
+    plan: RunPlan | None = None
 
     def __post_init__(self) -> None:
         if not self.output_names:
             self.output_names = tuple([output.name for output in self.outputs])
+
+
+@dataclass(slots=True, eq=False)
+class InferenceRequest:
+    """A validated request: its form and its numbers."""
+
+    form: RequestForm
+    feeds: Feeds
+
+
+# compared by identity: most requests of a run have the same plan
+@dataclass(frozen=True, slots=True, eq=False)
+class RunPlan:
+    """What requests of one form have in common for their runs.
+
+    `row_shapes` tells which requests can share a run: those for which it is equal. None means that a request
+    must run by itself. `size` is the number of values in the feeds, times one more for each output that the
+    reader reads; it stands for the cost of the run.
+    """
+
+    rows: int
+    size: int
+    row_shapes: RowShapes | None
+    # the outputs that the caller gets as arrays, in this order
+    output_names: tuple[str, ...]
+    # those that the run must compute, each once: the outputs above, and those that the reader reads
+    needed_names: tuple[str, ...]
+    # called for all requests of a run with this plan
+    reader: OutputReader | None = None
 
 
 class OutputReader(Protocol):
@@ -94,7 +127,7 @@ class InferenceResult:
     """The arrays of one request, in the order in which it named the outputs, and the time they took.
 
     `batch_rows` is the number of rows in the run, those of other requests included; `reader_result` is what
-    the request's OutputReader returned.
+    the request's OutputReader returned, and `read_ns` the request's share of the time that this took.
     """
 
     arrays: tuple[Array, ...]
@@ -102,6 +135,7 @@ class InferenceResult:
     run_ns: int = 0
     batch_rows: int = 0
     reader_result: Any = None
+    read_ns: int = 0
 
 
 class Waiter(Protocol):

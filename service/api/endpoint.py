@@ -49,7 +49,7 @@ class ModelEndpoint(ABC):
         """Decode the body."""
         length = head.fields.get(JSON_LENGTH_HEADER)
         json_length = None if length is None else _json_length(length)
-        return self._decoder.decode(body, json_length, model.signature, model.digest)
+        return self._decoder.decode(body, json_length, model.signature, model.serial)
 
     @abstractmethod
     async def answer(self, call: InferenceCall) -> ResponseBody | Response:
@@ -57,6 +57,7 @@ class ModelEndpoint(ABC):
 
     async def __call__(self, request: Request) -> Response:
         model = self.find_model(request.path_params)
+        call = None
         try:
             if model.batcher.is_full:
                 # refused before its body is read and decoded
@@ -64,35 +65,24 @@ class ModelEndpoint(ABC):
             body = self._bodies.take_complete(request)
             if body is None:
                 body = await self._bodies.read(request)
-            received = perf_counter_ns()
+            received_ns = perf_counter_ns()
             head = request.head
             inference = self.decode(body, head, model)
             if request.budgeted_bytes > LARGE_BODY_BYTES:
                 self._release_body(request, inference)
                 body = b""
-            decoded = perf_counter_ns()
-            call = InferenceCall(
-                model,
-                inference,
-                run_deadline(inference, head.fields.get(TIMEOUT_HEADER), self._timeout_ms),
-                request,
-            )
+            deadline = run_deadline(inference.form, head.fields.get(TIMEOUT_HEADER), self._timeout_ms)
+            call = InferenceCall(model, inference, deadline, request)
             answer = await self.answer(call)
         except RequestError as error:
             model.counters.count_failure(error.reason, perf_counter_ns() - request.started_ns)
             raise
         except CancelledError:
             model.counters.count_failure("gone", perf_counter_ns() - request.started_ns)
+            if call is not None:
+                call.abandon()
             raise
-        ended = perf_counter_ns()
-        if call.first_result is not None:
-            model.counters.count_request(
-                call.first_result,
-                total_ns=ended - request.started_ns,
-                decode_ns=decoded - received,
-                encode_ns=ended - call.last_run_ended_ns,
-                rows=inference.rows,
-            )
+        call.count(received_ns)
         if answer.__class__ is Response:
             return answer
         return body_response(answer)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint, add_model_routes
-from service.api.inference import InferenceCall, merge_json
+from service.api.inference import InferenceCall, expect_bytes, merge_json
 from service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation, parameter
 from service.bounded_cache import BoundedCache
 from service.config.cpus import threads_per_worker
@@ -25,8 +25,8 @@ from service.gates.query import (
 from service.gates.reader import GateReader, GateSummary
 from service.http.response import ResponseBody
 from service.http.router import Router
-from service.inference_types import Array
-from service.protocol.infer_response import assemble, encode_infer, encode_tensors
+from service.inference_types import Array, InferenceRequest
+from service.protocol.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors
 from service.registry.model import Model
 
 # the group of the routes of gates on the page /docs
@@ -88,6 +88,27 @@ GATES = operation(
 )
 
 
+class GatesAnswers:
+    """Writes the answers to requests for one tensor in JSON and a summary of the gates; an `OutputReader`."""
+
+    def __init__(self, answers: JsonAnswers, gates: GateReader) -> None:
+        self._answers, self._gates = answers, gates
+        self.output_names = tuple(dict.fromkeys(answers.output_names + gates.output_names))
+
+    def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[bytes | RequestError]:
+        """The answer to each request, or the error that takes its place."""
+        bodies = self._answers.read(arrays, rows, requests)
+        summaries = self._gates.read(arrays, rows, requests)
+        return [
+            body
+            if isinstance(body, RequestError)
+            else summary
+            if isinstance(summary, RequestError)
+            else b"%b,%b}" % (body[:-1], summary)
+            for body, summary in zip(bodies, summaries, strict=True)
+        ]
+
+
 class GatesEndpoint(GatedEndpoint):
     """`POST …/gates`: the outputs, a summary of each gate, and each row's route through the layers."""
 
@@ -98,12 +119,18 @@ class GatesEndpoint(GatedEndpoint):
         self._prepared: BoundedCache[str, PreparedModel] = BoundedCache(max_prepared_models)
 
     async def answer(self, call: InferenceCall) -> ResponseBody:
+        form = call.inference.form
+        if form.plan is not None and not call.request.head.query:
+            # a request like an earlier one, which was for a summary
+            await call.start(form.plan)
+            return expect_bytes(call.result().reader_result), None
+
         # parse the query, and check the size of the response
-        query = parse_gate_query(call.request.head.query, call.inference.parameters)
+        query = parse_gate_query(call.request.head.query, form.parameters)
         if query.binary:
-            outputs = tuple(replace(output, binary=True) for output in call.inference.outputs)
-            call.inference = replace(call.inference, outputs=outputs)
-        inference = call.inference
+            outputs = tuple(replace(output, binary=True) for output in form.outputs)
+            form = replace(form, outputs=outputs)
+            call.inference = InferenceRequest(form, call.inference.feeds)
         prepared = self._prepared.get(call.model.digest) or self._prepare(call.model)
         reader = prepared.reader
         gate_names = reader.output_names
@@ -115,21 +142,28 @@ class GatesEndpoint(GatedEndpoint):
                 )
             gate_names += prepared.blocks
             sizes = prepared.sizes_with_blocks
-        size = sizes.total_bytes(inference)
+        size = sizes.total_bytes(call.inference)
         check_response_size(query, size, self._max_gates)
         moved_biases = _moved_biases(call)
 
         # a summary alone is computed within the run, for all its requests together
         is_small = sizes.is_exact and size < LARGE_GATE_BYTES
         if query.detail == "summary" and not query.blocks and is_small and not moved_biases:
-            result = await call.run(inference.output_names, reader=reader)
-            infer_body = encode_infer(
-                call.model.name, call.model.version, inference, result, call.model.labels
-            )
+            model = call.model
+            answers = JsonAnswers.of(model.name, model.version, form, model.signature)
+            if answers is not None:
+                plan = call.plan((), GatesAnswers(answers, reader))
+                if not call.request.head.query:
+                    form.plan = plan
+                await call.start(plan)
+                return expect_bytes(call.result().reader_result), None
+            await call.start(call.plan(form.output_names, reader))
+            result = call.result()
+            infer_body = encode_infer(model.name, model.version, form, result, model.labels)
             return _add_summary(infer_body, result.reader_result)
 
         # anything else needs the gates as arrays, whose exact size may be known only after the run
-        names = tuple(dict.fromkeys((*inference.output_names, *gate_names)))
+        names = tuple(dict.fromkeys((*form.output_names, *gate_names)))
         arrays = await call.run_named(names, moved_biases, unbatched=bool(moved_biases))
         size = sum([arrays[name].nbytes for name in gate_names])
         check_response_size(query, size, self._max_gates)
@@ -153,7 +187,7 @@ class GatesEndpoint(GatedEndpoint):
 
 def _moved_biases(call: InferenceCall) -> dict[str, Array] | None:
     """The biases to feed if the request closes, opens or shifts gates; None if it does not."""
-    parameters = call.inference.parameters
+    parameters = call.inference.form.parameters
     if not parameters or MOVE_KEYS.isdisjoint(parameters):
         return None
     lesion = parse_lesion_request(parameters, call.model.gates)
@@ -164,7 +198,7 @@ def _encode_gates(
     call: InferenceCall, query: GateQuery, reader: GateReader, arrays: Mapping[str, Array]
 ) -> ResponseBody:
     """The outputs, the summary of the gates, and the tensors that the query asks for."""
-    rows = call.inference.rows
+    rows = call.inference.form.rows
     (summary,) = reader.read(arrays, rows)
     body = _add_summary(call.encode_infer(arrays), summary)
     tensors = requested_tensors(query, call.model.gates, reader.output_names, arrays, rows)

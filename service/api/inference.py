@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from asyncio import CancelledError
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic, perf_counter_ns
@@ -12,24 +11,34 @@ from typing import Any
 import numpy as np
 
 from service.artifact.runtime import Tensor
+from service.batching.queue import QueuedRequest
 from service.errors import InternalError, RequestError, RunError
 from service.http.request import Request
 from service.http.response import ResponseBody
-from service.inference_types import Array, InferenceRequest, InferenceResult, OutputReader
+from service.inference_types import (
+    Array,
+    Feeds,
+    InferenceRequest,
+    InferenceResult,
+    OutputReader,
+    RequestForm,
+    RunPlan,
+    Waiter,
+)
 from service.protocol.infer_response import encode_infer
 from service.registry.model import Model
 
 log = logging.getLogger(__name__)
 
 
-def run_deadline(inference: InferenceRequest, header: bytes | None, default_ms: int) -> float:
+def run_deadline(form: RequestForm, header: bytes | None, default_ms: int) -> float:
     """The time by which the run must have begun, by the monotonic clock.
 
     The parameter `timeout` (µs) and the header `X-Request-Timeout-Ms` can only shorten the default wait.
     """
     wait = default_ms / 1e3
-    if inference.timeout_us:
-        wait = min(wait, inference.timeout_us / 1e6)
+    if form.timeout_us:
+        wait = min(wait, form.timeout_us / 1e6)
     if header is not None:
         wait = min(wait, _parse_timeout_ms(header) / 1e3)
     return monotonic() + wait
@@ -44,60 +53,73 @@ class InferenceCall:
     # time by which its runs must have begun, by the monotonic clock
     deadline: float
     request: Request
+    # the run that was started last
+    queued: QueuedRequest | None = None
     first_result: InferenceResult | None = None
+    # times by perf_counter_ns: before the first run was queued, and after the last one
+    first_queued_ns: int = 0
     last_run_ended_ns: int = 0
 
-    async def run(
-        self,
-        names: tuple[str, ...],
-        extra_feeds: Mapping[str, Array] | None = None,
-        *,
-        unbatched: bool = False,
-        reader: OutputReader | None = None,
-    ) -> InferenceResult:
-        """Run the model on the caller's rows.
+    def plan(
+        self, output_names: tuple[str, ...], reader: OutputReader | None = None, *, unbatched: bool = False
+    ) -> RunPlan:
+        """How to run the model on the caller's rows for these outputs; see `BatchRunner.plan`."""
+        form = self.inference.form
+        runner = self.model.batcher.runner
+        return runner.plan(form.layout, form.rows, output_names, reader, unbatched=unbatched)
 
-        Args:
-            names: The outputs to return.
-            extra_feeds: More inputs, such as biases that move gates; such a run is never batched.
-            unbatched: Never run the rows together with those of other requests.
-            reader: Summarizes outputs within the run, for all its requests together.
-
-        Raises:
-            RequestError: Says why there is no result.
-        """
-        model, inference = self.model, self.inference
-        if inference.rows == 0:
-            summary = None if reader is None else reader.read({}, 0, 1)[0]
-            result = InferenceResult(
-                tuple(_empty_output(model, name, inference) for name in names), reader_result=summary
+    def start(self, plan: RunPlan, feeds: Feeds | None = None) -> Waiter:
+        """Queue a run on the caller's rows, or on other feeds. Await what it returns, then call `result`."""
+        request = self.request
+        waiter = request.waiter()
+        if plan.rows:
+            self.queued = self.model.batcher.enqueue(
+                self.inference.feeds if feeds is None else feeds,
+                plan,
+                self.deadline,
+                waiter,
+                unobserved=request.head.skips_drift,
             )
         else:
-            batcher = model.batcher
-            queued = batcher.enqueue(
-                {**inference.feeds, **extra_feeds} if extra_feeds else inference.feeds,
-                inference.rows,
-                names,
-                deadline=self.deadline,
-                unbatched=unbatched,
-                future=self.request.waiter(),
-                reader=reader,
-                layout=None if extra_feeds else inference.layout,
-                unobserved=self.request.head.skips_drift,
-            )
-            try:
-                await queued.future
-                result = queued.result()
-            except CancelledError:
-                batcher.withdraw(queued)
-                raise
-            except RunError as error:
-                raise _run_failed(model, error) from error
+            self.queued = QueuedRequest({}, plan, self.deadline, perf_counter_ns(), waiter)
+            self.queued.outcome = self._empty_result(plan)
+            waiter.set_result(None)
+        return waiter
+
+    def result(self) -> InferenceResult:
+        """The result of the run that was started last. Raises a RequestError that says why there is none."""
+        queued = self.queued
+        if queued is None:
+            raise InternalError("model: expected a run that was started")
+        try:
+            result = queued.result()
+        except RunError as error:
+            raise _run_failed(self.model, error) from error
         self.last_run_ended_ns = perf_counter_ns()
         if self.first_result is None:
             self.first_result = result
+            self.first_queued_ns = queued.queued_ns
+            model = self.model
             self.request.record_inference(model.name, model.version, result, self.last_run_ended_ns)
         return result
+
+    def count(self, received_ns: int) -> None:
+        """Count the request, whose body had arrived at `received_ns`, and whose answer is complete."""
+        result = self.first_result
+        if result is not None:
+            ended_ns = perf_counter_ns()
+            self.model.counters.count_request(
+                result,
+                ended_ns - self.request.started_ns,
+                self.first_queued_ns - received_ns,
+                ended_ns - self.last_run_ended_ns + result.read_ns,
+                self.inference.form.rows,
+            )
+
+    def abandon(self) -> None:
+        """Take the run out of the queue: the caller has gone."""
+        if self.queued is not None:
+            self.model.batcher.withdraw(self.queued)
 
     async def run_named(
         self,
@@ -106,15 +128,39 @@ class InferenceCall:
         *,
         unbatched: bool = False,
     ) -> dict[str, Array]:
-        """Like `run`, but return the arrays by name."""
-        result = await self.run(names, extra_feeds, unbatched=unbatched)
+        """Run the model, and return its outputs of these names by name.
+
+        Args:
+            names: The outputs to return.
+            extra_feeds: More inputs, such as biases that move gates; such a run is never batched.
+            unbatched: Never run the rows together with those of other requests.
+        """
+        feeds = self.inference.feeds
+        if extra_feeds:
+            feeds = {**feeds, **extra_feeds}
+            unbatched = True
+        await self.start(self.plan(names, unbatched=unbatched), feeds)
+        result = self.result()
         return dict(zip(names, result.arrays, strict=True))
 
     def encode_infer(self, arrays: Mapping[str, Array]) -> ResponseBody:
         """The body of an infer response with these arrays."""
-        model, inference = self.model, self.inference
-        result = InferenceResult(tuple(arrays[name] for name in inference.output_names))
-        return encode_infer(model.name, model.version, inference, result, model.labels)
+        model, form = self.model, self.inference.form
+        result = InferenceResult(tuple(arrays[name] for name in form.output_names))
+        return encode_infer(model.name, model.version, form, result, model.labels)
+
+    def _empty_result(self, plan: RunPlan) -> InferenceResult:
+        """The result for no rows, without a run."""
+        empty = {name: _empty_output(self.model, name, self.inference) for name in plan.needed_names}
+        reader_result = None if plan.reader is None else plan.reader.read(empty, 0, 1)[0]
+        return InferenceResult(tuple(empty[name] for name in plan.output_names), reader_result=reader_result)
+
+
+def expect_bytes(answer: bytes | RequestError) -> bytes:
+    """The answer that a reader has written; raises the error that it returned in place of one."""
+    if isinstance(answer, RequestError):
+        raise answer
+    return answer
 
 
 def merge_json(first: ResponseBody, second: ResponseBody) -> ResponseBody:

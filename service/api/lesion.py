@@ -48,18 +48,18 @@ class LesionEndpoint(GatedEndpoint):
     extra_keys = LESION_KEYS
 
     async def answer(self, call: InferenceCall) -> ResponseBody:
-        lesion = parse_lesion_request(call.inference.parameters, call.model.gates)
+        lesion = parse_lesion_request(call.inference.form.parameters, call.model.gates)
         return await (_lesion_curve(call) if lesion.curve else _lesion(call, lesion))
 
 
 async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
-    model, inference = call.model, call.inference
+    model, form = call.model, call.inference.form
     class_output = next(iter(model.signature.outputs))
-    names = tuple(dict.fromkeys((*inference.output_names, class_output)))
+    names = tuple(dict.fromkeys((*form.output_names, class_output)))
     # neither run is batched: the effect must not depend on the rows of other requests
     before = await call.run_named(names, unbatched=True)
     after = await call.run_named(names, lesion.bias_overrides(model.biases), unbatched=True)
-    report: dict[str, Any] = {"rows": inference.rows, **lesion.to_json(model.gates)}
+    report: dict[str, Any] = {"rows": form.rows, **lesion.to_json(model.gates)}
     if has_class_scores(model, before[class_output]):
         effect = _effect(model, before[class_output], after[class_output])
         if not effect.is_finite:
@@ -75,12 +75,10 @@ async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
 
 
 async def _lesion_curve(call: InferenceCall) -> ResponseBody:
-    model, inference = call.model, call.inference
-    layers = curve_layers(model.gates, inference.rows)
+    model, form = call.model, call.inference.form
+    layers = curve_layers(model.gates, form.rows)
     class_output = next(iter(model.signature.outputs))
-    before = await call.run_named(
-        tuple(dict.fromkeys((*inference.output_names, class_output))), unbatched=True
-    )
+    before = await call.run_named(tuple(dict.fromkeys((*form.output_names, class_output))), unbatched=True)
     if not has_class_scores(model, before[class_output]):
         raise RequestError(
             f"curve: expected a model whose output has a value per class, and {class_output!r} has none"
@@ -92,7 +90,7 @@ async def _lesion_curve(call: InferenceCall) -> ResponseBody:
         summary = _effect(model, before[class_output], after[class_output]).summary()
         entries.append({"layer": layer, "gates": [gate.name for gate in gates], **summary})
     skipped = sorted(gates_by_layer(model.gates).keys() - {layer for layer, _ in layers})
-    curve = {"rows": inference.rows, "layers": entries, "skipped": skipped}
+    curve = {"rows": form.rows, "layers": entries, "skipped": skipped}
     return merge_json(call.encode_infer(before), (orjson.dumps({"curve": curve}), None))
 
 

@@ -66,7 +66,7 @@ def certificate_json(model: Model) -> bytes:
         "verified": manifest is not None,
         "bytes": model.bytes,
         "digest": model.digest,
-        "batched": model.batcher.batched,
+        "batched": model.batcher.runner.batched,
         "distribution": _distribution(model),
         "precision": None,
         "source": None,

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Response
 
 from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint, add_model_routes
-from service.api.inference import InferenceCall
+from service.api.inference import InferenceCall, expect_bytes
 from service.api.openapi.operation import (
     BINARY_DATA,
     DIGIT_TENSOR,
@@ -23,7 +23,7 @@ from service.artifact.datatypes import DATATYPES
 from service.artifact.runtime import Tensor
 from service.http.response import ResponseBody
 from service.http.router import Router
-from service.protocol.infer_response import encode_infer
+from service.protocol.infer_response import JsonAnswers, encode_infer
 from service.registry.model import Model
 from service.telemetry.counters import Snapshot, merge_snapshots
 from service.version import VERSION
@@ -118,9 +118,15 @@ class InferEndpoint(ModelEndpoint):
     """`POST …/infer`: tensors in, tensors out, as JSON or binary."""
 
     async def answer(self, call: InferenceCall) -> ResponseBody:
-        model, inference = call.model, call.inference
-        result = await call.run(inference.output_names)
-        return encode_infer(model.name, model.version, inference, result, model.labels)
+        model, form = call.model, call.inference.form
+        if form.plan is None:
+            answers = JsonAnswers.of(model.name, model.version, form, model.signature)
+            form.plan = call.plan(() if answers else form.output_names, answers)
+        await call.start(form.plan)
+        result = call.result()
+        if form.plan.reader is None:
+            return encode_infer(model.name, model.version, form, result, model.labels)
+        return expect_bytes(result.reader_result), None
 
 
 def add_routes(router: Router, context: ServiceContext) -> None:
@@ -232,7 +238,7 @@ def fastapi_routes(context: ServiceContext) -> APIRouter:
 def configuration(model: Model, context: ServiceContext) -> dict[str, Any]:
     """The configuration of a model in Triton's format, which load tools read."""
     settings, signature = context.settings, model.signature
-    batched = model.batcher.batched
+    batched = model.batcher.runner.batched
     return {
         "name": model.name,
         "platform": "onnxruntime_onnx",

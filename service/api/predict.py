@@ -46,10 +46,10 @@ class PredictEndpoint(ModelEndpoint):
         return decode_instances(body, model.signature, self.context.limits)
 
     async def answer(self, call: InferenceCall) -> ResponseBody | Response:
-        model, inference = call.model, call.inference
-        result = await call.run(inference.output_names)
+        model, form = call.model, call.inference.form
+        await call.start(call.plan(form.output_names))
         content = encode_predictions(
-            model.name, model.version, inference, result, model.labels, model.distribution
+            model.name, model.version, form, call.result(), model.labels, model.distribution
         )
         if call.request.head.wants_csv:
             # in a thread, because a large table takes long

@@ -11,12 +11,12 @@ import numpy as np
 
 from service.batching.queue import QueuedRequest
 from service.errors import InternalError
-from service.inference_types import Array, FeedLayout, InferenceResult, OutputReader, RowShapes
+from service.inference_types import Array, FeedLayout, InferenceResult, OutputReader, RunPlan
 
 Run = Callable[[Mapping[str, Array], tuple[str, ...]], list[Array]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CompletedBatch:
     """Figures of a run that has ended, for the counters.
 
@@ -64,18 +64,40 @@ class BatchRunner:
         self._pad_single_rows = pad_single_rows
         self.max_rows = max_rows
 
-    def row_shapes(self, layout: FeedLayout, rows: int, needed_names: tuple[str, ...]) -> RowShapes | None:
-        """The row shapes of a request; None if it has to run by itself."""
+    def plan(
+        self,
+        layout: FeedLayout,
+        rows: int,
+        output_names: tuple[str, ...],
+        reader: OutputReader | None = None,
+        *,
+        unbatched: bool = False,
+    ) -> RunPlan:
+        """Plan the runs of requests that have this in common; see `RunPlan`.
+
+        Args:
+            layout: The layout of the feeds.
+            rows: The length of the inputs' batch axis.
+            output_names: The outputs to return, in this order.
+            reader: Summarizes more outputs within the run; see `InferenceResult.reader_result`.
+            unbatched: Do not share a run with other requests.
+        """
+        read_names = () if reader is None else reader.output_names
+        needed_names = tuple(dict.fromkeys(output_names + read_names))
+        row_shapes = None
         if (
-            not self.batched
-            # it feeds more than the inputs
-            or len(layout.row_shapes) != len(self._inputs)
-            or not self._splittable.issuperset(needed_names)
+            self.batched
+            and not unbatched
+            # it feeds nothing but the inputs
+            and len(layout.row_shapes) == len(self._inputs)
+            and self._splittable.issuperset(needed_names)
         ):
-            return None
-        if layout.rows != rows:
-            raise InternalError(f"inputs: expected {rows} rows of each, got {layout.rows}")
-        return layout.row_shapes
+            if layout.rows != rows:
+                raise InternalError(f"inputs: expected {rows} rows of each, got {layout.rows}")
+            row_shapes = layout.row_shapes
+        # outputs that are read count as further input: they cost about the same time
+        size = layout.size * (1 + len(read_names))
+        return RunPlan(rows, size, row_shapes, output_names, needed_names, reader)
 
     def run(self, requests: list[QueuedRequest], inline: bool) -> list[CompletedBatch]:
         """Set the outcome of every request; return the runs that this took.
@@ -84,7 +106,7 @@ class BatchRunner:
         causes the error gets it.
         """
         try:
-            if requests[0].rows > self.max_rows and self._can_be_cut(requests[0]):
+            if requests[0].plan.rows > self.max_rows and self._can_be_cut(requests[0]):
                 return self._run_in_pieces(requests[0], inline)
             return [self._run_together(requests, inline)]
         except Exception as error:  # whatever a model raises belongs to the request that caused it
@@ -97,75 +119,74 @@ class BatchRunner:
     def _run_together(self, requests: list[QueuedRequest], inline: bool) -> CompletedBatch:
         """One run for all requests."""
         start = perf_counter_ns()
-        first = requests[0]
-
-        # the common case, kept short: one request, nothing to read
-        if len(requests) == 1 and first.reader is None:
-            run = self._unobserved_run if first.unobserved else self._run
-            arrays = self._run_padded(run, first.feeds, first.rows, first.output_names)
-            run_ns, queue_ns = perf_counter_ns() - start, start - first.queued_ns
-            first.outcome = InferenceResult(tuple(arrays), queue_ns, run_ns, first.rows)
-            return CompletedBatch(first.rows, 1, run_ns, queue_ns, inline)
+        plans = [request.plan for request in requests]
+        plan = plans[0]
+        have_one_plan = plans.count(plan) == len(plans)
 
         # stack the rows, and collect the outputs that any of the requests needs, each once
-        if len(requests) == 1:
-            feeds, rows, names = first.feeds, first.rows, tuple(dict.fromkeys(first.needed_names))
-        else:
+        feeds = requests[0].feeds
+        if len(requests) > 1:
             feeds = {
                 name: np.concatenate([request.feeds[name] for request in requests]) for name in self._inputs
             }
-            rows = sum([request.rows for request in requests])
-            needed = dict.fromkeys([request.needed_names for request in requests])
-            names = tuple(dict.fromkeys([name for needed_names in needed for name in needed_names]))
+        if have_one_plan:
+            rows, names = plan.rows * len(plans), plan.needed_names
+        else:
+            rows = sum([plan.rows for plan in plans])
+            names = tuple(dict.fromkeys([name for plan in plans for name in plan.needed_names]))
 
         # run the model, then the readers
         unobserved = any([request.unobserved for request in requests])  # noqa: C419, it is faster
         run = self._unobserved_run if unobserved else self._run
         arrays = self._run_padded(run, feeds, rows, names)
-        run_ns = perf_counter_ns() - start
+        ended = perf_counter_ns()
         outputs = dict(zip(names, arrays, strict=True))
-        reader_results = _run_readers(requests, outputs, rows)
-        if len(requests) == 1:
-            own = tuple([outputs[name] for name in first.output_names])
-            first.outcome = InferenceResult(own, start - first.queued_ns, run_ns, rows, reader_results[0])
-            return CompletedBatch(rows, 1, run_ns, start - first.queued_ns, inline)
+        if have_one_plan and plan.reader is not None:
+            reader_results = plan.reader.read(outputs, plan.rows, len(plans))
+        else:
+            reader_results = _run_readers(plans, outputs, rows)
+        run_ns, read_ns = ended - start, (perf_counter_ns() - ended) // len(plans)
 
         # give each request its own rows of the outputs that it named
         queue_ns = row = 0
-        # entries for each row: most outputs have one
-        sized = {name: (outputs[name], len(outputs[name]) // rows) for name in names}
-        for request, reader_result in zip(requests, reader_results, strict=True):
-            stop = row + request.rows
-            parts: list[Array] = []
-            for name in request.output_names:
-                array, entries = sized[name]
-                parts.append(array[row * entries : stop * entries])
+        # Entries for each row: most outputs have one. An output of a request on its own may have no axis.
+        sized = {name: (outputs[name], len(outputs[name]) // rows) for name in names if len(plans) > 1}
+        for request, plan, reader_result in zip(requests, plans, reader_results, strict=True):
+            stop = row + plan.rows
+            own: list[Array] = []
+            for name in plan.output_names:
+                if sized:
+                    array, entries = sized[name]
+                    own.append(array[row * entries : stop * entries])
+                else:
+                    own.append(outputs[name])
             waited_ns = start - request.queued_ns
-            request.outcome = InferenceResult(tuple(parts), waited_ns, run_ns, rows, reader_result)
+            request.outcome = InferenceResult(tuple(own), waited_ns, run_ns, rows, reader_result, read_ns)
             queue_ns += waited_ns
             row = stop
-        return CompletedBatch(rows, len(requests), run_ns, queue_ns, inline)
+        return CompletedBatch(rows, len(plans), run_ns, queue_ns, inline)
 
     def _run_in_pieces(self, request: QueuedRequest, inline: bool) -> list[CompletedBatch]:
         """Several runs for one request with more rows than a run may have; stops if its caller goes away."""
         start = perf_counter_ns()
         batches: list[CompletedBatch] = []
         pieces: list[list[Array]] = []
-        names = tuple(dict.fromkeys(request.needed_names))
+        plan = request.plan
+        names = plan.needed_names
         run = self._unobserved_run if request.unobserved else self._run
 
         # Run one piece after the other. Only the last one completes the request.
-        for row in range(0, request.rows, self.max_rows):
+        for row in range(0, plan.rows, self.max_rows):
             if request.future.done():
                 return batches
             piece_start = perf_counter_ns()
-            rows = min(self.max_rows, request.rows - row)
+            rows = min(self.max_rows, plan.rows - row)
             feeds = {
                 name: array[row : row + rows] if name in self._inputs else array
                 for name, array in request.feeds.items()
             }
             pieces.append(self._run_padded(run, feeds, rows, names))
-            is_last = row + rows == request.rows
+            is_last = row + rows == plan.rows
             queue_ns = start - request.queued_ns if is_last else 0
             batches.append(
                 CompletedBatch(rows, int(is_last), perf_counter_ns() - piece_start, queue_ns, inline)
@@ -173,12 +194,13 @@ class BatchRunner:
 
         # put the outputs together again, so that the reader sees all rows as one request
         arrays = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
-        run_ns = perf_counter_ns() - start
+        ended = perf_counter_ns()
         outputs = dict(zip(names, arrays, strict=True))
-        (reader_result,) = _run_readers([request], outputs, request.rows)
-        own = tuple([outputs[name] for name in request.output_names])
+        (reader_result,) = _run_readers([plan], outputs, plan.rows)
+        read_ns = perf_counter_ns() - ended
+        own = tuple([outputs[name] for name in plan.output_names])
         queue_ns = start - request.queued_ns
-        request.outcome = InferenceResult(own, queue_ns, run_ns, self.max_rows, reader_result)
+        request.outcome = InferenceResult(own, queue_ns, ended - start, self.max_rows, reader_result, read_ns)
         return batches
 
     def _run_padded(
@@ -210,31 +232,28 @@ class BatchRunner:
         return arrays
 
     def _can_be_cut(self, request: QueuedRequest) -> bool:
-        return self.batched and self._splittable.issuperset(request.needed_names)
+        return self.batched and self._splittable.issuperset(request.plan.needed_names)
 
 
-def _run_readers(requests: Sequence[QueuedRequest], outputs: Mapping[str, Array], rows: int) -> list[Any]:
+def _run_readers(plans: Sequence[RunPlan], outputs: Mapping[str, Array], rows: int) -> Sequence[Any]:
     """The reader's result for each request of a run, None for those without a reader.
 
     Requests with the same reader and the same number of rows are read in one call.
     """
-    if all([request.reader is None for request in requests]):  # noqa: C419, it is faster
-        return [None] * len(requests)
-
     # group the requests by reader and number of rows
     groups: dict[tuple[OutputReader, int], list[int]] = {}
     starts, row = [], 0
-    for index, request in enumerate(requests):
+    for index, plan in enumerate(plans):
         starts.append(row)
-        row += request.rows
-        if request.reader is not None:
-            groups.setdefault((request.reader, request.rows), []).append(index)
+        row += plan.rows
+        if plan.reader is not None:
+            groups.setdefault((plan.reader, plan.rows), []).append(index)
 
     # Read the rows of each group. If it covers the whole run, no rows need copying.
-    results: list[Any] = [None] * len(requests)
+    results: list[Any] = [None] * len(plans)
     for (reader, rows_each), members in groups.items():
         own = outputs
-        if len(members) < len(requests):
+        if len(members) < len(plans):
             spans = [(starts[index], starts[index] + rows_each) for index in members]
             own = {
                 name: np.concatenate([_slice_rows(outputs[name], start, stop, rows) for start, stop in spans])

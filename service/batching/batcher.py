@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import perf_counter_ns
@@ -24,7 +24,7 @@ from time import perf_counter_ns
 from service.batching.batch_run import BatchRunner, CompletedBatch
 from service.batching.queue import QueuedRequest, RequestQueue
 from service.errors import OverloadedError
-from service.inference_types import Array, FeedLayout, InferenceResult, OutputReader, Waiter
+from service.inference_types import FeedLayout, Feeds, InferenceResult, OutputReader, RunPlan, Waiter
 
 # Runs expected to take less than this (2 ms) stay in the event loop. A change of thread costs about 0.1 ms,
 # which is little compared to a longer run, and others can wait for a shorter one.
@@ -99,8 +99,7 @@ class Batcher:
         max_queue: int,
         on_batch: Callable[[CompletedBatch], None],
     ) -> None:
-        self.batched = runner.batched
-        self._runner = runner
+        self.runner = runner
         self._max_rows = runner.max_rows
         self._max_delay = max_delay
         self._max_queue = max_queue
@@ -146,19 +145,18 @@ class Batcher:
 
     async def submit(
         self,
-        feeds: Mapping[str, Array],
+        feeds: Feeds,
         rows: int,
         output_names: tuple[str, ...],
         *,
-        deadline: float | None = None,
+        deadline: float = math.inf,
         unbatched: bool = False,
         future: Waiter | None = None,
         reader: OutputReader | None = None,
     ) -> InferenceResult:
-        """Queue a request and return its result; see `enqueue` and `QueuedRequest.result`."""
-        request = self.enqueue(
-            feeds, rows, output_names, deadline=deadline, unbatched=unbatched, future=future, reader=reader
-        )
+        """Plan and queue a request, and return its result; see `BatchRunner.plan` and `enqueue`."""
+        plan = self.runner.plan(FeedLayout.of(feeds), rows, output_names, reader, unbatched=unbatched)
+        request = self.enqueue(feeds, plan, deadline, future)
         try:
             await request.future
         except asyncio.CancelledError:
@@ -173,15 +171,11 @@ class Batcher:
 
     def enqueue(
         self,
-        feeds: Mapping[str, Array],
-        rows: int,
-        output_names: tuple[str, ...],
-        *,
-        deadline: float | None = None,
-        unbatched: bool = False,
+        feeds: Feeds,
+        plan: RunPlan,
+        deadline: float = math.inf,
         future: Waiter | None = None,
-        reader: OutputReader | None = None,
-        layout: FeedLayout | None = None,
+        *,
         unobserved: bool = False,
     ) -> QueuedRequest:
         """Queue a request. When its future is done, it has the same result as if it had run alone.
@@ -192,42 +186,22 @@ class Batcher:
 
         Args:
             feeds: The model's inputs by name, and any other tensors to override (levers).
-            rows: The length of the inputs' batch axis.
-            output_names: The outputs to return, in this order.
-            deadline: By time.monotonic(); None to wait as long as it takes.
-            unbatched: Do not share a run with other requests.
+            plan: How to run it, from `runner.plan`.
+            deadline: By time.monotonic().
             future: What to await for the outcome, if not a future of the event loop.
-            reader: Summarizes more outputs within the run; see `InferenceResult.reader_result`.
-            layout: The layout of the feeds, if it is known.
             unobserved: Leave its run out of statistics of the model.
         """
-        if len(self._queue) >= self._max_queue:
+        queue = self._queue
+        if len(queue) >= self._max_queue:
             raise self.overloaded_error()
         loop = self._loop
         if loop is None or loop.is_closed():
             # cached: get_running_loop() calls getpid() every time to detect forks
             loop = self._loop = asyncio.get_running_loop()
-
-        # append the request to the queue
-        layout = layout or FeedLayout.of(feeds)
-        needed_names, size = output_names, layout.size
-        if reader is not None:
-            needed_names += reader.output_names
-            # count outputs that are read as further input: they cost about the same time
-            size *= 1 + len(reader.output_names)
         request = QueuedRequest(
-            feeds,
-            rows,
-            output_names,
-            None if unbatched else self._runner.row_shapes(layout, rows, needed_names),
-            math.inf if deadline is None else deadline,
-            perf_counter_ns(),
-            future or loop.create_future(),
-            size,
-            reader,
-            unobserved,
+            feeds, plan, deadline, perf_counter_ns(), future or loop.create_future(), unobserved
         )
-        self._queue.append(request)
+        queue.append(request)
 
         # see that a run will come
         if self._running:
@@ -251,13 +225,13 @@ class Batcher:
 
     def _should_run_at_once(self, request: QueuedRequest) -> bool:
         """Whether the request is on its own, so that waiting for others would only delay it."""
-        if self._ran_this_turn and request.row_shapes is not None:
+        if self._ran_this_turn and request.plan.row_shapes is not None:
             # another request came in this same turn and has run by itself: the two came together
             self._recent_batch_size = max(self._recent_batch_size, AT_LEAST_TWO)
         return (
             self._recent_batch_size <= CONCURRENT_BATCH_SIZE
             and not self._max_delay
-            and self._run_times.is_short(request.size)
+            and self._run_times.is_short(request.plan.size)
         )
 
     def _end_turn(self) -> None:
@@ -300,9 +274,10 @@ class Batcher:
 
     def _run_batch(self, batch: list[QueuedRequest], loop: asyncio.AbstractEventLoop) -> None:
         """Run a batch, in the event loop if it is short, else in the thread."""
-        if not self._run_times.is_short(sum([request.size for request in batch])):
+        size = sum([request.plan.size for request in batch])
+        if not self._run_times.is_short(size):
             try:
-                self._thread.submit(self._run_in_thread, batch, loop)
+                self._thread.submit(self._run_in_thread, batch, size, loop)
             except RuntimeError:
                 # The system has no thread left: run in the loop, since late is better than never. The pool is
                 # replaced because it keeps the batch that it could not start.
@@ -314,22 +289,24 @@ class Batcher:
                 return
 
         start = perf_counter_ns()
-        completed = self._runner.run(batch, inline=True)
-        self._finish_run(batch, completed, perf_counter_ns() - start, loop)
+        completed = self.runner.run(batch, inline=True)
+        self._finish_run(batch, size, completed, perf_counter_ns() - start, loop)
 
-    def _run_in_thread(self, batch: list[QueuedRequest], loop: asyncio.AbstractEventLoop) -> None:
+    def _run_in_thread(self, batch: list[QueuedRequest], size: int, loop: asyncio.AbstractEventLoop) -> None:
         start = perf_counter_ns()
         completed: list[CompletedBatch] = []
         try:
-            completed = self._runner.run(batch, inline=False)
+            completed = self.runner.run(batch, inline=False)
         finally:
             # Raises if the loop was closed in the meantime. The error goes unnoticed, which is fine: closing
             # the loop has cancelled all requests that waited.
-            loop.call_soon_threadsafe(self._finish_run, batch, completed, perf_counter_ns() - start, loop)
+            ns = perf_counter_ns() - start
+            loop.call_soon_threadsafe(self._finish_run, batch, size, completed, ns, loop)
 
     def _finish_run(
         self,
         batch: list[QueuedRequest],
+        size: int,
         completed: list[CompletedBatch],
         ns: int,
         loop: asyncio.AbstractEventLoop,
@@ -340,13 +317,14 @@ class Batcher:
             self._set_deadline_timer(math.inf, loop)
         # a run that failed or ended early says nothing about how long runs take
         if all([type(request.outcome) is InferenceResult for request in batch]):  # noqa: C419, it is faster
-            self._run_times.observe(sum([request.size for request in batch]), len(batch), ns)
+            self._run_times.observe(size, len(batch), ns)
         for request in batch:
-            if request.future.done():
+            future = request.future
+            if future.done():
                 # the caller has gone: let go of the arrays
                 request.outcome = None
             else:
-                request.future.set_result(None)
+                future.set_result(None)
         self._schedule_next(loop)
         # last, so that an error in the callback costs no request its result
         for run in completed:

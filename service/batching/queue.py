@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from time import monotonic, perf_counter_ns
 
 from service.errors import DeadlineError, InternalError
-from service.inference_types import Array, InferenceResult, OutputReader, RowShapes, Waiter
+from service.inference_types import Feeds, InferenceResult, RunPlan, Waiter
 
 # Default of the requests that `take_batch` passes over in search of rows that match the first request's. It
 # bounds the work for each run when every request has another shape.
@@ -23,31 +23,19 @@ CLOCK_TOLERANCE = 0.001
 class QueuedRequest:
     """A request in the queue or in a run, and its outcome.
 
-    `row_shapes` tells which requests can share a run: those for which it is equal. None means that the
-    request must run by itself. `queued_ns` is the time of arrival (perf_counter_ns), `deadline` the time by
-    which the run must have begun (monotonic). `size` is the number of values in the feeds, times one more for
-    each output that the reader reads; it stands for the cost of the run.
+    `queued_ns` is the time of arrival (perf_counter_ns), `deadline` the time by which the run must have begun
+    (monotonic).
     """
 
-    feeds: Mapping[str, Array]
-    rows: int
-    output_names: tuple[str, ...]
-    row_shapes: RowShapes | None
+    feeds: Feeds
+    plan: RunPlan
     deadline: float
     queued_ns: int
     # done as soon as there is an outcome; cancelled if the caller has gone
     future: Waiter
-    size: int
-    # summarizes outputs within the run
-    reader: OutputReader | None = None
     # the caller wants it left out of statistics of the model, and so is every run that it is part of
     unobserved: bool = False
     outcome: InferenceResult | Exception | None = None
-
-    @property
-    def needed_names(self) -> tuple[str, ...]:
-        """The outputs that the run must compute: those requested and those that the reader reads."""
-        return self.output_names if self.reader is None else self.output_names + self.reader.output_names
 
     def result(self) -> InferenceResult:
         """Return the result or raise the error. Works once: the request lets go of its outcome."""
@@ -86,14 +74,14 @@ class RequestQueue(deque[QueuedRequest]):
 
     def is_full_batch(self, max_rows: int) -> bool:
         """Whether the waiting requests fill a run of `max_rows` rows, provided that their shapes match."""
-        return len(self) >= max_rows or sum([request.rows for request in self]) >= max_rows
+        return len(self) >= max_rows or sum([request.plan.rows for request in self]) >= max_rows
 
     def time_to_wait(self, max_delay: float, max_rows: int) -> float:
         """Seconds that the next run may still wait for more requests; 0 or less if it should start now.
 
         The first request waits for `max_delay` seconds in total, and no request waits past its deadline.
         """
-        if not max_delay or not self or self[0].row_shapes is None or self.is_full_batch(max_rows):
+        if not max_delay or not self or self[0].plan.row_shapes is None or self.is_full_batch(max_rows):
             return 0
         left = max_delay - (perf_counter_ns() - self[0].queued_ns) / 1e9
         return left if monotonic() + left + CLOCK_TOLERANCE < self.earliest_deadline() else 0
@@ -124,27 +112,29 @@ class RequestQueue(deque[QueuedRequest]):
         now = monotonic()
         batch: list[QueuedRequest] = []
         skipped: list[QueuedRequest] = []
-        rows, row_shapes = 0, None
+        rows, first = 0, None
         while self and rows < max_rows and len(skipped) < max_scan:
             request = self.popleft()
+            plan = request.plan
             if request.future.done():
                 continue
             if request.deadline <= now:
                 self.overdue.append(request)
-            elif not batch:
+            elif first is None:
                 batch.append(request)
-                rows, row_shapes = request.rows, request.row_shapes
-                if row_shapes is None:
+                rows, first = plan.rows, plan
+                if plan.row_shapes is None:
                     break
-            elif request.row_shapes is not row_shapes and request.row_shapes != row_shapes:
+            elif plan is not first and plan.row_shapes != first.row_shapes:
                 skipped.append(request)
-            elif rows + request.rows > max_rows:
+            elif rows + plan.rows > max_rows:
                 # stop here: a smaller request from further behind must not overtake this one
                 self.appendleft(request)
                 break
             else:
                 batch.append(request)
-                rows += request.rows
+                rows += plan.rows
         # requests of other shapes keep their places at the head of the queue
-        self.extendleft(reversed(skipped))
+        if skipped:
+            self.extendleft(reversed(skipped))
         return batch

@@ -43,13 +43,14 @@ def local_model(path: Path) -> tuple[Signature, Predict]:
         names = [gate.name for gate in loaded.gates] if gates else []
         if gates and not names:
             raise RequestError("--gates: expected a model with gates, and it has none")
-        arrays = loaded.runtime.run(request.feeds, [*request.output_names, *names])
-        result = InferenceResult(tuple(arrays[: len(request.output_names)]))
+        form = request.form
+        arrays = loaded.runtime.run(request.feeds, [*form.output_names, *names])
+        result = InferenceResult(tuple(arrays[: len(form.output_names)]))
         answer = encode_predictions(
-            loaded.name, loaded.version, request, result, loaded.labels, loaded.distribution
+            loaded.name, loaded.version, form, result, loaded.labels, loaded.distribution
         )
-        values = zip(names, arrays[len(request.output_names) :], strict=True)
-        means = {name: _row_means(name, array, request.rows) for name, array in values}
+        values = zip(names, arrays[len(form.output_names) :], strict=True)
+        means = {name: _row_means(name, array, form.rows) for name, array in values}
         return json.loads(answer)["predictions"], means
 
     return loaded.signature, predict

@@ -106,7 +106,7 @@ class OutputSizes:
 
 def check_gate_output_size(request: InferenceRequest, signature: Signature, limit: int) -> None:
     """Raise TooLargeError if the hidden outputs that an infer request names take more than `limit` bytes."""
-    hidden = [output for output in request.outputs if output.name in signature.hidden]
+    hidden = [output for output in request.form.outputs if output.name in signature.hidden]
     if hidden:
         size = OutputSizes([output.name for output in hidden], signature).total_bytes(request)
         if not all(output.binary for output in hidden):

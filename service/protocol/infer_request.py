@@ -12,7 +12,7 @@ from simdjson import Array as JsonArray
 from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
 from service.artifact.limits import RequestLimits
 from service.errors import RequestError
-from service.inference_types import Array, InferenceRequest, RequestedOutput
+from service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm
 from service.protocol.json_document import (
     MISSING,
     expect_array,
@@ -241,15 +241,16 @@ def decode_infer(
     for key in extra:
         if key in present:
             parameters[key] = _extra_value(request[key], key)
-    return InferenceRequest(
-        feeds=inputs.feeds,
+    form = RequestForm(
         rows=inputs.rows,
         outputs=outputs or _all_outputs(tuple(signature.outputs), binary=binary),
+        layout=FeedLayout.of(inputs.feeds),
         id=expect_text(request["id"], "id") if "id" in present else None,
         # clients send 0 for no timeout
         timeout_us=parameters.get("timeout") or None,
         parameters=parameters,
     )
+    return InferenceRequest(form, inputs.feeds)
 
 
 def _extra_value(value: Any, where: str) -> Any:
@@ -314,4 +315,6 @@ def _decode_raw(body: bytes | memoryview, signature: Signature, limits: RequestL
     if rows > limits.max_rows:
         raise RequestError(f"body: expected at most {limits.max_rows} rows (--max-rows), got {rows}")
     array = read_binary(body, 0, len(body), shape, dtype, "body")
-    return InferenceRequest({tensor.name: array}, rows, _all_outputs(tuple(signature.outputs), binary=True))
+    feeds = {tensor.name: array}
+    outputs = _all_outputs(tuple(signature.outputs), binary=True)
+    return InferenceRequest(RequestForm(rows, outputs, FeedLayout.of(feeds)), feeds)

@@ -11,7 +11,7 @@ Only `decode_infer` reports errors: it gets every body that is new or wrong.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,7 @@ from simdjson import Parser
 from service.artifact.limits import RequestLimits
 from service.bounded_cache import BoundedCache
 from service.errors import RequestError
-from service.inference_types import Array, FeedLayout, InferenceRequest
+from service.inference_types import Array, InferenceRequest, RequestForm
 from service.protocol.infer_request import decode_infer
 from service.protocol.tensors import NUMBER_READERS, NumberReader, read_binary
 
@@ -36,8 +36,8 @@ MAX_TEMPLATE_BYTES = 2048
 # is parsed in place by a parser of its own: the copy would be mapped and unmapped by the system each time,
 # which takes half as long as parsing, and the shared parser's buffers would stay as large.
 MAX_SHORT_BYTES = 1 << 16
-# (model digest, JSON before the data array, JSON after it or None if the data follows as bytes)
-TemplateKey = tuple[str, bytes, bytes | None]
+# (serial of the model, JSON before the data array, JSON after it or None if the data follows as bytes)
+TemplateKey = tuple[int, bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +58,15 @@ class TensorSlot:
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplate:
-    """A decoded request without its numbers, and the slots for them in the order of the body."""
+    """The form of a request, and the slots for its numbers in the order of the body."""
 
-    request: InferenceRequest
+    form: RequestForm
     slots: tuple[TensorSlot, ...]
 
     @classmethod
     def of(cls, request: InferenceRequest) -> RequestTemplate:
         slots = tuple(TensorSlot.of(name, array) for name, array in request.feeds.items())
-        return cls(replace(request, feeds={}, layout=FeedLayout.of(request.feeds)), slots)
-
-    def with_feeds(self, feeds: dict[str, Array]) -> InferenceRequest:
-        request = self.request
-        return InferenceRequest(
-            feeds,
-            request.rows,
-            request.outputs,
-            request.id,
-            request.timeout_us,
-            request.parameters,
-            request.output_names,
-            request.layout,
-        )
+        return cls(request.form, slots)
 
 
 class CachingDecoder:
@@ -104,53 +91,54 @@ class CachingDecoder:
         self._templates: BoundedCache[TemplateKey, RequestTemplate] = BoundedCache(MAX_TEMPLATES)
 
     def decode(
-        self, body: bytes, json_size: int | None, signature: Signature, digest: str
+        self, body: bytes, json_size: int | None, signature: Signature, serial: int
     ) -> InferenceRequest:
         """Decode a body of which the first `json_size` bytes are JSON, or all of them if that is None.
 
-        `digest` identifies the model that the signature belongs to.
+        `serial` identifies the loaded model that the signature belongs to.
         """
-        if json_size is None:
-            start = body.find(b"[", body.find(DATA_KEY))
-            if start > 0:
-                return self._from_json(body, start, signature, digest)
-        elif 0 < json_size <= MAX_TEMPLATE_BYTES:
-            return self._from_bytes(body, json_size, signature, digest)
-        return self._decode_uncached(body, json_size, signature)
+        if json_size is not None:
+            if 0 < json_size <= MAX_TEMPLATE_BYTES:
+                return self._from_bytes(body, json_size, signature, serial)
+            return self._decode_uncached(body, json_size, signature)
 
-    def _from_json(self, body: bytes, start: int, signature: Signature, digest: str) -> InferenceRequest:
-        """Decode a body in JSON; `start` is the first bracket after the first data key."""
-        # cut the body into the array of numbers and the template around it
+        # cut the body into the array of numbers, after the first data key, and the template around it
+        start = body.find(b"[", body.find(DATA_KEY))
         stop = body.find(b"]", start) + 1
-        if start + len(body) - stop > MAX_TEMPLATE_BYTES:
+        size = stop - start
+        if start <= 0 or len(body) - size > MAX_TEMPLATE_BYTES:
             # not a flat array, for example: `stop` is then the end of the first nested row
             return self._decode_uncached(body, None, signature)
-        before, after = body[:start], body[stop:]
-        key = (digest, before, after)
-
-        template = self._templates.get(key)
+        template = self._templates.get((serial, body[:start], body[stop:]))
+        if template is None or len(body) > self._limits.max_json_bytes:
+            return self._learn_template(body, start, stop, signature, serial)
+        (slot,) = template.slots
         text: bytes | memoryview
-        if template is not None and len(body) <= self._limits.max_json_bytes:
-            (slot,) = template.slots
-            if stop - start < MAX_SHORT_BYTES:
-                parser, text = self._parser, body[start:stop]
-            else:
-                parser, text = Parser(), memoryview(body)[start:stop]
-            # The text ends at its first closing bracket, so it cannot contain another array. The parser can
-            # be used again after this, since no part of the document is left.
-            try:
-                values = slot.reader.read(parser.parse(text), "data")  # type: ignore[arg-type]
-            except (RequestError, ValueError, RuntimeError):
-                # decode_infer reports the error
-                return self._decode_uncached(body, None, signature)
-            if values.size == slot.size:
-                return template.with_feeds({slot.name: values.reshape(slot.shape)})
+        if size < MAX_SHORT_BYTES:
+            parser, text = self._parser, body[start:stop]
+        else:
+            parser, text = Parser(), memoryview(body)[start:stop]
+        # The text ends at its first closing bracket, so it cannot contain another array. The parser can be
+        # used again after this, since no part of the document is left.
+        try:
+            values = slot.reader.read(parser.parse(text), "data")  # type: ignore[arg-type]
+        except (RequestError, ValueError, RuntimeError):
+            # decode_infer reports the error
+            return self._decode_uncached(body, None, signature)
+        if values.size != slot.size:
+            return self._decode_uncached(body, None, signature)
+        return InferenceRequest(template.form, {slot.name: values.reshape(slot.shape)})
 
-        # Remember the template if the body has one data key, whose value is one flat array of numbers.
-        # Requests with an id are not remembered, since each has another.
+    def _learn_template(
+        self, body: bytes, start: int, stop: int, signature: Signature, serial: int
+    ) -> InferenceRequest:
+        """Decode a body whose first data array is `body[start:stop]`, and keep its template if it has one."""
+        before, after = body[:start], body[stop:]
         request = self._decode_uncached(body, None, signature)
         if (
-            request.id is None
+            # each id is another, and so is its request
+            request.form.id is None
+            # one data key, whose value is one flat array of numbers
             and before.endswith((DATA_KEY, DATA_KEY + b" "))
             and before.count(DATA_KEY[:-1]) + after.count(DATA_KEY[:-1]) == 1
             and b"\\" not in before + after
@@ -158,12 +146,12 @@ class CachingDecoder:
             and [array.dtype.kind in "fiu" for array in request.feeds.values()] == [True]
             and body.find(b"[", start + 1, stop) < 0
         ):
-            self._templates.add(key, RequestTemplate.of(request))
+            self._templates.add((serial, before, after), RequestTemplate.of(request))
         return request
 
-    def _from_bytes(self, body: bytes, json_size: int, signature: Signature, digest: str) -> InferenceRequest:
+    def _from_bytes(self, body: bytes, json_size: int, signature: Signature, serial: int) -> InferenceRequest:
         """Decode a body whose tensors follow the JSON as bytes, one after the other."""
-        key = (digest, body[:json_size], None)
+        key = (serial, body[:json_size], None)
         template = self._templates.get(key)
         if template is not None:
             feeds, start = {}, json_size
@@ -176,13 +164,13 @@ class CachingDecoder:
                 start += size
             else:
                 if start == len(body):
-                    return template.with_feeds(feeds)
+                    return InferenceRequest(template.form, feeds)
 
         # Remember the template if all tensors are bytes. Booleans are excluded: their bytes need checking.
         request = self._decode_uncached(body, json_size, signature)
         arrays = request.feeds.values()
         if (
-            request.id is None
+            request.form.id is None
             and all(array.dtype in NUMBER_READERS for array in arrays)
             and sum(array.nbytes for array in arrays) == len(body) - json_size
         ):

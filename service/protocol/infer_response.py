@@ -2,72 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 
 from service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
 from service.errors import NotFiniteError, RequestError
-from service.inference_types import Array, InferenceRequest, InferenceResult
+from service.inference_types import Array, InferenceResult, RequestForm
 from service.protocol.classification import classification
 
-HALF = np.dtype(np.float16).char
+if TYPE_CHECKING:
+    from service.artifact.runtime import Signature
+
+HALF = "float16"
+
+# the JSON of a response with one tensor, from the end of its numbers
+AFTER_NUMBERS = b"]}]}"
 
 Entry = dict[str, Any]
 Buffer = bytes | memoryview
 
 
 def encode_infer(
-    name: str, version: int, request: InferenceRequest, result: InferenceResult, labels: Sequence[str]
+    name: str, version: int, form: RequestForm, result: InferenceResult, labels: Sequence[str]
 ) -> tuple[bytes, int | None]:
     """Encode the response; see `assemble` for what is returned.
 
     Args:
         name: The model's name.
         version: The model's version.
-        request: Names the outputs and their forms.
+        form: Names the outputs.
         result: Has their arrays.
         labels: The model's class labels, for outputs requested as classes.
     """
-    if request.id is None and len(request.outputs) == len(result.arrays) == 1:
-        (output,), (array,) = request.outputs, result.arrays
-        if not (output.binary or output.classes or array.dtype.char == HALF):
-            return _encode_one(name, version, output.name, array), None
     entries: list[Entry] = []
     tail: list[Buffer] = []
-    for output, array in zip(request.outputs, result.arrays, strict=True):
+    for output, array in zip(form.outputs, result.arrays, strict=True):
         if output.classes:
-            entries.append(_class_entry(output.name, array, request.rows, output.classes, labels))
+            entries.append(_class_entry(output.name, array, form.rows, output.classes, labels))
             if output.binary:
                 tail.append(_pop_strings(entries[-1]))
         else:
             entries.append(_tensor_entry(output.name, array, tail, binary=output.binary))
     head: Entry = {"model_name": name, "model_version": str(version), "outputs": entries}
-    if request.id is not None:
-        head["id"] = request.id
+    if form.id is not None:
+        head["id"] = form.id
     return assemble(head, tail)
 
 
-def _encode_one(name: str, version: int, output: str, array: Array) -> bytes:
-    """The response of most requests: one tensor in JSON. Takes 1.4 instead of 2.5 µs for ten numbers."""
-    numbers = orjson.dumps(array.ravel(), option=orjson.OPT_SERIALIZE_NUMPY)
-    # orjson writes NaN and Inf as null
-    if b"null" in numbers:
-        _expect_finite({"outputs": [{"name": output, "data": array}]})
-    return b"%b%b}]}" % (_before_numbers(name, version, output, array.dtype, array.shape), numbers)
+class JsonAnswers:
+    """Writes the answers to requests for one tensor in JSON; an `OutputReader`, called once for each run.
+
+    For 64 requests of ten numbers, an answer takes 0.5 µs, and 2.5 µs with `encode_infer`.
+    """
+
+    def __init__(self, name: str, version: int, output: str) -> None:
+        """For this version of the model of this name, and its output."""
+        self._name, self._version, self._output = name, version, output
+        self.output_names = (output,)
+
+    @classmethod
+    def of(cls, name: str, version: int, form: RequestForm, signature: Signature) -> JsonAnswers | None:
+        """For requests of a form if they are for one tensor in JSON, else None."""
+        if form.id is not None or len(form.outputs) != 1:
+            return None
+        (output,) = form.outputs
+        tensor = signature.outputs.get(output.name) or signature.hidden[output.name]
+        if output.binary or output.classes or tensor.dtype == HALF:
+            return None
+        return cls(name, version, output.name)
+
+    def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[bytes | NotFiniteError]:
+        """The answer to each request; a NotFiniteError if its numbers cannot be written in JSON."""
+        array = arrays[self._output]
+        shape = (array.shape[0] // requests, *array.shape[1:]) if array.ndim else ()
+        before = _before_numbers(self._name, self._version, self._output, array.dtype, shape)
+        text = orjson.dumps(array.reshape(requests, -1), option=orjson.OPT_SERIALIZE_NUMPY)
+        # the text is a list of lists, [[…],[…]]
+        answers: list[bytes | NotFiniteError] = [
+            before + numbers + AFTER_NUMBERS for numbers in text[2:-2].split(b"],[")
+        ]
+        # orjson writes NaN and Inf as null
+        if b"null" in text:
+            error = _not_finite("outputs", self._output)
+            rows_of_each = np.isfinite(array.reshape(requests, -1))
+            return [answer if own.all() else error for answer, own in zip(answers, rows_of_each, strict=True)]
+        return answers
 
 
 @lru_cache(maxsize=1024)
 def _before_numbers(
     name: str, version: int, output: str, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> bytes:
-    """The JSON of a response with one tensor, up to its numbers."""
+    """The JSON of a response with one tensor, up to its first number."""
     entry = {"name": output, "datatype": DATATYPE_BY_DTYPE[dtype], "shape": shape, "data": []}
     text = orjson.dumps({"model_name": name, "model_version": str(version), "outputs": [entry]})
-    return text.removesuffix(b"[]}]}")
+    return text.removesuffix(AFTER_NUMBERS)
 
 
 def encode_tensors(pairs: Iterable[tuple[str, Array]], *, binary: bool) -> tuple[list[Entry], list[Buffer]]:
@@ -95,7 +128,7 @@ def _tensor_entry(name: str, array: Array, tail: list[Buffer], *, binary: bool) 
     if binary:
         entry["parameters"] = {"binary_data_size": array.nbytes}
         tail.append(np.ascontiguousarray(array).data)
-    elif array.dtype.char == HALF:
+    elif array.dtype == HALF:
         raise RequestError(
             f"outputs: {name!r} is FP16, which cannot be written in JSON; expected a request for binary data"
         )
@@ -128,7 +161,10 @@ def _expect_finite(head: Entry) -> None:
         for entry in entries if isinstance(entries, list) else ():
             data = entry.get("data") if isinstance(entry, dict) else None
             if isinstance(data, np.ndarray) and not np.isfinite(data).all():
-                raise NotFiniteError(
-                    f"{key}: {entry['name']!r} has NaN or Inf among its values, which JSON cannot represent; "
-                    "request binary data"
-                )
+                raise _not_finite(key, entry["name"])
+
+
+def _not_finite(key: str, name: str) -> NotFiniteError:
+    return NotFiniteError(
+        f"{key}: {name!r} has NaN or Inf among its values, which JSON cannot represent; request binary data"
+    )

@@ -16,7 +16,7 @@ import numpy as np
 from service.artifact.datatypes import WIRE_DTYPES
 from service.artifact.limits import RequestLimits
 from service.errors import RequestError, TooLargeError
-from service.inference_types import Array, InferenceRequest, RequestedOutput
+from service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm
 from service.protocol.feature_names import expect_features
 from service.protocol.json_document import quoted
 from service.protocol.tensors import expect_fit, infer_shape, value_range
@@ -208,7 +208,9 @@ def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLi
     shape = infer_shape(dims, width, f"body, line {table.lines[0]}")
     array = values.reshape(shape if signature.batch is None else (rows, *shape))
     expect_fit(array.shape, tensor, {}, "body")
-    return InferenceRequest({tensor.name: array}, rows, tuple(map(RequestedOutput, signature.outputs)))
+    feeds = {tensor.name: array}
+    outputs = tuple(map(RequestedOutput, signature.outputs))
+    return InferenceRequest(RequestForm(rows, outputs, FeedLayout.of(feeds)), feeds)
 
 
 def predictions_csv(

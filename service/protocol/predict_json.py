@@ -15,7 +15,14 @@ from simdjson import Parser
 from service.artifact.datatypes import WIRE_DTYPES
 from service.artifact.limits import RequestLimits
 from service.errors import NotFiniteError, RequestError
-from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
+from service.inference_types import (
+    Array,
+    FeedLayout,
+    InferenceRequest,
+    InferenceResult,
+    RequestedOutput,
+    RequestForm,
+)
 from service.protocol.classification import probabilities
 from service.protocol.feature_names import expect_features
 from service.protocol.json_document import (
@@ -71,7 +78,8 @@ def decode_instances(
             member = "" if values is instances else f".{name}"
             features = signature.features if _is_named_row(instances, signature) else ()
             raise (_row_fault(values, dims, WIRE_DTYPES[tensor.dtype], member, features) or error) from None
-    return InferenceRequest(feeds, rows, tuple(map(RequestedOutput, signature.outputs)))
+    outputs = tuple(map(RequestedOutput, signature.outputs))
+    return InferenceRequest(RequestForm(rows, outputs, FeedLayout.of(feeds)), feeds)
 
 
 def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]:
@@ -214,7 +222,7 @@ def _shape_of_first(value: Any) -> tuple[int, ...]:
 def encode_predictions(
     name: str,
     version: int,
-    request: InferenceRequest,
+    form: RequestForm,
     result: InferenceResult,
     labels: Sequence[str],
     distribution: bool | None,
@@ -227,16 +235,16 @@ def encode_predictions(
     Args:
         name: The model's name.
         version: The model's version.
-        request: Names the outputs.
+        form: Names the outputs.
         result: Has their arrays.
         labels: The model's class labels.
         distribution: True if the first output has probabilities, False for logits, None for neither.
     """
     columns = {}
-    for index, (output, array) in enumerate(zip(request.outputs, result.arrays, strict=True)):
-        if array.shape[:1] != (request.rows,):
+    for index, (output, array) in enumerate(zip(form.outputs, result.arrays, strict=True)):
+        if array.shape[:1] != (form.rows,):
             raise RequestError(
-                f"{output.name}: expected an output of {request.rows} rows, got shape {list(array.shape)}; "
+                f"{output.name}: expected an output of {form.rows} rows, got shape {list(array.shape)}; "
                 f"ask for it by /v2/models/{name}/infer"
             )
         if not np.isfinite(array).all():

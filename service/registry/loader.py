@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import time
 from collections.abc import Iterable
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from service.config.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_serials = itertools.count(1)
 
 
 def load(
@@ -97,6 +100,7 @@ def load(
         name=file.name,
         version=file.version,
         path=file.path,
+        serial=next(_serials),
         digest=call(hashlib.sha256, data).hexdigest(),
         bytes=len(data),
         manifest=manifest,

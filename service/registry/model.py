@@ -28,6 +28,8 @@ class Model:
     name: str
     version: int
     path: Path
+    # number of this load in the process: another load of the same file has another
+    serial: int
     # SHA-256 of the file
     digest: str
     # size of the file

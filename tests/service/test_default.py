@@ -38,7 +38,7 @@ def test_the_bundled_model_is_complete(model: Model) -> None:
     assert model.manifest.lesion is not None
     assert [lesion.layer for lesion in model.manifest.lesion.layers] == list(range(10))
     assert model.drift is not None
-    assert model.batcher.batched
+    assert model.batcher.runner.batched
 
 
 def test_the_bundled_model_has_a_sample_of_each_class(model: Model) -> None:

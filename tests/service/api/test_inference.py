@@ -15,8 +15,15 @@ from service.api.inference import InferenceCall, merge_json, run_deadline, wrap_
 from service.artifact.runtime import Tensor
 from service.errors import InternalError, OverloadedError, RequestError, RunError
 from service.http.response import ResponseBody
-from service.inference_types import InferenceRequest, InferenceResult, RequestedOutput
+from service.inference_types import (
+    FeedLayout,
+    InferenceRequest,
+    InferenceResult,
+    RequestedOutput,
+    RequestForm,
+)
 from service.registry.model import Model
+from tests.support.fake_models import make_runner
 from tests.support.fake_request import FakeRequest
 from tests.support.infer_bodies import signature
 
@@ -31,10 +38,15 @@ class Batcher:
     is_full: bool = False
     requests: list[Any] = field(default_factory=list)
 
+    @property
+    def runner(self) -> Any:
+        return make_runner(None, inputs=("ids",), splittable=("logits",))
+
     def enqueue(self, *request: Any, **more: Any) -> Any:
         self.requests.append(request)
-        more["future"].set_result(None)
-        return SimpleNamespace(future=more["future"], result=self.result)
+        waiter = request[-1]
+        waiter.set_result(None)
+        return SimpleNamespace(future=waiter, result=self.result, queued_ns=1)
 
     def result(self) -> InferenceResult:
         if self.error is not None:
@@ -50,8 +62,9 @@ def model(**batcher: Any) -> Model:
 
 
 def words_request(rows: int, words: int = 5, **more: Any) -> InferenceRequest:
+    feeds = {"ids": np.ones((rows, words), np.int64)}
     return InferenceRequest(
-        {"ids": np.ones((rows, words), np.int64)}, rows, (RequestedOutput("logits"),), **more
+        RequestForm(rows, (RequestedOutput("logits"),), FeedLayout.of(feeds), **more), feeds
     )
 
 
@@ -59,7 +72,9 @@ def run(model: Model, inference: InferenceRequest) -> InferenceResult:
     """Run a request for its logits."""
 
     async def call() -> InferenceResult:
-        return await InferenceCall(model, inference, 0.0, FakeRequest("POST")).run(("logits",))
+        inference_call = InferenceCall(model, inference, 0.0, FakeRequest("POST"))
+        await inference_call.start(inference_call.plan(("logits",)))
+        return inference_call.result()
 
     return asyncio.run(call())
 
@@ -68,7 +83,7 @@ def wait(timeout: int | None, header: bytes | None) -> float:
     """The seconds until the deadline."""
 
     async def measure() -> float:
-        deadline = run_deadline(words_request(1, timeout_us=timeout), header, 2000)
+        deadline = run_deadline(words_request(1, timeout_us=timeout).form, header, 2000)
         return deadline - asyncio.get_running_loop().time()
 
     return asyncio.run(measure())

@@ -12,7 +12,7 @@ import pytest
 
 from service.batching.queue import QueuedRequest
 from service.errors import InternalError
-from service.inference_types import Array, FeedLayout, InferenceResult
+from service.inference_types import Array, FeedLayout, InferenceResult, RunPlan
 from tests.support.fake_models import Doubler, make_runner, rows
 
 MakeRequest = Callable[..., QueuedRequest]
@@ -25,8 +25,8 @@ def make_request() -> Iterator[MakeRequest]:
     def build(
         feeds: Mapping[str, Array], names: tuple[str, ...] = ("double",), *, unobserved: bool = False
     ) -> QueuedRequest:
-        future = loop.create_future()
-        return QueuedRequest(feeds, len(feeds["x"]), names, (), math.inf, 0, future, 1, None, unobserved)
+        plan = RunPlan(len(feeds["x"]), 1, (), names, names)
+        return QueuedRequest(feeds, plan, math.inf, 0, loop.create_future(), unobserved)
 
     yield build
     loop.close()
@@ -249,30 +249,32 @@ def test_requests_with_different_row_shapes_have_different_keys() -> None:
     """The order of the inputs does not matter; shape and dtype of each do."""
     runner = make_runner(Doubler().run, inputs=("x", "y"))
     x, y = np.zeros((2, 3), np.float32), np.zeros((2,), np.int64)
-    own = runner.row_shapes(FeedLayout.of({"x": x, "y": y}), 2, ("double",))
-    assert own == runner.row_shapes(FeedLayout.of({"y": y[:1], "x": x[:1]}), 1, ("negative",)) is not None
+    own = runner.plan(FeedLayout.of({"x": x, "y": y}), 2, ("double",)).row_shapes
+    assert (
+        own == runner.plan(FeedLayout.of({"y": y[:1], "x": x[:1]}), 1, ("negative",)).row_shapes is not None
+    )
     for other in (
         {"x": np.zeros((2, 4), np.float32), "y": y},
         {"x": x.astype(np.float64), "y": y},
         {"x": x, "y": y[:, None]},
     ):
-        assert runner.row_shapes(FeedLayout.of(other), 2, ("double",)) not in (None, own)
+        assert runner.plan(FeedLayout.of(other), 2, ("double",)).row_shapes not in (None, own)
 
 
 def test_requests_that_cannot_share_a_run_have_no_key() -> None:
     """They request unsplittable outputs, feed levers, or run a model that couples rows."""
     fed = rows(1)
     layout, with_lever = FeedLayout.of(fed), FeedLayout.of(fed | {"bias": np.ones(1)})
-    assert make_runner(Doubler().run).row_shapes(layout, 1, ("double",)) is not None
-    assert make_runner(Doubler().run).row_shapes(layout, 1, ("double", "total")) is None
-    assert make_runner(Doubler().run).row_shapes(with_lever, 1, ("double",)) is None
-    assert make_runner(Doubler().run, batched=False).row_shapes(layout, 1, ("double",)) is None
+    assert make_runner(Doubler().run).plan(layout, 1, ("double",)).row_shapes is not None
+    assert make_runner(Doubler().run).plan(layout, 1, ("double", "total")).row_shapes is None
+    assert make_runner(Doubler().run).plan(with_lever, 1, ("double",)).row_shapes is None
+    assert make_runner(Doubler().run, batched=False).plan(layout, 1, ("double",)).row_shapes is None
 
 
 def test_missing_rows_of_an_input_are_refused() -> None:
     """A wrong number of rows would shift the rows of all requests behind it."""
     with pytest.raises(InternalError, match="inputs: expected 2 rows of each, got 1"):
-        make_runner(Doubler().run).row_shapes(FeedLayout.of(rows(1)), 2, ("double",))
+        make_runner(Doubler().run).plan(FeedLayout.of(rows(1)), 2, ("double",))
 
 
 def test_outputs_with_several_values_per_row_are_split_by_row(make_request: MakeRequest) -> None:

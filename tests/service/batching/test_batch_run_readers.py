@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.batching.queue import QueuedRequest
-from service.inference_types import Array
+from service.inference_types import Array, RunPlan
 from tests.support.fake_models import Doubler, make_batcher, make_runner, rows
 
 
@@ -44,7 +44,9 @@ def make_request(
     loop: asyncio.AbstractEventLoop, reader: Summer | None, *tags: float, **more: Any
 ) -> QueuedRequest:
     names = more.get("names", ("double",))
-    return QueuedRequest(rows(*tags), len(tags), names, (), math.inf, 0, loop.create_future(), 1, reader)
+    needed = names if reader is None else tuple(dict.fromkeys((*names, *reader.output_names)))
+    plan = RunPlan(len(tags), 1, (), names, needed, reader)
+    return QueuedRequest(rows(*tags), plan, math.inf, 0, loop.create_future())
 
 
 def test_outputs_of_all_requests_are_read_together(loop: asyncio.AbstractEventLoop) -> None:

@@ -14,6 +14,7 @@ import pytest
 from service.batching.batch_run import CompletedBatch
 from service.batching.batcher import MAX_YIELDS, Batcher
 from service.errors import DeadlineError
+from service.inference_types import FeedLayout
 from tests.support.fake_models import (
     BlockedRuns,
     Doubler,
@@ -43,8 +44,9 @@ def test_queued_requests_share_a_run_unless_told_otherwise(run_in_loop: RunInLoo
     async def main() -> None:
         model = Doubler()
         batcher = make_batcher(model.run)
-        requests = [batcher.enqueue(rows(n), 1, ("double",)) for n in range(3)]
-        requests.append(batcher.enqueue(rows(3), 1, ("double",), unbatched=True))
+        layout = FeedLayout.of(rows(0))
+        plans = [batcher.runner.plan(layout, 1, ("double",), unbatched=n == 3) for n in range(4)]
+        requests = [batcher.enqueue(rows(n), plan) for n, plan in enumerate(plans)]
         for request in requests:
             await request.future
         assert model.rows == [[0, 1, 2], [3]]

@@ -13,6 +13,7 @@ import pytest
 
 from service.batching.queue import QueuedRequest, RequestQueue
 from service.errors import DeadlineError
+from service.inference_types import RunPlan
 
 MakeRequest = Callable[..., QueuedRequest]
 
@@ -28,7 +29,7 @@ def make_request() -> Iterator[MakeRequest]:
     def build(
         rows: int = 1, shapes: Any = SMALL, deadline: float = math.inf, since: int = 0
     ) -> QueuedRequest:
-        return QueuedRequest({}, rows, (), shapes, deadline, since, loop.create_future(), 1)
+        return QueuedRequest({}, RunPlan(rows, 1, shapes, (), ()), deadline, since, loop.create_future())
 
     yield build
     loop.close()

@@ -135,8 +135,12 @@ def infer_decoder() -> Decoder:
             raise
         request = decode_infer(content, size, model, LIMITS, frozenset({"more"}))
         expect_same_feeds(request.feeds, dict(cached.feeds))
-        assert (request.rows, request.outputs, request.id) == (cached.rows, cached.outputs, cached.id)
-        assert request.parameters == cached.parameters
+        assert (request.form.rows, request.form.outputs, request.form.id) == (
+            cached.form.rows,
+            cached.form.outputs,
+            cached.form.id,
+        )
+        assert request.form.parameters == cached.form.parameters
         expect_same_feeds(request.feeds, reference_feeds(model, size, content))
 
     return Decoder(read, infer_seeds(), (RequestError,), JSON_TOKENS, change_json)
@@ -173,7 +177,7 @@ def lesion_decoder() -> Decoder:
     model = signature(Tensor("x", "float32", ("batch", 1)))
 
     def read(data: bytes) -> None:
-        parameters = decode_infer(data, None, model, LIMITS, LESION_KEYS).parameters
+        parameters = decode_infer(data, None, model, LIMITS, LESION_KEYS).form.parameters
         lesion = parse_lesion_request(parameters, network.gates)
         overrides = lesion.bias_overrides(network.biases)
         assert overrides.keys() <= network.biases.keys()

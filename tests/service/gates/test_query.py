@@ -19,7 +19,7 @@ from service.gates.query import (
     parse_gate_query,
     requested_tensors,
 )
-from service.inference_types import InferenceRequest
+from service.inference_types import FeedLayout, InferenceRequest, RequestForm
 
 GATES = tuple(
     Gate(name=name, layer=n, kind="coupled", carry="identity", unit_axis=-1, units=3, output=output)
@@ -70,7 +70,8 @@ def test_response_sizes_follow_from_the_shapes() -> None:
     }
     inputs = {"ids": Tensor("ids", "int64", ("batch", "words", "?"))}
     signature = Signature(inputs, {}, hidden, "batch", frozenset())
-    inference = InferenceRequest({"ids": np.zeros((3, 4, 9), np.int64)}, 3, ())
+    feeds = {"ids": np.zeros((3, 4, 9), np.int64)}
+    inference = InferenceRequest(RequestForm(3, (), FeedLayout.of(feeds)), feeds)
     assert OutputSizes("a", signature).total_bytes(inference) == 3 * 5 * 4
     assert OutputSizes("aab", signature).total_bytes(inference) == 2 * 3 * 5 * 4 + 4 * 3 * 7 * 2
     assert OutputSizes("d", signature).total_bytes(inference) == 24

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from service.artifact.limits import RequestLimits
 from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError
-from service.inference_types import InferenceRequest, InferenceResult, RequestedOutput
+from service.inference_types import (
+    FeedLayout,
+    InferenceRequest,
+    InferenceResult,
+    RequestedOutput,
+    RequestForm,
+)
 from service.protocol.infer_request import decode_infer
 from service.protocol.infer_response import encode_infer
 from service.protocol.predict_json import decode_instances
@@ -81,9 +87,9 @@ def expect_valid(inference: InferenceRequest, model: Signature) -> None:
         assert all(
             size == dim for size, dim in zip(array.shape, tensor.dims, strict=True) if isinstance(dim, int)
         )
-        assert array.shape[0] == inference.rows <= LIMITS.max_rows
-    assert inference.outputs
-    assert set(inference.output_names) <= model.outputs.keys() | model.hidden.keys()
+        assert array.shape[0] == inference.form.rows <= LIMITS.max_rows
+    assert inference.form.outputs
+    assert set(inference.form.output_names) <= model.outputs.keys() | model.hidden.keys()
 
 
 def expect_error_message(error: RequestError) -> None:
@@ -192,7 +198,7 @@ def test_a_response_sent_back_has_the_same_bits(values: list[float]) -> None:
     for as_binary in (False, True):
         wanted = (RequestedOutput("x", binary=as_binary),)
         text, header = encode_infer(
-            "m", 1, InferenceRequest({}, len(array), wanted), InferenceResult((array,)), ()
+            "m", 1, RequestForm(len(array), wanted, FeedLayout.of({})), InferenceResult((array,)), ()
         )
         answer = json.loads(text[:header])
         again = json.dumps({"inputs": answer["outputs"]}).encode()

@@ -39,13 +39,13 @@ def test_a_json_request_is_decoded() -> None:
     for data in (X.tolist(), X.ravel().tolist()):
         got = decode(entry(data, 1, 2, 3))
         np.testing.assert_array_equal(got.feeds["x"], X, strict=True)
-        assert (got.rows, got.outputs, got.id, got.timeout_us) == (
+        assert (got.form.rows, got.form.outputs, got.form.id, got.form.timeout_us) == (
             1,
             (RequestedOutput("logits"),),
             None,
             None,
         )
-        assert got.parameters == {}
+        assert got.form.parameters == {}
 
 
 def test_a_binary_request_is_decoded() -> None:
@@ -61,12 +61,12 @@ def test_a_binary_request_is_decoded() -> None:
         got = decode_infer(content, header, PAIR, LIMITS)
         np.testing.assert_array_equal(got.feeds["a"], a.reshape(2, 2), strict=True)
         np.testing.assert_array_equal(got.feeds["b"], b, strict=True)
-        assert got.rows == 2
+        assert got.form.rows == 2
 
 
 def test_a_header_length_of_the_whole_body_is_plain_json() -> None:
     text = body(entry(X.tolist(), 1, 2, 3))
-    assert decode_infer(memoryview(text), len(text), ROWS, LIMITS).rows == 1
+    assert decode_infer(memoryview(text), len(text), ROWS, LIMITS).form.rows == 1
 
 
 def test_a_raw_request_is_decoded() -> None:
@@ -74,15 +74,19 @@ def test_a_raw_request_is_decoded() -> None:
     rows = np.arange(12, dtype=np.float32)
     got = decode_infer(rows.tobytes(), 0, ROWS, LIMITS)
     np.testing.assert_array_equal(got.feeds["x"], rows.reshape(2, 2, 3), strict=True)
-    assert (got.rows, got.outputs, got.id) == (2, (RequestedOutput("logits", binary=True),), None)
-    assert decode_infer(b"", 0, ROWS, LIMITS).rows == 0
+    assert (got.form.rows, got.form.outputs, got.form.id) == (
+        2,
+        (RequestedOutput("logits", binary=True),),
+        None,
+    )
+    assert decode_infer(b"", 0, ROWS, LIMITS).form.rows == 0
 
 
 def test_as_many_rows_as_the_limit_are_accepted() -> None:
     """As bytes alone, and in JSON."""
-    assert decode_infer(bytes(24 * LIMITS.max_rows), 0, ROWS, LIMITS).rows == LIMITS.max_rows
+    assert decode_infer(bytes(24 * LIMITS.max_rows), 0, ROWS, LIMITS).form.rows == LIMITS.max_rows
     values = [0] * 6 * LIMITS.max_rows
-    assert decode(entry(values, LIMITS.max_rows, 2, 3)).rows == LIMITS.max_rows
+    assert decode(entry(values, LIMITS.max_rows, 2, 3)).form.rows == LIMITS.max_rows
 
 
 @pytest.mark.parametrize(
@@ -108,25 +112,25 @@ def test_requested_outputs_are_read() -> None:
         {"name": "logits", "parameters": {"classification": 3}},
     ]
     got = decode(entry(X.tolist(), 1, 2, 3), outputs=named, parameters={"binary_data_output": True})
-    assert got.outputs == (RequestedOutput(GATE), RequestedOutput("logits", binary=True, classes=3))
-    assert got.output_names == (GATE, "logits")
+    assert got.form.outputs == (RequestedOutput(GATE), RequestedOutput("logits", binary=True, classes=3))
+    assert got.form.output_names == (GATE, "logits")
     got = decode(entry(X.tolist(), 1, 2, 3), outputs=[], parameters={"binary_data_output": True})
-    assert got.outputs == (RequestedOutput("logits", binary=True),)
+    assert got.form.outputs == (RequestedOutput("logits", binary=True),)
 
 
 def test_id_timeout_and_parameters_are_kept() -> None:
     """Other parameters are kept; a timeout of 0 means none; unknown keys are ignored."""
     parameters = {"timeout": 2500, "priority": 1, "sequence_id": 7, "mine": "yes"}
     got = decode(entry(X.tolist(), 1, 2, 3), id="seven", parameters=parameters, unknown={"a": [1]})
-    assert (got.id, got.timeout_us, got.parameters) == ("seven", 2500, parameters)
-    assert decode(entry(X.tolist(), 1, 2, 3), parameters={"timeout": 0}).timeout_us is None
+    assert (got.form.id, got.form.timeout_us, got.form.parameters) == ("seven", 2500, parameters)
+    assert decode(entry(X.tolist(), 1, 2, 3), parameters={"timeout": 0}).form.timeout_us is None
 
 
 def test_requested_extra_keys_are_kept() -> None:
     """They are lists and dicts among the parameters."""
     text = body(entry(X.ravel().tolist(), 1, 2, 3), close=["a", 2], curve=True, other=[1])
     got = decode_infer(text, None, ROWS, LIMITS, frozenset({"close", "curve", "open"}))
-    assert got.parameters == {"close": ["a", 2], "curve": True}
+    assert got.form.parameters == {"close": ["a", 2], "curve": True}
 
 
 def test_empty_data_must_be_nested_like_its_shape() -> None:
@@ -143,8 +147,8 @@ def test_empty_data_must_be_nested_like_its_shape() -> None:
 
 
 def test_rows_of_models_with_and_without_a_batch() -> None:
-    assert decode(entry([], 0, 2, 3)).rows == 0
-    assert decode(entry([1, 2, 3], 3), model=WHOLE).rows == 1
+    assert decode(entry([], 0, 2, 3)).form.rows == 0
+    assert decode(entry([1, 2, 3], 3), model=WHOLE).form.rows == 1
 
 
 def test_fp16_is_accepted_only_as_binary() -> None:
@@ -255,8 +259,8 @@ def test_inputs_must_have_the_same_number_of_rows() -> None:
 
 def test_an_array_in_place_of_a_number_is_refused() -> None:
     unusual = {"id": "[[[[", "unknown": [[1]]}
-    assert decode(entry([0, 1, 2, 3, 4, 5], 1, 2, 3), **unusual).rows == 1
-    assert decode(entry(X.tolist(), 1, 2, 3), **unusual).rows == 1
+    assert decode(entry([0, 1, 2, 3, 4, 5], 1, 2, 3), **unusual).form.rows == 1
+    assert decode(entry(X.tolist(), 1, 2, 3), **unusual).form.rows == 1
     for more in ({}, unusual):
         for data in ([0, [1], 2, 3, 4, 5], [[[0, 1, [2]], [3, 4, 5]]], [[[0, 1, []], [2, 3, [4, 5]]]]):
             with pytest.raises(RequestError, match=r"inputs\[0\].data\[.*\]: .*, got an array"):
@@ -273,7 +277,7 @@ def test_nesting_depth_is_limited_everywhere(outside: bool) -> None:
         deep: Any = 1
         for _ in range(7):
             deep = [deep]
-        assert decode(GOOD, unknown=deep).rows == 1
+        assert decode(GOOD, unknown=deep).form.rows == 1
         with pytest.raises(
             RequestError, match=r"body: expected JSON nested at most 8 deep \(--max-depth\), got 9"
         ):
@@ -284,7 +288,7 @@ def test_nesting_depth_is_limited_everywhere(outside: bool) -> None:
             decode(GOOD, unknown={"a": deep})
     else:
         text = body(entry(X.tolist(), 1, 2, 3))
-        assert decode_infer(text, None, ROWS, RequestLimits(max_depth=6)).rows == 1
+        assert decode_infer(text, None, ROWS, RequestLimits(max_depth=6)).form.rows == 1
         with pytest.raises(
             RequestError, match=r"body: expected JSON nested at most 5 deep \(--max-depth\), got 6"
         ):
@@ -302,18 +306,18 @@ def test_json_size_is_checked_before_parsing() -> None:
     """The limit holds for the JSON; binary tensors may be larger."""
     text = body(entry(X.ravel().tolist(), 1, 2, 3))
     few = RequestLimits(max_json_bytes=len(text))
-    assert decode_infer(text, None, ROWS, few).rows == 1
+    assert decode_infer(text, None, ROWS, few).form.rows == 1
     with pytest.raises(TooLargeError):
         decode_infer(text + b" ", None, ROWS, few)
     content, header = binary({"inputs": [sized(24, 1, 2, 3)]}, X.tobytes())
-    assert decode_infer(content, header, ROWS, RequestLimits(max_json_bytes=header)).rows == 1
+    assert decode_infer(content, header, ROWS, RequestLimits(max_json_bytes=header)).form.rows == 1
 
 
 def test_the_size_of_extra_keys_is_limited() -> None:
     layers = list(range(20_000))
     asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers[:1000])
     got = decode_infer(asked_for, None, ROWS, LIMITS, frozenset({"close"}))
-    assert got.parameters["close"] == layers[:1000]
+    assert got.form.parameters["close"] == layers[:1000]
     asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers)
     with pytest.raises(RequestError, match="close: expected at most 65536 bytes, got "):
         decode_infer(asked_for, None, ROWS, LIMITS, frozenset({"close"}))

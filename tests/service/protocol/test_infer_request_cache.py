@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,12 @@ FLAGS = signature(Tensor("x", "bool", ("batch", 2)))
 Mutation = Callable[[random.Random, bytes], bytes]
 
 
-Model = tuple[Signature, str]
+Model = tuple[Signature, int]
 
 
-def model(signature: Signature, digest: str = "0") -> Model:
-    """A model's signature and the digest of its file."""
-    return signature, digest
+def model(signature: Signature, serial: int = 0) -> Model:
+    """A model's signature and its serial number."""
+    return signature, serial
 
 
 def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
@@ -45,7 +46,8 @@ def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
     except RequestError as error:
         return type(error), str(error)
     feeds = [(name, array.dtype, array.shape, array.tobytes()) for name, array in request.feeds.items()]
-    return feeds, request.rows, request.outputs, request.id, request.timeout_us, request.parameters
+    form = request.form
+    return feeds, form.rows, form.outputs, form.id, form.timeout_us, form.parameters
 
 
 class Pair:
@@ -55,10 +57,10 @@ class Pair:
         self.limits = limits
         self.decoder = CachingDecoder(limits, EXTRA)
 
-    def agree(self, body: bytes, header: int | None, model_and_digest: Model) -> bool:
+    def agree(self, body: bytes, header: int | None, model_and_serial: Model) -> bool:
         """Whether the body is valid; both decoders must agree on the result."""
-        got = outcome(lambda: self.decoder.decode(body, header, *model_and_digest))
-        expected = outcome(lambda: decode_infer(body, header, model_and_digest[0], self.limits, EXTRA))
+        got = outcome(lambda: self.decoder.decode(body, header, *model_and_serial))
+        expected = outcome(lambda: decode_infer(body, header, model_and_serial[0], self.limits, EXTRA))
         assert got == expected, body
         return len(got) > 2
 
@@ -157,7 +159,7 @@ def test_cached_json_decoding_equals_uncached_decoding() -> None:
     generator = random.Random(7)
     good = 0
     pair = Pair()
-    models = [model(inputs, str(number)) for number, (inputs, _) in enumerate(JSON)]
+    models = [model(inputs, number) for number, (inputs, _) in enumerate(JSON)]
     for turn in range(3500):
         number = turn % len(JSON)
         base = JSON[number][1]
@@ -209,7 +211,7 @@ def test_cached_binary_decoding_equals_uncached_decoding() -> None:
     generator = random.Random(8)
     good = 0
     pair = Pair()
-    models = [model(inputs, str(number)) for number, (inputs, _) in enumerate(BINARY)]
+    models = [model(inputs, number) for number, (inputs, _) in enumerate(BINARY)]
     for turn in range(3000):
         number = turn % len(BINARY)
         base, header = BINARY[number][1]
@@ -239,12 +241,12 @@ def test_a_cached_request_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -
     """Otherwise the cache would be useless."""
     decoder = CachingDecoder(LIMITS)
     body, header = BINARY[3][1]
-    decoder.decode(text(), None, *model(ROWS, "rows"))
-    decoder.decode(body, header, *model(PAIR, "pair"))
+    decoder.decode(text(), None, *model(ROWS, 1))
+    decoder.decode(body, header, *model(PAIR, 2))
     monkeypatch.setattr(module, "decode_infer", None)
-    request = decoder.decode(text("[6, 5,4,3,2,1.5]"), None, *model(ROWS, "rows"))
+    request = decoder.decode(text("[6, 5,4,3,2,1.5]"), None, *model(ROWS, 1))
     assert request.feeds["x"].ravel().tolist() == [6, 5, 4, 3, 2, 1.5]
-    request = decoder.decode(body[:header] + bytes(len(body) - header), header, *model(PAIR, "pair"))
+    request = decoder.decode(body[:header] + bytes(len(body) - header), header, *model(PAIR, 2))
     assert not request.feeds["a"].any()
 
 
@@ -258,8 +260,8 @@ def test_binary_and_json_templates_are_not_confused() -> None:
     assert not pair.agree(head + b"[1,2]", None, model(PAIR))
     one = b'{"inputs":[%b],"data":0}' % first
     alone = signature(Tensor("a", "float32", ("batch", 2)))
-    assert pair.agree(one + bytes(8), len(one), model(alone, "1"))
-    assert not pair.agree(one + b"[1,2]", None, model(alone, "1"))
+    assert pair.agree(one + bytes(8), len(one), model(alone, 1))
+    assert not pair.agree(one + b"[1,2]", None, model(alone, 1))
 
 
 NONE = text("[]", "[0,2,3]").replace(b'"data":[]', b'"parameters":{"binary_data_size":0}')
@@ -308,8 +310,8 @@ def test_models_with_different_inputs_share_a_decoder() -> None:
         for number, inputs in enumerate(
             (ROWS, DOUBLE, SMALL, signature(Tensor("x", "float32", ("batch", 3, 2))))
         ):
-            pair.agree(text(), None, model(inputs, str(number)))
-            pair.agree(body, header, model(inputs, str(number)))
+            pair.agree(text(), None, model(inputs, number))
+            pair.agree(body, header, model(inputs, number))
     assert pair.cached == 2
 
 
@@ -352,16 +354,31 @@ def test_requests_with_an_id_leave_the_cache_alone() -> None:
     """Each has another id, so that they would displace the templates of all other clients."""
     decoder = CachingDecoder(RequestLimits())
     body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, id="b")
-    assert decoder.decode(text(more=',"id":"a"'), None, *model(ROWS)).id == "a"
-    assert decoder.decode(body, header, *model(ROWS)).id == "b"
+    assert decoder.decode(text(more=',"id":"a"'), None, *model(ROWS)).form.id == "a"
+    assert decoder.decode(body, header, *model(ROWS)).form.id == "b"
     assert not decoder._templates
+
+
+def arrays_in(value: Any) -> Iterator[np.ndarray[Any, Any]]:
+    """The arrays that a value refers to, at any depth."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, dict):
+        for entry in value.values():
+            yield from arrays_in(entry)
+    elif isinstance(value, tuple | list):
+        for entry in value:
+            yield from arrays_in(entry)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from arrays_in(getattr(value, field.name))
 
 
 def test_templates_keep_no_request_data() -> None:
     decoder = CachingDecoder(RequestLimits())
     body, header = tensors({"x": np.zeros((40, 2, 3), np.float32)})
-    decoder.decode(body, header, *model(ROWS, "bytes"))
+    decoder.decode(body, header, *model(ROWS, 1))
     decoder.decode(text(json.dumps([0] * 240), "[40,2,3]"), None, *model(ROWS))
     assert len(decoder._templates) == 2
     for template in decoder._templates.values():
-        assert template.request.feeds == {}
+        assert not list(arrays_in(template))

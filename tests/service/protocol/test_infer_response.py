@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from service.artifact.runtime import Signature, Tensor
 from service.errors import NotFiniteError, RequestError
-from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
-from service.protocol.infer_response import assemble, encode_infer, encode_tensors
+from service.inference_types import Array, FeedLayout, InferenceResult, RequestedOutput, RequestForm
+from service.protocol.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors
 
 
 def encoded(
@@ -20,7 +21,7 @@ def encoded(
     """The answer to a request of two rows whose id is `name`."""
     requested, arrays = zip(*pairs, strict=True)
     return encode_infer(
-        "digits", 3, InferenceRequest({}, 2, requested, name), InferenceResult(arrays), labels
+        "digits", 3, RequestForm(2, requested, FeedLayout.of({}), name), InferenceResult(arrays), labels
     )
 
 
@@ -172,7 +173,59 @@ def test_a_missing_array_is_an_error() -> None:
         encode_infer(
             "digits",
             1,
-            InferenceRequest({}, 1, (RequestedOutput("a"), RequestedOutput("b"))),
+            RequestForm(1, (RequestedOutput("a"), RequestedOutput("b")), FeedLayout.of({})),
             InferenceResult((np.float32([1]),)),
             (),
         )
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (6, 2, 2), (3, 0), (3,)])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+def test_answers_of_a_run_are_those_of_each_request(shape: tuple[int, ...], dtype: str) -> None:
+    """`JsonAnswers` writes the same bytes for three requests of a run as `encode_infer` for each."""
+    array = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    answers = JsonAnswers("digits", 3, "y").read({"y": array}, 1, 3)
+    form = RequestForm(1, (RequestedOutput("y"),), FeedLayout.of({}))
+    own = [encode_infer("digits", 3, form, InferenceResult((part,)), ()) for part in np.split(array, 3)]
+    assert [(json.loads(answer), None) for answer in answers if isinstance(answer, bytes)] == [
+        (json.loads(text), length) for text, length in own
+    ]
+
+
+def test_nan_in_a_run_is_the_error_of_its_own_request() -> None:
+    array = np.float32([[1, 2], [3, np.nan], [np.inf, 4], [5, 6]])
+    first, second, third, last = JsonAnswers("digits", 3, "y").read({"y": array}, 1, 4)
+    assert isinstance(first, bytes)
+    assert isinstance(last, bytes)
+    assert json.loads(last)["outputs"][0]["data"] == [5, 6]
+    for error in (second, third):
+        assert isinstance(error, NotFiniteError)
+        assert "outputs: 'y' has NaN or Inf" in str(error)
+
+
+def test_a_number_without_axes_is_an_answer() -> None:
+    (answer,) = JsonAnswers("digits", 3, "y").read({"y": np.array(7, np.int64)}, 2, 1)
+    assert isinstance(answer, bytes)
+    assert json.loads(answer)["outputs"] == [{"name": "y", "datatype": "INT64", "shape": [], "data": [7]}]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "name"),
+    [
+        ((RequestedOutput("y"), RequestedOutput("y")), None),
+        ((RequestedOutput("y", binary=True),), None),
+        ((RequestedOutput("y", classes=2),), None),
+        ((RequestedOutput("half"),), None),
+        ((RequestedOutput("y"),), "7"),
+    ],
+)
+def test_other_forms_are_not_written_for_a_whole_run(
+    outputs: tuple[RequestedOutput, ...], name: str | None
+) -> None:
+    """Several outputs, bytes, classes, FP16, and requests with an id."""
+    tensors = {"y": Tensor("y", "float32", ("batch", 2)), "half": Tensor("half", "float16", ("batch", 2))}
+    signature = Signature({}, tensors, {}, "batch", frozenset(tensors))
+    plain = RequestForm(1, (RequestedOutput("y"),), FeedLayout.of({}))
+    assert JsonAnswers.of("digits", 3, plain, signature) is not None
+    other = RequestForm(1, outputs, FeedLayout.of({}), name)
+    assert JsonAnswers.of("digits", 3, other, signature) is None

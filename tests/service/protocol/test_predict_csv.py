@@ -39,7 +39,7 @@ def test_tables_are_read(text: str, model: Signature, rows: list[object]) -> Non
     request = decode_csv(text.encode(), model, LIMITS)
     (tensor,) = model.inputs.values()
     np.testing.assert_array_equal(request.feeds[tensor.name], np.array(rows, tensor.dtype), strict=True)
-    assert request.rows == len(rows)
+    assert request.form.rows == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,14 @@ import pytest
 from service.artifact.limits import RequestLimits
 from service.artifact.runtime import Signature, Tensor
 from service.errors import NotFiniteError, RequestError, TooLargeError
-from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
+from service.inference_types import (
+    Array,
+    FeedLayout,
+    InferenceRequest,
+    InferenceResult,
+    RequestedOutput,
+    RequestForm,
+)
 from service.protocol.predict_json import decode_instances, encode_predictions
 from tests.support.infer_bodies import IDS, ROWS, signature
 
@@ -39,7 +46,7 @@ def test_rows_may_be_nested_flat_or_named() -> None:
     ):
         got = decoded(instances)
         np.testing.assert_array_equal(got.feeds["x"], X, strict=True)
-        assert (got.rows, got.outputs) == (2, (RequestedOutput("logits"),))
+        assert (got.form.rows, got.form.outputs) == (2, (RequestedOutput("logits"),))
 
 
 def test_rows_of_several_inputs_name_each_input() -> None:
@@ -55,8 +62,8 @@ def test_rows_of_every_shape_are_read() -> None:
     assert decoded([[1, 2, 3], [4, 5, 6]], IDS).feeds["ids"].tolist() == [[1, 2, 3], [4, 5, 6]]
     assert decoded([[1, 0.5, 2]], HALVES).feeds["x"].dtype == np.float16
     assert decoded([]).feeds["x"].shape == (0, 2, 3)
-    assert decoded([], PAIR).rows == 0
-    assert decoded([0] * LIMITS.max_rows, SINGLE).rows == LIMITS.max_rows
+    assert decoded([], PAIR).form.rows == 0
+    assert decoded([0] * LIMITS.max_rows, SINGLE).form.rows == LIMITS.max_rows
 
 
 def test_a_model_without_a_batch_axis_takes_one_instance() -> None:
@@ -64,7 +71,7 @@ def test_a_model_without_a_batch_axis_takes_one_instance() -> None:
     for instance in ([[1, 2], [3, 4]], [1, 2, 3, 4], {"x": [[1, 2], [3, 4]]}):
         got = decoded([instance], WHOLE)
         assert got.feeds["x"].tolist() == [[1, 2], [3, 4]]
-        assert got.rows == 1
+        assert got.form.rows == 1
     with pytest.raises(RequestError, match="instances: expected 1, since the model has no batch axis, got 2"):
         decoded([[1, 2, 3, 4]] * 2, WHOLE)
 
@@ -133,7 +140,7 @@ def test_rows_may_name_their_features() -> None:
     ):
         got = decoded(instances, TABLE)
         np.testing.assert_array_equal(got.feeds["x"], np.float32(expected), strict=True)
-    assert decoded([], TABLE).rows == 0
+    assert decoded([], TABLE).form.rows == 0
     whole = replace(signature(Tensor("x", "int64", ("batch", 1))), features=("x",))
     assert decoded([{"x": 2**60 + 1}], whole).feeds["x"].tolist() == [[2**60 + 1]]
 
@@ -200,12 +207,9 @@ def test_a_repeated_key_is_refused() -> None:
 
 
 def predicted(*arrays: Array, labels: Any = (), distribution: bool | None = None) -> Any:
-    inference = InferenceRequest(
-        {}, len(arrays[0]), tuple(RequestedOutput(f"y{index}") for index in range(len(arrays)))
-    )
-    return json.loads(
-        encode_predictions("digits", 3, inference, InferenceResult(arrays), labels, distribution)
-    )
+    outputs = tuple(RequestedOutput(f"y{index}") for index in range(len(arrays)))
+    form = RequestForm(len(arrays[0]), outputs, FeedLayout.of({}))
+    return json.loads(encode_predictions("digits", 3, form, InferenceResult(arrays), labels, distribution))
 
 
 def test_labelled_predictions_have_label_and_probabilities() -> None:
@@ -263,9 +267,9 @@ def test_outputs_that_cannot_be_predictions_are_errors() -> None:
     """NaN gives 422. An output with another number of rows is not split."""
     with pytest.raises(NotFiniteError, match="y0: NaN or Inf is among the values"):
         predicted(np.float32([[np.nan]]))
-    inference = InferenceRequest({}, 2, (RequestedOutput("y"),))
+    form = RequestForm(2, (RequestedOutput("y"),), FeedLayout.of({}))
     with pytest.raises(RequestError, match=r"y: expected an output of 2 rows, got shape \[3\]"):
-        encode_predictions("digits", 1, inference, InferenceResult((np.float32([1, 2, 3]),)), (), None)
+        encode_predictions("digits", 1, form, InferenceResult((np.float32([1, 2, 3]),)), (), None)
 
 
 def test_the_size_of_json_is_limited() -> None:

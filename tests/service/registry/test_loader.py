@@ -93,7 +93,7 @@ def test_a_file_without_a_manifest_is_refused(tmp_path: Path) -> None:
     assert "no manifest" in error.value.public_message
     model = load_model(file, allow_unverified=True)
     assert (model.manifest, model.labels, model.gates, dict(model.biases)) == (None, (), (), {})
-    assert model.batcher.batched
+    assert model.batcher.runner.batched
 
 
 def outside(data: bytes) -> bytes:
@@ -261,13 +261,13 @@ def test_a_model_declared_as_coupled_gives_no_warning(caplog: pytest.LogCaptureF
 def test_a_coupled_model_runs_each_request_alone(tmp_path: Path) -> None:
     assert not load_model(
         put_model(tmp_path, data=with_manifest(highway(), batch_coupled=True))
-    ).batcher.batched
+    ).batcher.runner.batched
 
 
 def test_a_graph_of_fixed_batch_size_runs_each_request_alone(tmp_path: Path) -> None:
     model = load_model(put_model(tmp_path, data=with_manifest(highway(batch=2))))
     assert model.signature.batch is None
-    assert not model.batcher.batched
+    assert not model.batcher.runner.batched
 
 
 def test_max_batch_limits_the_rows_of_a_run(tmp_path: Path) -> None:
