@@ -150,7 +150,14 @@ class HttpProtocol(asyncio.Protocol):
         newest = self.newest
         at_start = not self.in_head and (newest is None or newest.received)
         if at_start and (head := self._heads.find(data)) is not None:
-            self._receive_whole(data, head)
+            # the data is all of a request
+            self._used = True
+            request = self.newest = WireRequest(self, head, data[head.head_bytes :])
+            if self._current is None and not self.pipeline:
+                self._start(request)
+            else:
+                self.pipeline.append(request)
+                self._advance()
             return
         parser = self._parser
         if parser is None:
@@ -257,18 +264,6 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.close()
 
     # ---- requests to answers, in order
-
-    def _receive_whole(self, data: bytes, head: RequestHead) -> None:
-        """Start or queue the request that is all of `data`, without the parser."""
-        self._used = True
-        request = self.newest = WireRequest(self, head)
-        request.complete_body = data[head.head_bytes :]
-        request.received = True
-        if self._current is None and not self.pipeline:
-            self._start(request)
-        else:
-            self.pipeline.append(request)
-            self._advance()
 
     def _advance(self) -> None:
         """Start the next request, unless one is being answered; after the last, send the final response."""

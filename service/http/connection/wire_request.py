@@ -46,10 +46,15 @@ class WireRequest(Request):
     # awaited by the coroutine: done when more of the body arrives or the client goes
     _waiting: asyncio.Future[None] | None = None
 
-    def __init__(self, connection: HttpProtocol, head: RequestHead) -> None:
+    def __init__(
+        self, connection: HttpProtocol, head: RequestHead, complete_body: bytes | None = None
+    ) -> None:
         self.connection = connection
         self.head = head
         self.client = connection.client
+        if complete_body is not None:
+            self.complete_body = complete_body
+            self.received = True
 
     # ---- called by the connection
 
@@ -120,12 +125,14 @@ class WireRequest(Request):
     def respond(self, response: Response) -> Awaitable[None] | None:
         if self.connection.write_paused:
             return self.respond_slowly(response)
-        self._write_whole(response)
+        body = b"" if self.head.method == "HEAD" else response.body
+        self._write_head(response, body)
+        self.response_complete = True
         return None
 
     async def respond_slowly(self, response: Response) -> None:
         await self.connection.drain()
-        self._write_whole(response, head_only=True)
+        self._write_head(response)
         await self._write_slices(b"" if self.head.method == "HEAD" else response.body)
         self.response_complete = True
 
@@ -165,27 +172,26 @@ class WireRequest(Request):
 
     # ---- internals
 
-    def _write_whole(self, response: Response, *, head_only: bool = False) -> None:
-        """Write the head and the body in one piece, or only the head."""
-        status, body = response.status, response.body
-        connection, head = self.connection, self.head
+    def _write_head(self, response: Response, first_bytes: bytes = b"") -> None:
+        """Write the head of a whole answer, and the first bytes after it in the same piece."""
+        status = response.status
+        connection = self.connection
         shared = connection.shared
-        if response.close or not self.received or not head.keep_alive or shared.draining:
+        if response.close or not self.received or not self.head.keep_alive or shared.draining:
             self.closes = response.close or self._is_last()
         data = b"%b%b%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (
             shared.first_lines(status, connection.server_state),
             response.lines,
             self.extra_lines,
             b"connection: close\r\n" if self.closes else b"",
-            len(body),
+            len(response.body),
             self.id.encode(),
-            b"" if head_only or head.method == "HEAD" else body,
+            first_bytes,
         )
         # only now: if there was no memory for the answer, an error can still be sent
         self.status = status
         if not self.client_gone:
             connection.transport.write(data)
-        self.response_complete = not head_only
 
     async def _write_slices(self, data: bytes) -> None:
         """Write large data, and return when the client has read nearly all of it, or has gone."""
