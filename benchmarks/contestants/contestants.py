@@ -128,21 +128,49 @@ def triton(workers: int, threads: int, *networks: str) -> Contestant:
     )
 
 
+def mosec(wait_ms: int, *networks: str, workers: int = 2, threads: int = 1) -> Contestant:
+    """mosec, which waits so long for more requests of a batch; 0 turns its batching off."""
+    batching = f"{workers} x {threads}" if wait_ms else "without batching"
+    command = ("{python}", "app.py", "--address", "127.0.0.1", "--port", "{port}")
+    return rival(
+        f"mosec {batching}",
+        "mosec",
+        *command,
+        paths={"rows": "/inference"},
+        workers=workers,
+        threads=threads,
+        networks=networks,
+        variables={"WAIT_MS": str(wait_ms)},
+    )
+
+
 TURNPIKE = turnpike("turnpike")
 TURNPIKE_INT8 = turnpike("turnpike int8", networks=("L",), precision="int8")
 FLOOR = uvicorn("floor of HTTP", "floor:app", "/", folder=LIMITS, returns_logits=False)
 INLINE = uvicorn("run inline", "inline:app", "/", folder=LIMITS)
+BARE = Contestant("bare protocol", ("{python}", "bare_protocol.py", "{port}"), {"rows": "/"}, folder=LIMITS)
 NAIVE = uvicorn("naive FastAPI", "app:app", "/predict", rival="naive", folder=RIVALS / "naive")
 
-# in the names of Triton, "2 x 1" means two instances of one thread each
+# in the names of Triton and mosec, "2 x 1" means two instances of one thread each
 CONTESTANTS = (
     FLOOR,
     INLINE,
+    BARE,
     TURNPIKE,
     TURNPIKE_INT8,
     NAIVE,
     triton(2, 1, "S", "L"),
     triton(1, 2, "L"),
+    mosec(1, "S", "L"),
+    mosec(0, "S", "L"),
+    mosec(1, "L", workers=1, threads=2),
+    rival(
+        "granian",
+        "granian",
+        *("{programs}/granian", "--interface", "rsgi", "--no-ws", "--workers", "{workers}"),
+        *("--host", "127.0.0.1", "--port", "{port}", "--log-level", "warning", "app:app"),
+        paths={"rows": "/predict"},
+    ),
     rival("LitServe", "litserve", "{python}", "app.py", paths={"rows": "/predict"}),
     rival(
         "BentoML",
