@@ -1,7 +1,7 @@
 # The images, one per target: service, ray, export, loadtest, proxy. Each holds only what it needs.
 #   docker build --target service -t turnpike-service .
 # BASE is any image with Python 3.11 or newer on Debian.
-# DEVICE is what the service runs on, cpu or cuda.
+# DEVICE is what the service runs on: cpu, cuda or openvino.
 ARG BASE=python:3.11-slim
 ARG DEVICE=cpu
 
@@ -34,6 +34,9 @@ FROM build AS build-cuda
 RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --editable ".[serve-gpu]" "onnxruntime-gpu[cuda,cudnn]"
 RUN mkdir /opt/turnpike/cuda \
  && ln -s /opt/turnpike/lib/python3*/site-packages/nvidia/*/lib/*.so* /opt/turnpike/cuda
+
+FROM build AS build-openvino
+RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --editable ".[serve-openvino]"
 
 FROM build-${DEVICE} AS build-service
 # plotly is needed only for its JavaScript; remove its Python code and what that needs

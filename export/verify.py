@@ -22,7 +22,7 @@ from export.prepared_graph import PreparedGraph, prepare_like
 from export.source import Source
 from export.steps import ProgressListener, Steps
 from service.artifact.manifest import Manifest
-from service.artifact.runtime import Device, Runtime, open_model
+from service.artifact.runtime import Device, DevicePrecision, Runtime, open_model
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ def verify_model(
     data_dir: Path | None = None,
     labels: Path | Sequence[str] | None = None,
     device: Device = "cpu",
+    precision: DevicePrecision = "fp32",
     seed: int = 0,
     min_agreement: float = MIN_AGREEMENT,
     max_error: float = MAX_ERROR,
@@ -71,7 +72,9 @@ def verify_model(
         data: Real rows to compare on: an .npz or the name of a data set.
         data_dir: Folder with the original files of the data set; nothing is downloaded then.
         labels: Names of the classes, to compare with those in the manifest.
-        device: Where the file runs: "cpu" or "cuda".
+        device: Where the file runs: "cpu", "cuda" or "openvino".
+        precision: Precision of the device's arithmetic. For bf16, the file is proved in fp32 on the CPU, and
+            the device is compared with that.
         seed: Seed of the random rows that parity is proved on.
         min_agreement: Share of answers in which a lower precision must agree with fp32.
         max_error: Relative root mean square error that the outputs of a lower precision may have.
@@ -89,10 +92,18 @@ def verify_model(
     steps = Steps(listener)
     path = Path(model)
     with steps.step("open"):
-        runtime = open_model(path, device=device)
+        proved_device: Device = device if precision == "fp32" else "cpu"
+        runtime = open_model(path, device=proved_device)
         manifest = runtime.manifest
         if manifest is None:
             raise SourceError(f"{path}: expected a file exported by turnpike, got one without a manifest")
+        on_device = None
+        if precision != "fp32":
+            if manifest.precision != "fp32":
+                raise SourceError(
+                    f"{path}: expected a file in fp32 for {precision}, got {manifest.precision}"
+                )
+            on_device = open_model(path, device=device, precision=precision)
         loaded, messages = load_with_messages(
             against,
             inputs or file_inputs(runtime, against),
@@ -124,7 +135,7 @@ def verify_model(
                 fresh.traced,
                 model_in_file if is_fp32 else fresh.model,
                 fresh.gates.origins,
-                runtimes=[runtime if is_fp32 else open_model(fresh.data, device=device)],
+                runtimes=[runtime if is_fp32 else open_model(fresh.data, device=proved_device)],
                 seed=seed,
                 progress=steps.listener.advanced,
             )
@@ -141,13 +152,14 @@ def verify_model(
     if manifest.weights != weights_digest(fresh.model):  # a differing weight in the file was named before
         raise ParityError(f"{path}: manifest: weights: expected the digest of the source's, got another")
     comparison = None
-    if not is_fp32:
-        with steps.step(f"compare {manifest.precision}"):
+    if on_device is not None or not is_fp32:
+        lower_precision = manifest.precision if on_device is None else precision
+        with steps.step(f"compare {lower_precision}"):
             comparison = compare(
-                open_model(fresh.data, device=device),
-                runtime,
+                open_model(fresh.data, device=device) if on_device is None else runtime,
+                on_device or runtime,
                 loaded.rows or proof.random_rows,
-                precision=manifest.precision,
+                precision=lower_precision,
                 gates=fresh.gates.gates,
                 sizes=(len(fresh.data), path.stat().st_size),
                 drawn=loaded.rows is None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 from rich.markup import escape
@@ -31,7 +31,7 @@ from export.cli.progress import (
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from export.errors import UsageError
 from models.imports import collector_paused
-from service.artifact.runtime import Device
+from service.artifact.runtime import Device, DevicePrecision
 
 if TYPE_CHECKING:
     from export.verify import VerificationResult
@@ -47,7 +47,10 @@ def command(
     weights: Weights = None,
     data: Data = None,
     data_dir: DataDir = None,
-    device: Annotated[str, typer.Option(help="Where the file runs: cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Where the file runs: cpu, cuda or openvino.")] = "cpu",
+    precision: Annotated[
+        str, typer.Option(help="Precision of the device's arithmetic: fp32, or bf16 with openvino.")
+    ] = "fp32",
     seed: Annotated[
         int,
         typer.Option(callback=at_least(0), help="Seed of the random rows; another seed tries other rows."),
@@ -60,7 +63,11 @@ def command(
 ) -> None:
     """Prove again, tensor by tensor, that MODEL.onnx computes what SOURCE computes."""
     if device not in get_args(Device):
-        raise UsageError(f"--device: expected {' or '.join(get_args(Device))}, got {device!r}")
+        raise UsageError(f"--device: expected {', '.join(get_args(Device))}, got {device!r}")
+    if precision not in get_args(DevicePrecision):
+        raise UsageError(f"--precision: expected {', '.join(get_args(DevicePrecision))}, got {precision!r}")
+    if precision != "fp32" and device != "openvino":
+        raise UsageError(f"--precision: expected fp32 with --device {device}, got {precision}")
     with collector_paused():
         import torch
 
@@ -79,7 +86,8 @@ def command(
             weights=weights,
             data=data,
             data_dir=data_dir,
-            device="cuda" if device == "cuda" else "cpu",
+            device=cast("Device", device),
+            precision=cast("DevicePrecision", precision),
             seed=seed,
             min_agreement=min_agreement,
             max_error=max_error,
@@ -114,6 +122,7 @@ def show_verification(result: VerificationResult) -> None:
     for line in result.proof.parity.limits:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if result.comparison is not None:
-        console.print(result.comparison.summary, highlight=False, soft_wrap=True)
+        for line in (*result.comparison.tensor_lines, result.comparison.summary):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
     name = escape(f"{result.manifest.name} version {result.manifest.version}")
     console.print(f"[bold green]verified[/] {name} on {', '.join(result.proof.parity.providers)}")

@@ -16,7 +16,7 @@ from export.measure.accuracy import are_probabilities, is_classification, score
 from export.measure.run_rows import first_rows, round_figure, run_rows
 from export.source import Array, Rows
 from service.artifact.manifest import Gate, Precision, Variant
-from service.artifact.runtime import Runtime
+from service.artifact.runtime import DevicePrecision, Runtime
 
 AnswerKind = Literal["highest", "near", "equal"]
 
@@ -122,7 +122,7 @@ class Comparison:
         size_fp32: Bytes of the fp32 file.
     """
 
-    precision: Precision
+    precision: Precision | DevicePrecision
     provider: str
     rows: int
     drawn: bool
@@ -155,6 +155,14 @@ class Comparison:
         return f"{self.precision}: agrees with fp32 on {self.agreement:.2%} of {self.rows} rows{error}"
 
     @property
+    def tensor_lines(self) -> tuple[str, ...]:
+        """A line for each output and each gate, with its difference from fp32."""
+        return tuple(
+            f"{tensor.name}: relative rms error {tensor.relative:.2%}, largest difference {tensor.max:.2g}"
+            for tensor in (*self.outputs, *self.gates)
+        )
+
+    @property
     def speed_text(self) -> str:
         """How much faster or slower than fp32 the variant is, for each number of rows."""
         return f"speed compared with fp32: {', '.join(speed.text for speed in self.speed)}"
@@ -181,7 +189,7 @@ def compare(
     lower: Runtime,
     rows: Rows,
     *,
-    precision: Precision,
+    precision: Precision | DevicePrecision,
     gates: Sequence[Gate],
     sizes: tuple[int, int],
     drawn: bool = False,

@@ -136,7 +136,7 @@ class Application:
 
     async def start(self) -> None:
         """Check that the device is available. Models are loaded when the supervisor sends a deployment."""
-        expect_device(self.context.settings.device)
+        expect_device(self.context.settings.device, self.context.settings.precision)
 
     async def stop(self) -> None:
         """Record the last requests, and send the last traces."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -57,7 +58,7 @@ async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
     class_output = next(iter(model.signature.outputs))
     names = tuple(dict.fromkeys((*form.output_names, class_output)))
     # neither run is batched: the effect must not depend on the rows of other requests
-    before = await call.run_named(names, unbatched=True)
+    before = await call.run_named(names, unmoved_biases(model), unbatched=True)
     after = await call.run_named(names, lesion.bias_overrides(model.biases), unbatched=True)
     report: dict[str, Any] = {"rows": form.rows, **lesion.to_json(model.gates)}
     if has_class_scores(model, before[class_output]):
@@ -78,7 +79,8 @@ async def _lesion_curve(call: InferenceCall) -> ResponseBody:
     model, form = call.model, call.inference.form
     layers = curve_layers(model.gates, form.rows)
     class_output = next(iter(model.signature.outputs))
-    before = await call.run_named(tuple(dict.fromkeys((*form.output_names, class_output))), unbatched=True)
+    names = tuple(dict.fromkeys((*form.output_names, class_output)))
+    before = await call.run_named(names, unmoved_biases(model), unbatched=True)
     if not has_class_scores(model, before[class_output]):
         raise RequestError(
             f"curve: expected a model whose output has a value per class, and {class_output!r} has none"
@@ -92,6 +94,14 @@ async def _lesion_curve(call: InferenceCall) -> ResponseBody:
     skipped = sorted(gates_by_layer(model.gates).keys() - {layer for layer, _ in layers})
     curve = {"rows": form.rows, "layers": entries, "skipped": skipped}
     return merge_json(call.encode_infer(before), (orjson.dumps({"curve": curve}), None))
+
+
+def unmoved_biases(model: Model) -> Mapping[str, Array] | None:
+    """Biases for a run that is compared with one that moves gates, if the latter takes place elsewhere.
+
+    With the file's own values it takes place there too, so that only the moved gates make a difference.
+    """
+    return model.biases if model.runtime.moves_levers_elsewhere else None
 
 
 def has_class_scores(model: Model, output: Array) -> bool:

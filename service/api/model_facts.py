@@ -69,6 +69,8 @@ def certificate_json(model: Model) -> bytes:
         "batched": model.batcher.runner.batched,
         "distribution": _distribution(model),
         "precision": None,
+        "device": model.runtime.device,
+        "device_precision": model.runtime.precision,
         "source": None,
         "labels": model.labels,
         "alphabet": "",

@@ -30,15 +30,22 @@ class Field:
 
 def fields(message: memoryview) -> Iterator[Field]:
     """All fields in order. Values are views of the message, not copies."""
+    for number, _, value in raw_fields(message):
+        yield Field(number, value)
+
+
+def raw_fields(message: memoryview) -> Iterator[tuple[int, memoryview, int | memoryview]]:
+    """The number of each field in order, all of its bytes, and its value; both are views."""
     position, end = 0, len(message)
     while position < end:
+        start = position
         key, position = _varint(message, position)
         number, wire_type = key >> 3, key & 7
         if number < 1:
             raise MalformedError(f"a field has the number {number}")
         if wire_type == VARINT:
             value, position = _varint(message, position)
-            yield Field(number, value)
+            yield number, message[start:position], value
             continue
         if wire_type == BYTES:
             size, position = _varint(message, position)
@@ -48,8 +55,8 @@ def fields(message: memoryview) -> Iterator[Field]:
             raise MalformedError(f"protobuf has no wire type {wire_type}")
         if not 0 <= size <= end - position:
             raise MalformedError("it ends too early")
-        yield Field(number, message[position : position + size])
-        position += size
+        value_start, position = position, position + size
+        yield number, message[start:position], message[value_start:position]
 
 
 def submessages(message: memoryview, *numbers: int) -> Iterator[memoryview]:
@@ -57,6 +64,16 @@ def submessages(message: memoryview, *numbers: int) -> Iterator[memoryview]:
     for field in fields(message):
         if field.number in numbers and isinstance(field.value, memoryview):
             yield field.value
+
+
+def encode_varint(value: int) -> bytes:
+    """A whole number from 0 on, seven bits in each byte."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def unpack_varints(packed: memoryview) -> list[int]:

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 from service.artifact.low_priority import Caller, call_directly
 from service.artifact.manifest import METADATA_KEY, Manifest
+from service.artifact.plain_graph import plain_graph
 from service.errors import DeviceError, ModelFileError, RunError
 from service.inference_types import Array
 from service.memory.thread_stacks import stack_room
 
-Device = Literal["cpu", "cuda"]
+Device = Literal["cpu", "cuda", "openvino"]
+# the precision of a device's arithmetic
+DevicePrecision = Literal["fp32", "bf16"]
 
-PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+PROVIDERS: dict[Device, str] = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+}
 # TF32, the default of CUDA for float32 products, keeps 10 bits of the mantissa, which would break parity
 PROVIDER_OPTIONS: dict[Device, dict[str, str]] = {"cpu": {}, "cuda": {"use_tf32": "0"}}
+# OpenVINO's names of the precisions
+PRECISION_HINTS: dict[DevicePrecision, str] = {"fp32": "f32", "bf16": "bf16"}
+# Flags of x86 CPUs that have instructions for bf16. Without them OpenVINO computes in fp32 and says nothing.
+BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
+CPU_INFO = Path("/proc/cpuinfo")
 
 # what the errors of onnxruntime's allocators contain
 NO_MEMORY = ("Failed to allocate memory", "bad_alloc")
@@ -86,9 +100,9 @@ def device_available(device: Device) -> bool:
     return PROVIDERS[device] in onnxruntime.get_available_providers()
 
 
-def expect_device(device: Device) -> None:
-    """Raise a DeviceError if models cannot run on this device here."""
-    open_model(IDENTITY_MODEL, device=device)
+def expect_device(device: Device, precision: DevicePrecision = "fp32") -> None:
+    """Raise a DeviceError if models cannot run on this device here, in this precision."""
+    open_model(IDENTITY_MODEL, device=device, precision=precision)
 
 
 class Runtime:
@@ -99,8 +113,11 @@ class Runtime:
     `manifest` is None in a file that was not exported by turnpike.
     """
 
-    def __init__(self, session: onnxruntime.InferenceSession, where: str) -> None:
+    def __init__(
+        self, session: onnxruntime.InferenceSession, where: str, precision: DevicePrecision = "fp32"
+    ) -> None:
         self._session = session
+        self.precision = precision
         text = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
         self.manifest = None if text is None else Manifest.from_json(text, where)
         self.inputs = tuple(_tensor(arg, where) for arg in session.get_inputs())
@@ -113,9 +130,16 @@ class Runtime:
         self.levers = tuple(_tensor(arg, where) for arg in session.get_overridable_initializers())
         self.provider: str = session.get_providers()[0]
         self._public = [tensor.name for tensor in self.outputs]
-        self._run = session.run if self.provider == PROVIDERS["cpu"] else self._run_bound
+        self._run: Any = session.run if self.provider == PROVIDERS["cpu"] else self._run_bound
+        # whether runs that override levers take place elsewhere, in another precision
+        self.moves_levers_elsewhere = False
         # whether a caller may choose sizes other than the number of rows; an unfit size makes a run fail
         self._has_free_dims = any(isinstance(dim, str) for tensor in self.inputs for dim in tensor.dims[1:])
+
+    @property
+    def device(self) -> Device:
+        """Where the model runs."""
+        return next(device for device, provider in PROVIDERS.items() if provider == self.provider)
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
         """The requested outputs in that order, or all public outputs if `outputs` is None."""
@@ -137,6 +161,35 @@ class Runtime:
         other._run = partial(call, self._run)
         return other
 
+    def on_openvino(
+        self, without_gates: onnxruntime.InferenceSession, with_gates: onnxruntime.InferenceSession
+    ) -> Runtime:
+        """The same model, with its runs on OpenVINO, except those that override levers.
+
+        OpenVINO ignores tensors that override weights, and says nothing. It computes all outputs of a graph,
+        also those that are not requested, so predictions have a graph without hidden outputs. Public outputs
+        always come from this graph, since the other one may compute other last bits.
+        """
+        other, on_cpu = copy.copy(self), self._session.run
+        public, levers = frozenset(self._public), frozenset(tensor.name for tensor in self.levers)
+
+        def run(names: Sequence[str], feeds: dict[str, Array]) -> list[Array]:
+            if not levers.isdisjoint(feeds):
+                return on_cpu(names, feeds)
+            if public.issuperset(names):
+                return without_gates.run(names, feeds)
+            shown = [name for name in names if name in public]
+            hidden = [name for name in names if name not in public]
+            arrays = dict(zip(hidden, with_gates.run(hidden, feeds), strict=True))
+            if shown:
+                arrays.update(zip(shown, without_gates.run(shown, feeds), strict=True))
+            return [arrays[name] for name in names]
+
+        other._run = run
+        other.provider = without_gates.get_providers()[0]
+        other.moves_levers_elsewhere = True
+        return other
+
     def _run_bound(self, names: Sequence[str], feeds: dict[str, Array]) -> list[Array]:
         """Run on a device with one copy to it for each input and one copy back for each output."""
         binding = self._session.io_binding()
@@ -155,6 +208,7 @@ def open_model(
     *,
     threads: int = 1,
     device: Device = "cpu",
+    precision: DevicePrecision = "fp32",
     where: str = "model.onnx",
     call: Caller = call_directly,
     arena: bool = True,
@@ -165,6 +219,7 @@ def open_model(
         model: A path, or the content of a file.
         threads: Threads that share the work of one run.
         device: Where the model runs.
+        precision: The precision of the device's arithmetic.
         where: Name of the model in error messages, if `model` is not a path.
         call: Used to create the session, unless that starts threads. New threads inherit the priority of
             the thread that creates them, and would keep a low one while they run requests.
@@ -173,7 +228,7 @@ def open_model(
 
     Raises:
         ModelFileError: There is no such file, onnxruntime cannot open it, or its manifest is invalid.
-        DeviceError: The device is not available.
+        DeviceError: The device is not available, or does not have the precision.
     """
     if isinstance(model, Path):
         where = str(model)
@@ -186,11 +241,61 @@ def open_model(
             f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, got one with "
             f"{', '.join(onnxruntime.get_available_providers())}"
         )
+    if precision == "bf16":
+        expect_bf16()
+    opening = partial(_open_session, threads=threads, where=where, call=call, arena=arena)
+    if device != "openvino":
+        return Runtime(opening(model, device), where, precision)
+
+    # on OpenVINO: the whole graph on the CPU, which tells what the file has and runs what overrides levers
+    whole = Runtime(opening(model, "cpu"), where, precision)
+    options = openvino_options(threads, precision)
+    data = memoryview(model.read_bytes() if isinstance(model, Path) else model)
+    with_gates = opening(plain_graph(data, ()), device, options=options)
+    hidden = [tensor.name for tensor in whole.hidden]
+    without = opening(plain_graph(data, hidden), device, options=options) if hidden else with_gates
+    return whole.on_openvino(without, with_gates)
+
+
+def openvino_options(threads: int, precision: DevicePrecision) -> dict[str, str]:
+    """The options of OpenVINO's provider."""
+    config = {
+        "INFERENCE_PRECISION_HINT": PRECISION_HINTS[precision],
+        "INFERENCE_NUM_THREADS": str(threads),
+        "NUM_STREAMS": "1",
+    }
+    return {"device_type": "CPU", "load_config": json.dumps({"CPU": config})}
+
+
+def expect_bf16(cpu_info: Path = CPU_INFO) -> None:
+    """Raise a DeviceError if the CPU is known to have no instructions for bf16."""
+    try:
+        text = cpu_info.read_text("utf-8", errors="replace")
+    except OSError:
+        return
+    flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    if flags is not None and BF16_FLAGS.isdisjoint(flags[1].split()):
+        needed = " or ".join(sorted(BF16_FLAGS))
+        raise DeviceError(
+            f"precision: bf16 needs a CPU with {needed}, and this one has neither; fp32 runs on any"
+        )
+
+
+def _open_session(
+    model: Path | bytes,
+    device: Device,
+    *,
+    threads: int,
+    where: str,
+    call: Caller,
+    arena: bool,
+    options: Mapping[str, str] | None = None,
+) -> onnxruntime.InferenceSession:
     open_session = partial(
         onnxruntime.InferenceSession,
         str(model) if isinstance(model, Path) else model,
         session_options(threads, arena=arena),
-        providers=[(PROVIDERS[device], PROVIDER_OPTIONS[device])],
+        providers=[(PROVIDERS[device], PROVIDER_OPTIONS[device] if options is None else options)],
         # otherwise onnxruntime prints a message if the provider fails, and continues with another one
         enable_fallback=0,
     )
@@ -212,7 +317,7 @@ def open_model(
             f"device: expected {device}, and onnxruntime could not start {PROVIDERS[device]}: "
             "are its driver and libraries installed, in the versions that this onnxruntime needs?"
         )
-    return Runtime(session, where)
+    return session
 
 
 def session_options(threads: int, *, arena: bool = True) -> onnxruntime.SessionOptions:

@@ -97,7 +97,10 @@ class Settings(BaseModel):
     threads: int = Field(
         0, ge=0, le=1024, description="Threads for each run; 0 divides the CPUs among workers."
     )
-    device: Literal["cpu", "cuda"] = Field("cpu", description="Device that models run on.")
+    device: Literal["cpu", "cuda", "openvino"] = Field("cpu", description="Device that models run on.")
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32", description="Precision of the device's arithmetic; bf16 needs --device openvino."
+    )
     max_batch: int = Field(MAX_ROWS, ge=1, le=MAX_ROWS, description="Maximum rows in one run.")
     max_delay_ms: float = Field(
         0, ge=0, le=10_000, description="Milliseconds that a run may wait for more rows."
@@ -271,6 +274,11 @@ class Settings(BaseModel):
             raise ValueError(f"{missing}: expected a file, as {present} is given, got none: HTTPS needs both")
         if self.engine == "ray":
             self._check_ray()
+        if self.precision != "fp32" and self.device != "openvino":
+            raise ValueError(
+                f"--precision: expected fp32 with --device {self.device}, got {self.precision}, "
+                "which needs --device openvino"
+            )
         if self.max_held < self.max_body:
             raise ValueError(
                 f"--max-held: expected at least the {self.max_body} bytes of --max-body, got {self.max_held}"
@@ -301,6 +309,6 @@ class Settings(BaseModel):
             )
         if (self.device == "cuda") != (self.replica_gpus > 0):
             raise ValueError(
-                "--replica-gpus: expected 0 with --device cpu and more with --device cuda, "
+                "--replica-gpus: expected more than 0 with --device cuda and 0 with others, "
                 f"got {self.replica_gpus:g} with {self.device}"
             )

@@ -63,6 +63,7 @@ def load(
             file.path,
             threads=threads,
             device=settings.device,
+            precision=settings.precision,
             call=call,
             arena=memory_per_worker(settings) is None,
         )

@@ -21,7 +21,7 @@ DOCUMENT = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
 ONE_SHOT = {"export"}
 # nothing connects to these, so they have no health check
 WITHOUT_HEALTH_CHECK = {"export", "loadtest-worker"}
-SERVING = ("service", "service-gpu", "replica")
+SERVING = ("service", "service-gpu", "service-openvino", "replica")
 # settings that the compose file sets itself
 SET_BY_FILE = {"models", "drain_wait", "drain_seconds", "api_keys_file", "admin_key_file"}
 # settings without a use in the container, and keys that are not in files
@@ -196,7 +196,7 @@ def test_the_dockerfile_pulls_only_its_base() -> None:
     """Every stage builds on the base or on another stage; no `# syntax=` line loads a frontend."""
     froms = re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, re.MULTILINE)
     stages = {name for _, name in froms} | {"${BASE}"}
-    bases = {base.replace("${DEVICE}", device) for base, _ in froms for device in ("cpu", "cuda")}
+    bases = {base.replace("${DEVICE}", device) for base, _ in froms for device in ("cpu", "cuda", "openvino")}
     assert bases <= stages
     assert "syntax=" not in DOCKERFILE
 

@@ -198,7 +198,12 @@ SCHEMAS: dict[str, Schema] = {
         digest=STRING | {"description": "SHA-256 of the file."},
         batched=BOOLEAN,
         distribution={"enum": ["probabilities", "logits", None]},
-        precision={"enum": ["fp32", "fp16", "int8", None]},
+        precision={"enum": ["fp32", "fp16", "int8", None], "description": "Precision of the file's weights."},
+        device={"enum": ["cpu", "cuda", "openvino"], "description": "Where the model runs."},
+        device_precision={
+            "enum": ["fp32", "bf16"],
+            "description": "Precision in which the device computes numbers that the file has in fp32.",
+        },
         source={"type": ["string", "null"]},
         labels=array(STRING),
         alphabet=STRING | {"description": "For networks that read characters: the character of each id."},

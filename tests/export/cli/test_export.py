@@ -205,7 +205,11 @@ def test_unjudged_tensors_are_listed_by_batch() -> None:
         ([*EXPORT, "--data", "gone.npz"], 2, "--data: expected a .csv, .parquet or .npz file, a folder"),
         ([*EXPORT, "--weights", "gone.pt"], 2, "--weights: gone.pt: no such file"),
         (["verify", "gone.onnx", "--against", "net.py:make"], 1, "gone.onnx: no such file"),
-        (["verify", "gone.onnx", "--against", "x", "--device", "tpu"], 2, "--device: expected cpu or cuda"),
+        (
+            ["verify", "gone.onnx", "--against", "x", "--device", "tpu"],
+            2,
+            "--device: expected cpu, cuda, openvino",
+        ),
         (["inspect", "net.py"], 1, "net.py: onnxruntime cannot open it"),
     ],
 )

@@ -142,6 +142,8 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
         "batched": True,
         "distribution": "logits",
         "precision": "int8",
+        "device": "cpu",
+        "device_precision": "fp32",
         "source": "module",
         "labels": ["a", "b", "c"],
         "alphabet": "ab",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from onnx import TensorProto, helper
 
 from service.artifact import runtime as runtime_module
 from service.artifact.manifest import METADATA_KEY
-from service.artifact.runtime import device_available, expect_device, open_model
+from service.artifact.runtime import device_available, expect_bf16, expect_device, open_model
 from service.errors import DeviceError, ModelFileError, RunError
 from tests.support.manifests import MANIFEST
 
@@ -170,3 +171,70 @@ def test_opening_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     """onnxruntime would print a warning about each lever."""
     open_model(model())
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.fixture
+def openvino(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets onnxruntime's own provider stand in for OpenVINO's: only the graphs of the sessions differ."""
+    monkeypatch.setitem(runtime_module.PROVIDERS, "openvino", "CPUExecutionProvider")
+    monkeypatch.setattr(runtime_module, "openvino_options", lambda threads, precision: {})
+
+
+@pytest.mark.usefixtures("openvino")
+def test_overridden_levers_take_effect_on_openvino() -> None:
+    """Its graphs have no levers, so a run that was sent there would fail. A file without levers has none."""
+    runtime = open_model(model(metadata={METADATA_KEY: MANIFEST.to_json()}), device="openvino")
+    assert runtime.moves_levers_elsewhere
+    assert [tensor.name for tensor in runtime.levers] == ["bias"]
+    (output,) = runtime.run({"x": X, "bias": np.full(4, 7, np.float32)}, ["output"])
+    assert output[0].tolist() == [7, 7, 7, 7]
+    output, half = runtime.run({"x": X}, ["output", "half"])
+    assert (output[0].tolist(), half[0].tolist()) == ([1, 2, 3, 4], [0.5, 1, 1.5, 2])
+
+
+@pytest.mark.usefixtures("openvino")
+def test_predictions_on_openvino_have_a_graph_without_hidden_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenVINO computes every output of a graph, also those that are not requested."""
+    sessions: list[tuple[list[str], list[str]]] = []
+    session = runtime_module.onnxruntime.InferenceSession
+    run = session.run
+
+    def recorded_run(self: Any, names: Any, feeds: Any) -> Any:
+        sessions.append((list(names), [output.name for output in self.get_outputs()]))
+        return run(self, names, feeds)
+
+    runtime = open_model(model(metadata={METADATA_KEY: MANIFEST.to_json()}), device="openvino")
+    monkeypatch.setattr(session, "run", recorded_run)
+    runtime._run(["output"], {"x": X})
+    assert sessions == [(["output"], ["output"])]
+    sessions.clear()
+    output, half = runtime._run(["output", "half"], {"x": X})
+    assert (output[0].tolist(), half[0].tolist()) == ([1, 2, 3, 4], [0.5, 1, 1.5, 2])
+    # an output has the same bits with gates and without them, since it is from the same graph
+    assert sorted(sessions) == [(["half"], ["output", "half"]), (["output"], ["output"])]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("processor : 0\nflags\t\t: fpu avx512f avx512_bf16\n", ""),
+        ("flags : fpu amx_bf16\n", ""),
+        ("Features : fp asimd bf16\n", ""),
+        ("flags : fpu avx2\n", "bf16 needs a CPU with amx_bf16 or avx512_bf16, and this one has neither"),
+    ],
+)
+def test_bf16_needs_a_cpu_that_has_it(tmp_path: Path, text: str, message: str) -> None:
+    """OpenVINO would compute in fp32 and say nothing. A CPU that does not tell its flags is tried."""
+    (tmp_path / "cpuinfo").write_text(text, encoding="utf-8")
+    if message:
+        with pytest.raises(DeviceError, match=message):
+            expect_bf16(tmp_path / "cpuinfo")
+    else:
+        expect_bf16(tmp_path / "cpuinfo")
+    expect_bf16(tmp_path / "absent")
+
+
+@pytest.mark.skipif(device_available("openvino"), reason="this machine has OpenVINO")
+def test_openvino_needs_its_provider() -> None:
+    with pytest.raises(DeviceError, match="openvino needs an onnxruntime with OpenVINOExecutionProvider"):
+        expect_device("openvino", "bf16")

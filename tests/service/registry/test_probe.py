@@ -295,6 +295,16 @@ def test_a_device_with_other_results_is_refused(cpu: Runtime, tensor: str, devia
     assert error.value.public_message == "its device does not compute what the CPU computes"
 
 
+@pytest.mark.parametrize("tensor", ["logits", "layer01.transform_gate"])
+def test_bf16_may_differ_by_its_own_last_bits(cpu: Runtime, tensor: str) -> None:
+    """What is too much for fp32 is accepted, and a tenth of a value is not."""
+    near, far = Device(cpu, tensor, 1e-2), Device(cpu, tensor, 1e-1)
+    near.precision = far.precision = "bf16"
+    check_device_agreement(near, cpu, "batch", "a.onnx")  # type: ignore[arg-type]
+    with pytest.raises(ModelFileError, match=f"a.onnx: {tensor}: expected TestProvider within"):
+        check_device_agreement(far, cpu, "batch", "a.onnx")  # type: ignore[arg-type]
+
+
 def test_shapes_and_nan_of_a_device_must_agree(cpu: Runtime) -> None:
     """NaN on both sides agrees. NaN on one side and another shape do not."""
     nan = Device(cpu, "logits", float("nan"))

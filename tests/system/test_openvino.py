@@ -1,0 +1,96 @@
+"""`turnpike serve --device openvino`, in an environment with OpenVINO's build of onnxruntime."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.artifact.runtime import BF16_FLAGS, CPU_INFO, open_model
+from tests.support.live_server import ROOT, Server, serving
+from tests.support.virtualenvs import installed_programs
+
+pytestmark = pytest.mark.slow
+
+REQUIREMENT = "onnxruntime-openvino==1.24.1"
+MODEL_FILE = ROOT / "service/default/digits-10/1/model.onnx"
+INFER, GATES, LESION = (f"/v2/models/digits-10/{action}" for action in ("infer", "gates", "lesion"))
+RUNTIME = open_model(MODEL_FILE)
+INPUT = RUNTIME.inputs[0].name
+X = np.random.default_rng(3).uniform(0, 16, (20, 1, 8, 8)).astype(np.float32)
+HAS_BF16 = not BF16_FLAGS.isdisjoint(CPU_INFO.read_text(encoding="utf-8").split())
+
+
+@cache
+def openvino_python() -> Path:
+    """The Python of the environment with OpenVINO; all other libraries come from the running one."""
+    programs = installed_programs("openvino", REQUIREMENT)
+    (packages,) = programs.parent.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
+    return programs / "python"
+
+
+@pytest.fixture(
+    params=["fp32", pytest.param("bf16", marks=pytest.mark.skipif(not HAS_BF16, reason="no bf16"))]
+)
+def precision(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def server(precision: str) -> Iterator[Server]:
+    options = ("--models", MODEL_FILE.parents[2], "--device", "openvino", "--precision", precision)
+    with serving(*options, "--check-parity", python=openvino_python()) as server:
+        yield server
+
+
+def infer_request(rows: Any) -> dict[str, Any]:
+    tensor = {"name": INPUT, "shape": list(rows.shape), "datatype": "FP32", "data": rows.ravel().tolist()}
+    return {"inputs": [tensor]}
+
+
+def output_of(answer: Any) -> Any:
+    (output,) = answer["outputs"]
+    return np.array(output["data"], np.float32).reshape(output["shape"])
+
+
+def test_predictions_gates_and_lesions(server: Server, precision: str) -> None:
+    """Predictions and gates agree with the CPU's up to rounding, and a lesion has the effect it has there."""
+    certificate = server.get("/v2/models/digits-10/certificate").json()
+    assert (certificate["device"], certificate["device_precision"]) == ("openvino", precision)
+    (expected,) = RUNTIME.run({INPUT: X})
+    request = infer_request(X)
+    tolerance = (1e-4 if precision == "fp32" else 5e-2) * float(np.abs(expected).max())
+
+    predicted = output_of(server.post(INFER, request).json())
+    np.testing.assert_allclose(predicted, expected, atol=tolerance)
+    assert bool((predicted != expected).any())
+
+    gates = server.post(GATES, request).json()
+    assert output_of(gates).tobytes() == predicted.tobytes()
+    names = [gate["name"] for gate in gates["gates"]]
+    for gate, values in zip(gates["gates"], RUNTIME.run({INPUT: X}, names), strict=True):
+        assert gate["mean"] == pytest.approx(values.mean(), abs=1e-4 if precision == "fp32" else 1e-2)
+
+    # an override that is ignored, as OpenVINO ignores it, would leave the outputs as they are
+    lesion = server.post(LESION, request | {"close": [0, 1, 2]}).json()
+    assert output_of(lesion).tobytes() == expected.tobytes()
+    moved = np.abs(output_of(lesion["lesioned"]) - output_of(lesion)).max()
+    assert moved > 0.1
+    unmoved = server.post(LESION, request | {"shift": {"0": 0}}).json()
+    assert output_of(unmoved["lesioned"]).tobytes() == output_of(unmoved).tobytes()
+
+
+def test_one_row_has_the_same_bits_as_in_a_batch(server: Server) -> None:
+    """A model is batched only if the probe found that batches change no bit; nor does a sample for drift."""
+    if server.get("/v2/models/digits-10/certificate").json()["batched"]:
+        together = output_of(server.post(INFER, infer_request(X)).json())
+        for row, expected in zip(X[:3], together[:3], strict=True):
+            assert (
+                output_of(server.post(INFER, infer_request(row[None])).json()).tobytes() == expected.tobytes()
+            )
