@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sysconfig
 from collections.abc import Iterator
 from functools import cache
@@ -94,3 +96,24 @@ def test_one_row_has_the_same_bits_as_in_a_batch(server: Server) -> None:
             assert (
                 output_of(server.post(INFER, infer_request(row[None])).json()).tobytes() == expected.tobytes()
             )
+
+
+@pytest.mark.skipif(not HAS_BF16, reason="no bf16")
+def test_verify_shows_the_difference_of_each_tensor(tmp_path: Path) -> None:
+    """The file is proved in fp32, and compared in bf16."""
+
+    def turnpike(*words: object) -> str:
+        command = [str(openvino_python()), "-m", "turnpike", *map(str, words)]
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    turnpike("train", "digits-10", "--epochs", "1", "--no-pictures", "--out", tmp_path / "run")
+    turnpike("export", tmp_path / "run", "--to", tmp_path)
+    file = tmp_path / "digits-10/1/model.onnx"
+    output = turnpike(
+        *("verify", file, "--against", tmp_path / "run", "--device", "openvino", "--precision", "bf16")
+    )
+    for name in ("output", "layer00.transform_gate"):
+        assert re.search(rf"^{name}: relative rms error 0\.\d+%, largest difference ", output, re.MULTILINE)
+    assert "bf16: agrees with fp32 on" in output
