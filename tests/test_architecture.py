@@ -72,7 +72,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "ray": {"api", "process", "http", "http.connection", "config", "remote", "repository", "telemetry"},
         "process": {"http.connection", "config", "remote", "repository", "memory", "telemetry"},
         "api": {
-            *("api.openapi", "http.connection", "http", "registry", "gates", "protocol"),
+            *("api.openapi", "http.connection", "http", "registry", "batching", "gates", "protocol"),
             *("config", "repository", "artifact", "memory", "telemetry"),
         },
         "api.openapi": {"http", "artifact"},

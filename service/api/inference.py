@@ -81,6 +81,7 @@ class InferenceCall:
                 unobserved=request.head.skips_drift,
             )
         else:
+            # without rows there is nothing to run
             self.queued = QueuedRequest({}, plan, self.deadline, perf_counter_ns(), waiter)
             self.queued.outcome = self._empty_result(plan)
             waiter.set_result(None)

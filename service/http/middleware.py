@@ -51,9 +51,7 @@ class RequestMiddleware:
                 route = match.route
                 request.route_path = route.path
                 request.path_params = match.params
-                if not head.is_admitted:
-                    self._auth.check(route.level, head.headers)
-                    head.is_admitted = True
+                self._auth.check(route.level, head.headers)
                 response = await route.endpoint(request)
             if response is not None:
                 if len(response.body) < LARGE_RESPONSE_BYTES:

@@ -49,7 +49,6 @@ class RequestHead:
         "head_bytes",
         "headers",
         "http_version",
-        "is_admitted",
         "keep_alive",
         "logged_path",
         "match",
@@ -102,8 +101,6 @@ class RequestHead:
         self.traceparent = self.fields.get(b"traceparent")
         # the route, once the host was found to be allowed and the router has looked the route up
         self.match: Match | None = None
-        # its key has been checked, or it needs none
-        self.is_admitted = False
         # bytes of the head, and with its body, if the head is cached
         self.head_bytes = self.request_bytes = 0
 

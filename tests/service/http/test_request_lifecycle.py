@@ -309,7 +309,7 @@ def test_a_snapshot_counts_requests_that_ended_in_the_same_turn() -> None:
 
 @pytest.mark.parametrize("key", [None, "wrong", "right"])
 def test_each_request_with_a_cached_head_needs_its_key(key: str | None) -> None:
-    """The check of a key is kept with its head, so it must never be kept as passed if it failed."""
+    """A head that was seen before does not stand for a key that was checked before."""
     headers = {} if key is None else {"X-Api-Key": key}
 
     async def scene(worker: InProcessWorker) -> None:
