@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -13,6 +13,7 @@ from export.errors import GateCountError, UsageError
 from export.gates.highways.other_gates import OtherGate
 from export.gates.instrument import Instrumentation, instrument
 from export.gates.levers import drop_levers
+from export.gates.short_sums import shorten_sums
 from export.input_spec import batch_dimension
 from export.output.model_bytes import to_bytes
 from export.source import Array, Source
@@ -98,6 +99,14 @@ def prepare_plain(traced: TracedGraph | None, model: ir.Model) -> PreparedGraph:
     model = model.clone()
     drop_levers(model)
     return PreparedGraph(traced, model, Instrumentation((), {}, ()), (), (), to_bytes(model))
+
+
+def shorten(graph: PreparedGraph) -> PreparedGraph | None:
+    """A copy with fewer operators in its gated sums; None if there are no sums to shorten."""
+    model = graph.model.clone()
+    if not shorten_sums(model, graph.gates.gates):
+        return None
+    return replace(graph, model=model, data=to_bytes(model))
 
 
 def prepare_like(source: Source, exported: ir.Model, *, plain: bool) -> PreparedGraph:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from export.errors import ParityError
 from export.output.model_bytes import weights_digest
 from export.output.repository import PLAIN_FILE, PlainTwin
 from export.parity.prove import Proof, prove
@@ -65,6 +68,15 @@ def prove_graph(graph: PreparedGraph, source: Source, seed: int, steps: Steps) -
         progress=steps.listener.advanced,
     )
     return ProvedGraph(graph, runtimes[0], proof, graph.data)
+
+
+def prove_first(graphs: Sequence[PreparedGraph], source: Source, seed: int, steps: Steps) -> ProvedGraph:
+    """The first of several forms of a graph that can be proved; the error is that of the last form."""
+    *preferred, last = graphs
+    for graph in preferred:
+        with suppress(ParityError):
+            return prove_graph(graph, source, seed, steps)
+    return prove_graph(last, source, seed, steps)
 
 
 def lower_precision(proved: ProvedGraph, rows: Rows | None, limits: PrecisionLimits) -> ProvedGraph:

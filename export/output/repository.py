@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -73,11 +73,11 @@ def newest_version(repository: Path, name: str) -> int:
     return max(versions, default=0)
 
 
-def expect_free_version(repository: Path, name: str, version: int, data: bytes) -> None:
-    """Raise a UsageError if the version is the file of another graph, before its proof takes time."""
+def expect_free_version(repository: Path, name: str, version: int, forms: Sequence[bytes]) -> None:
+    """Raise a UsageError if the version is the file of none of these graphs, before a proof takes time."""
     path = model_path(repository, name, version)
     try:
-        is_same = not path.exists() or content_digest(path.read_bytes()) == content_digest(data)
+        is_same = not path.exists() or content_digest(path.read_bytes()) in map(content_digest, forms)
     except ValueError:  # no model file at all
         is_same = False
     if not is_same:
