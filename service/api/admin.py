@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 
 from service.api.context import ServiceContext
-from service.api.openapi.operation import ModelName, operation
+from service.api.openapi.operation import PATH_PARAMETERS, operation
 from service.errors import NotFoundError, NotReadyError, RequestError
 from service.protocol.json_document import expect_shallow, expect_short, kind, syntax_error
+
+ModelName = Annotated[
+    str, Path(description=PATH_PARAMETERS["model"][0], examples=[PATH_PARAMETERS["model"][1]])
+]
 
 
 def fastapi_routes(context: ServiceContext) -> APIRouter:

@@ -1,32 +1,31 @@
 """The application of one worker: creates the models, the routes and the middleware from the settings.
 
-Requests that run a model, or read facts from its file, go from the connection through the middleware to their
-endpoint, without FastAPI. FastAPI serves all other routes (documentation, dashboard, metadata, admin, health)
-behind an adapter.
+Requests of programs (models, health, metrics) go from the connection through the middleware to their
+endpoint, without FastAPI. FastAPI serves all other routes (documentation, dashboard, admin, traffic) behind
+an adapter.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastapi import Depends, FastAPI, Response
 from starlette.types import Receive, Scope, Send
 
-from service.api import admin, gates, health, lesion, model_facts, open_inference, predict, traffic
+from service.api import gates, health, lesion, model_facts, open_inference, predict
 from service.api.context import ServiceContext, SupervisorClient
-from service.api.dashboard import add_dashboard
 from service.api.openapi.operation import operation
-from service.api.openapi.reference_page import add_reference
 from service.artifact.limits import RequestLimits
 from service.artifact.low_priority import low_priority_caller
 from service.artifact.runtime import expect_device
 from service.config.cpus import threads_per_worker
 from service.config.memory_share import max_held_bytes
-from service.http.asgi import AsgiRequest, fastapi_endpoint
+from service.http.asgi import AsgiEndpoint, AsgiRequest
 from service.http.auth import Authenticator
 from service.http.body import BodyReader
 from service.http.connection.shared_state import ConnectionLimits
@@ -34,7 +33,9 @@ from service.http.cors import Cors
 from service.http.hosts import AllowedHosts
 from service.http.middleware import RequestMiddleware
 from service.http.observer import RequestObserver
-from service.http.router import Router
+from service.http.request import Request
+from service.http.response import Response
+from service.http.router import Endpoint, Route, Router
 from service.http.tracing import Tracing
 from service.memory.budget import MemoryBudget
 from service.registry.loader import load
@@ -43,9 +44,10 @@ from service.registry.registry import ModelRegistry
 from service.repository.scan import ModelFile
 from service.telemetry.access_log import access_log
 from service.telemetry.counters import RequestCounters
-from service.version import VERSION
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from service.config.settings import Settings
 
 
@@ -87,7 +89,9 @@ class Application:
             settings.max_header, settings.header_seconds, settings.idle_seconds
         )
         self._tracing = Tracing.from_settings(settings)
-        self.fastapi, self.router = build_routes(self.context, self.is_ready)
+        self._fastapi = FastApiEndpoint(self.context)
+        self.router = build_router(self.context, self.is_ready, self._fastapi)
+        self._fastapi.routes = self.router.routes
         self._observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
         self._middleware = RequestMiddleware(
             self.router,
@@ -106,6 +110,11 @@ class Application:
             await self._middleware.handle(AsgiRequest(scope, receive, send))
         else:
             await self.fastapi(scope, receive, send)
+
+    @property
+    def fastapi(self) -> FastAPI:
+        """FastAPI's application, which is created when it is first needed."""
+        return self._fastapi.app
 
     def _load_model(self, file: ModelFile) -> Model:
         """Load a model of the repository; at low priority if requests for other models may come meanwhile."""
@@ -145,48 +154,74 @@ class Application:
             self._tracing.close()
 
 
-def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple[FastAPI, Router]:
-    """All routes: a FastAPI application, and a router for the fast routes that falls back to it."""
-    settings = context.settings
-    fastapi = FastAPI(
-        title="turnpike",
-        version=VERSION,
-        docs_url=None,
-        openapi_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
-    router = Router(fallback=fastapi_endpoint(fastapi))
-    for module in (open_inference, predict, gates, lesion, model_facts):
-        module.add_routes(router, context)
-    for routes in (
-        health.fastapi_routes(context.auth, is_ready),
-        open_inference.fastapi_routes(context),
-        predict.fastapi_routes(context),
-        admin.fastapi_routes(context),
-        traffic.fastapi_routes(context),
-    ):
-        fastapi.include_router(routes)
+class LoadedFastApi(NamedTuple):
+    """FastAPI's application, and the endpoint that passes requests to it."""
 
-    @fastapi.get(
-        "/metrics",
-        tags=["Metrics"],
-        dependencies=[Depends(context.auth.require("api"))],
-        openapi_extra=operation("Metrics", media_type="text/plain"),
-    )
-    async def metrics() -> Response:
-        """Counters of all workers, for Prometheus."""
+    app: FastAPI
+    endpoint: AsgiEndpoint
+
+
+class FastApiEndpoint:
+    """Answers the requests that no route of the router matches with FastAPI's routes.
+
+    FastAPI is imported, in a thread, at the first of these requests. That takes 0.11 s and 8 MiB, and most
+    workers serve programs alone, which do not need it.
+    """
+
+    def __init__(self, context: ServiceContext) -> None:
+        # gets the routes of the router, which the documentation describes, when all are known
+        self.routes: list[Route] = []
+        self._context = context
+        self._loading = Lock()
+        self._loaded: LoadedFastApi | None = None
+
+    async def __call__(self, request: Request) -> None:
+        loaded = self._loaded
+        if loaded is None:
+            loaded = await asyncio.to_thread(self._load)
+        await loaded.endpoint(request)
+
+    @property
+    def app(self) -> FastAPI:
+        """The application itself."""
+        return self._load().app
+
+    def _load(self) -> LoadedFastApi:
+        with self._loading:
+            if self._loaded is None:
+                from service.api.fastapi_app import create_app, without_middleware
+
+                app = create_app(self._context, self.routes)
+                self._loaded = LoadedFastApi(app, AsgiEndpoint(without_middleware(app)))
+                # leave its objects out of garbage collections, like those of the libraries imported before
+                gc.freeze()
+            return self._loaded
+
+
+METRICS = operation("Metrics", "Counters of all workers, for Prometheus", "Metrics", media_type="text/plain")
+
+
+class MetricsEndpoint:
+    """Responds with the counters of all workers, for Prometheus."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+
+    async def __call__(self, _: Request) -> Response:
         # prometheus_client is imported at the first scrape, in a thread because the import is slow
         await asyncio.to_thread(import_module, "service.api.metrics")
         from service.api.metrics import collect_metrics, metrics_response
 
-        families = collect_metrics(await context.supervisor.ask("snapshots"), context.registry)
+        snapshots = await self._context.supervisor.ask("snapshots")
+        families = collect_metrics(snapshots, self._context.registry)
         return await asyncio.to_thread(metrics_response, families)
 
-    if settings.dashboard:
-        add_dashboard(fastapi, context.auth)
-    else:
-        health.add_root(fastapi, context.auth)
-    if settings.docs:
-        add_reference(fastapi, router.routes, context.auth)
-    return fastapi, router
+
+def build_router(context: ServiceContext, is_ready: Callable[[], bool], fallback: Endpoint) -> Router:
+    """The routes that programs call, and `fallback` for all other requests."""
+    router = Router(fallback)
+    health.add_routes(router, is_ready, root=not context.settings.dashboard)
+    for module in (open_inference, predict, gates, lesion, model_facts):
+        module.add_routes(router, context)
+    router.add("GET", "/metrics", "api", MetricsEndpoint(context), "metrics", METRICS)
+    return router

@@ -19,7 +19,7 @@ from fastapi import Depends, FastAPI, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
-from service.api.health import alive
+from service.api.health import ALIVE, ALIVE_HEADERS
 from service.errors import NotFoundError
 from service.http.auth import Authenticator
 
@@ -120,7 +120,7 @@ def add_dashboard(app: FastAPI, auth: Authenticator, folder: Path = FOLDER) -> N
     @app.get("/", include_in_schema=False, dependencies=without_key)
     async def index(request: Request) -> Response:
         if not _accepts_page(request.headers):
-            return alive()
+            return Response(ALIVE, media_type="application/json", headers=ALIVE_HEADERS)
         response = await files[INDEX].response(request)
         response.headers["Vary"] = "Accept, Accept-Encoding"
         return response

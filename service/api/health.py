@@ -8,50 +8,41 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import orjson
-from fastapi import APIRouter, Depends, FastAPI, Response
 
 from service.api.openapi.operation import operation
-from service.http.auth import Authenticator
+from service.http.request import Request
+from service.http.response import JSON_LINES, Response
+from service.http.router import Router
+
+# the answer at `/` for clients of KServe's first protocol; browsers that accept HTML get the dashboard there
+ALIVE = orjson.dumps({"status": "alive"})
+ALIVE_HEADERS = {"Cache-Control": "no-cache", "Vary": "Accept"}
+
+# the group of these routes on the page /docs
+TAG = "Health"
+LIVE = operation("Health", "Whether the process is alive", TAG)
+READY = operation("Health", "Whether requests should be sent here", TAG, unready_response=True)
 
 
-def fastapi_routes(auth: Authenticator, is_ready: Callable[[], bool]) -> APIRouter:
-    """The health routes. They need no key, because probes have none."""
-    routes = APIRouter(prefix="/v2/health", tags=["Health"], dependencies=[Depends(auth.require("open"))])
+def add_routes(router: Router, is_ready: Callable[[], bool], *, root: bool) -> None:
+    """Add the health routes, and `/` if `root`. They need no key, because probes have none."""
 
-    @routes.get("/live", summary="Whether the process is alive", openapi_extra=operation("Health"))
-    async def live() -> Response:
+    async def live(_: Request) -> Response:
         return _health(is_ready())
 
-    @routes.get(
-        "/ready",
-        summary="Whether requests should be sent here",
-        openapi_extra=operation("Health", unready_response=True),
-    )
-    async def ready() -> Response:
+    async def ready(_: Request) -> Response:
         is_ready_now = is_ready()
         return _health(is_ready_now, 200 if is_ready_now else 503)
 
-    return routes
+    async def alive(_: Request) -> Response:
+        lines = b"".join(f"{name.lower()}: {value}\r\n".encode() for name, value in ALIVE_HEADERS.items())
+        return Response(ALIVE, JSON_LINES + lines)
 
-
-def add_root(app: FastAPI, auth: Authenticator) -> None:
-    """Add the route `/` for a service without a dashboard."""
-
-    @app.get("/", include_in_schema=False, dependencies=[Depends(auth.require("open"))])
-    async def root() -> Response:
-        return alive()
-
-
-def alive() -> Response:
-    """The answer at `/` for clients of KServe's first protocol."""
-    return Response(
-        orjson.dumps({"status": "alive"}),
-        media_type="application/json",
-        headers={"Cache-Control": "no-cache", "Vary": "Accept"},
-    )
+    router.add("GET", "/v2/health/live", "open", live, "live", LIVE)
+    router.add("GET", "/v2/health/ready", "open", ready, "ready", READY)
+    if root:
+        router.add("GET", "/", "open", alive, "alive", {})
 
 
 def _health(ready: bool, status: int = 200) -> Response:
-    return Response(
-        orjson.dumps({"live": True, "ready": ready}), status_code=status, media_type="application/json"
-    )
+    return Response(orjson.dumps({"live": True, "ready": ready}), status=status)

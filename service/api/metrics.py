@@ -15,9 +15,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
-from starlette.responses import Response
 
 from service.gates.drift import DriftReport
+from service.http.response import Response
 from service.registry.registry import ModelRegistry
 from service.repository.deployment import NEW, NOT_CHOSEN, UNLOADED
 from service.telemetry.counters import ROW_BOUNDS, TIME_BOUNDS_NS, Snapshot, merge_snapshots
@@ -42,7 +42,7 @@ def collect_metrics(snapshots: Iterable[Mapping[str, Any]], registry: ModelRegis
 
 def metrics_response(metrics: MetricsCollector) -> Response:
     """The response to a scrape. With many models this takes a tenth of a second, so call it in a thread."""
-    return Response(generate_latest(metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    return Response(generate_latest(metrics), b"content-type: %b\r\n" % CONTENT_TYPE_PLAIN_0_0_4.encode())
 
 
 def drift_reports(snapshots: Sequence[Mapping[str, Any]], registry: ModelRegistry) -> DriftReports:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Depends, Response
 
 from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint, add_model_routes
 from service.api.inference import InferenceCall, expect_bytes
-from service.api.openapi.operation import (
-    BINARY_DATA,
-    DIGIT_TENSOR,
-    ModelName,
-    ModelVersion,
-    example,
-    operation,
-)
+from service.api.model_facts import find_model
+from service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation
 from service.artifact.datatypes import DATATYPES
 from service.artifact.runtime import Tensor
-from service.http.response import ResponseBody
-from service.http.router import Router
+from service.http.request import Request
+from service.http.response import Response, ResponseBody
+from service.http.router import Endpoint, Router
 from service.protocol.infer_response import JsonAnswers, encode_infer
 from service.registry.model import Model
+from service.registry.registry import ModelRegistry
 from service.telemetry.counters import Snapshot, merge_snapshots
 from service.version import VERSION
 
@@ -114,6 +109,15 @@ INFER = operation(
 )
 
 
+SERVER = operation("Server", "The server and what it can do", TAG)
+MODELS = operation("Models", "The names of all models", TAG)
+METADATA = operation("Model", "A model's inputs and outputs", TAG)
+READY = operation("Ready", "Whether a model is served now", TAG, unready_response=True)
+CONFIG = operation("Config", "A model's configuration, in Triton's format", TAG)
+ALL_STATISTICS = operation("Statistics", "Statistics of all models, over all workers", TAG)
+STATISTICS = operation("Statistics", "A model's statistics, over all workers", TAG)
+
+
 class InferEndpoint(ModelEndpoint):
     """`POST …/infer`: tensors in, tensors out, as JSON or binary."""
 
@@ -129,30 +133,56 @@ class InferEndpoint(ModelEndpoint):
         return expect_bytes(result.reader_result), None
 
 
+class JsonEndpoint:
+    """Responds with what `describe` returns for the names in the path of a request."""
+
+    def __init__(self, describe: Callable[[Mapping[str, str]], Any]) -> None:
+        self._describe = describe
+
+    async def __call__(self, request: Request) -> Response:
+        return Response(orjson.dumps(self._describe(request.path_params)))
+
+
+class StatisticsEndpoint:
+    """Responds with the statistics, over all workers, of what the path of a request names."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+
+    async def __call__(self, request: Request) -> Response:
+        params = request.path_params
+        name, version = params.get("model"), None
+        if name is not None:
+            model = self._context.registry.find(name, params.get("version"))
+            version = model.version if "version" in params else None
+        snapshots = await self._context.supervisor.ask("snapshots")
+        return Response(orjson.dumps({"model_stats": model_stats(snapshots, name, version)}))
+
+
+class ReadyEndpoint:
+    """Whether a model is served now: 200 or 503, and 404 if there is no such model."""
+
+    def __init__(self, registry: ModelRegistry) -> None:
+        self._registry = registry
+
+    async def __call__(self, request: Request) -> Response:
+        name = request.path_params["model"]
+        is_ready = self._registry.is_ready(name, request.path_params.get("version"))
+        return Response(orjson.dumps({"name": name, "ready": is_ready}), status=200 if is_ready else 503)
+
+
 def add_routes(router: Router, context: ServiceContext) -> None:
-    """Add the infer routes, for the newest version of a model and for a named one."""
-    add_model_routes(router, "POST", "/v2/models/{model}/infer", InferEndpoint(context), "infer", INFER)
-
-
-def fastapi_routes(context: ServiceContext) -> APIRouter:
-    """The routes that run no model: metadata, readiness, configuration and statistics."""
-    routes = APIRouter(prefix="/v2", tags=[TAG], dependencies=[Depends(context.auth.require("api"))])
+    """Add the routes. Those of a model exist for its newest version and for a named one."""
     registry = context.registry
 
-    @routes.get("", summary="The server and what it can do", openapi_extra=operation("Server"))
-    @routes.get("/", include_in_schema=False)
-    async def server() -> Any:
+    def server(_: Mapping[str, str]) -> Any:
         return {"name": "turnpike", "version": VERSION, "extensions": EXTENSIONS}
 
-    @routes.get("/models", summary="The names of all models", openapi_extra=operation("Models"))
-    async def models() -> Any:
+    def models(_: Mapping[str, str]) -> Any:
         return {"models": registry.names()}
 
-    @routes.get("/models/stats", summary="Statistics of all models", openapi_extra=operation("Statistics"))
-    async def all_stats() -> Any:
-        return {"model_stats": model_stats(await context.supervisor.ask("snapshots"))}
-
-    def metadata_of(model: Model) -> Any:
+    def metadata(params: Mapping[str, str]) -> Any:
+        model = find_model(context, params)
         return {
             "name": model.name,
             "versions": [str(version) for version in registry.versions(model.name)],
@@ -161,78 +191,27 @@ def fastapi_routes(context: ServiceContext) -> APIRouter:
             "outputs": [_tensor_metadata(tensor) for tensor in model.signature.outputs.values()],
         }
 
-    @routes.get("/models/{model}", summary="A model's inputs and outputs", openapi_extra=operation("Model"))
-    async def metadata(model: ModelName) -> Any:
-        return metadata_of(registry.find(model))
+    def config(params: Mapping[str, str]) -> Any:
+        return configuration(find_model(context, params), context)
 
-    @routes.get(
-        "/models/{model}/versions/{version}",
-        summary="The same, for one version",
-        openapi_extra=operation("Model"),
+    statistics = StatisticsEndpoint(context)
+    server_routes: Iterable[tuple[str, Endpoint, str, Mapping[str, Any]]] = (
+        ("/v2", JsonEndpoint(server), "server", SERVER),
+        ("/v2/", JsonEndpoint(server), "server", {}),
+        ("/v2/models", JsonEndpoint(models), "models", MODELS),
+        ("/v2/models/stats", statistics, "all_stats", ALL_STATISTICS),
     )
-    async def version_metadata(model: ModelName, version: ModelVersion) -> Any:
-        return metadata_of(registry.find(model, version))
-
-    def readiness_of(model: str, version: str | None) -> Response:
-        # raises a 404 if there is no such model
-        is_ready = registry.is_ready(model, version)
-        return Response(
-            orjson.dumps({"name": model, "ready": is_ready}),
-            status_code=200 if is_ready else 503,
-            media_type="application/json",
-        )
-
-    @routes.get(
-        "/models/{model}/ready",
-        summary="Whether a model is served now",
-        openapi_extra=operation("Ready", unready_response=True),
+    for path, endpoint, name, declared in server_routes:
+        router.add("GET", path, "api", endpoint, name, declared)
+    add_model_routes(router, "POST", "/v2/models/{model}/infer", InferEndpoint(context), "infer", INFER)
+    model_routes: Iterable[tuple[str, Endpoint, str, Mapping[str, Any]]] = (
+        ("", JsonEndpoint(metadata), "metadata", METADATA),
+        ("/ready", ReadyEndpoint(registry), "model_ready", READY),
+        ("/config", JsonEndpoint(config), "config", CONFIG),
+        ("/stats", statistics, "stats", STATISTICS),
     )
-    async def model_ready(model: ModelName) -> Response:
-        return readiness_of(model, None)
-
-    @routes.get(
-        "/models/{model}/versions/{version}/ready",
-        summary="The same, for one version",
-        openapi_extra=operation("Ready", unready_response=True),
-    )
-    async def version_ready(model: ModelName, version: ModelVersion) -> Response:
-        return readiness_of(model, version)
-
-    @routes.get(
-        "/models/{model}/config",
-        summary="A model's configuration, in Triton's format",
-        openapi_extra=operation("Config"),
-    )
-    async def config(model: ModelName) -> Any:
-        return configuration(registry.find(model), context)
-
-    @routes.get(
-        "/models/{model}/versions/{version}/config",
-        summary="The same, for one version",
-        openapi_extra=operation("Config"),
-    )
-    async def version_config(model: ModelName, version: ModelVersion) -> Any:
-        return configuration(registry.find(model, version), context)
-
-    @routes.get(
-        "/models/{model}/stats",
-        summary="A model's statistics, over all workers",
-        openapi_extra=operation("Statistics"),
-    )
-    async def stats(model: ModelName) -> Any:
-        registry.find(model)
-        return {"model_stats": model_stats(await context.supervisor.ask("snapshots"), model)}
-
-    @routes.get(
-        "/models/{model}/versions/{version}/stats",
-        summary="The same, for one version",
-        openapi_extra=operation("Statistics"),
-    )
-    async def version_stats(model: ModelName, version: ModelVersion) -> Any:
-        number = registry.find(model, version).version
-        return {"model_stats": model_stats(await context.supervisor.ask("snapshots"), model, number)}
-
-    return routes
+    for path, endpoint, name, declared in model_routes:
+        add_model_routes(router, "GET", f"/v2/models/{{model}}{path}", endpoint, name, declared)
 
 
 def configuration(model: Model, context: ServiceContext) -> dict[str, Any]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Depends
 
 from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint, add_model_routes
 from service.api.inference import InferenceCall
-from service.api.openapi.operation import DIGIT, ModelName, example, operation
+from service.api.open_inference import JsonEndpoint
+from service.api.openapi.operation import DIGIT, example, operation
 from service.http.request import RequestHead
 from service.http.response import Response, ResponseBody
 from service.http.router import Router
@@ -22,10 +23,12 @@ from service.registry.model import Model
 
 CSV_LINES = b"content-type: text/csv; charset=utf-8\r\n"
 
+# the group of these routes on the page /docs
+TAG = "Predict"
 PREDICT = operation(
     "PredictAnswer",
     "Run a model on rows",
-    "Predict",
+    TAG,
     "Takes rows and returns predictions, with labels and probabilities if the model has labels.\n\n"
     "Rows may also be CSV, with a column for each value of a row. A header has the names of the model's "
     "features, in any order; without one, the columns are in the order of the model. "
@@ -35,6 +38,10 @@ PREDICT = operation(
     runs_model=True,
     examples={"digit": example("One handwritten digit", {"instances": [list(DIGIT)]})},
 )
+
+
+MODELS = operation("Models", "The names of all models", TAG)
+MODEL = operation("Ready", "Whether a model is served now", TAG)
 
 
 class PredictEndpoint(ModelEndpoint):
@@ -63,22 +70,17 @@ def _to_csv(content: bytes) -> bytes:
 
 
 def add_routes(router: Router, context: ServiceContext) -> None:
-    """Add the predict routes, for the newest version of a model and for a named one."""
-    path = "/v1/models/{model}:predict"
-    add_model_routes(router, "POST", path, PredictEndpoint(context), "predict", PREDICT)
+    """Add the predict routes, for the newest version of a model and for a named one, and those of KServe."""
 
-
-def fastapi_routes(context: ServiceContext) -> APIRouter:
-    """The routes of /v1 that run no model: the list of models, and whether one is served."""
-    routes = APIRouter(prefix="/v1", tags=["Predict"], dependencies=[Depends(context.auth.require("api"))])
-
-    @routes.get("/models", summary="The names of all models", openapi_extra=operation("Models"))
-    async def models() -> Any:
+    def models(_: Mapping[str, str]) -> Any:
         return {"models": context.registry.names()}
 
-    @routes.get("/models/{model}", summary="Whether a model is served now", openapi_extra=operation("Ready"))
-    async def model(model: ModelName) -> Any:
-        context.registry.find(model)
-        return {"name": model, "ready": True}
+    def model(params: Mapping[str, str]) -> Any:
+        context.registry.find(params["model"])
+        return {"name": params["model"], "ready": True}
 
-    return routes
+    # before the route of a model, whose pattern fits its path too
+    path = "/v1/models/{model}:predict"
+    add_model_routes(router, "POST", path, PredictEndpoint(context), "predict", PREDICT)
+    router.add("GET", "/v1/models", "api", JsonEndpoint(models), "v1_models", MODELS)
+    router.add("GET", "/v1/models/{model}", "api", JsonEndpoint(model), "v1_model", MODEL)

@@ -12,8 +12,6 @@ from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import FastAPI
-from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.request import ClientGoneError, Request, RequestHead
@@ -45,18 +43,6 @@ class AsgiEndpoint:
             request.in_task = False
             # without the converter that FastAPI writes into a pattern
             request.route_path = getattr(scope.get("route"), "path", "unknown").replace(":path}", "}")
-
-
-def fastapi_endpoint(app: FastAPI) -> AsgiEndpoint:
-    """FastAPI's routes without its own middleware, since RequestMiddleware already answers errors."""
-    routes = AsyncExitStackMiddleware(app.router)
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        # without an app in the scope, the routes answer 404 themselves instead of raising it
-        scope["app"] = app
-        await routes(scope, receive, send)
-
-    return AsgiEndpoint(serve)
 
 
 async def _call(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,6 +1,6 @@
 """Responses: header lines and bodies, and the response to each kind of error.
 
-A RequestError has its status and message. Errors of FastAPI (routing, validation) get a message of our own.
+A RequestError has its status and message. Errors of FastAPI's routing get a message of our own.
 Any other exception becomes a 500 that gives only the request id.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import http
 
 import orjson
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from service.errors import OverloadedError, RequestError, RequestTimeoutError, UnauthorizedError
@@ -90,8 +89,6 @@ def error_response(error: Exception, request: Request) -> ErrorResponse:
             # the rest of the slow body would be taken for the next request
             close=isinstance(error, RequestTimeoutError),
         )
-    if isinstance(error, RequestValidationError):
-        return ErrorResponse(400, "bad_request", _first_invalid_field(error))
     if isinstance(error, HTTPException):
         return _routing_error(error, request)
     return ErrorResponse(500, "broken", f"internal error, request id {request.id}", is_bug=True)
@@ -121,15 +118,3 @@ def _routing_error(error: HTTPException, request: Request) -> ErrorResponse:
             b"allow: %b\r\n" % ", ".join(allowed).encode(),
         )
     return ErrorResponse(error.status_code, "bad_request", f"{target}: expected a valid request")
-
-
-def _first_invalid_field(error: RequestValidationError) -> str:
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "missing":
-        return f"{field}: expected a value, got none"
-    expected = str(first["msg"])
-    if not expected.startswith("Input should be "):
-        return f"{field}: expected another value"
-    value = str(first["input"])[:MAX_QUOTED_LENGTH]
-    return f"{field}: expected {expected.removeprefix('Input should be ')}, got {value!r}"

@@ -70,7 +70,8 @@ class Router:
             level: The level of the keys that may call it; see `auth`.
             endpoint: Called with each request.
             name: Identifies the operation in the OpenAPI document.
-            operation: The rest of the operation, see `service.api.openapi.operation`.
+            operation: The rest of the operation, see `service.api.openapi.operation`. If it is empty, the
+                document leaves the route out.
         """
         self.routes.append(_route(method, path, level, endpoint, name, operation))
 
@@ -89,17 +90,18 @@ class Router:
         return match
 
     def _search(self, method: str, path: str) -> Match:
-        other_method: Match | None = None
+        first: Match | None = None
         for route in self.routes:
             path_match: Any = route.regex.fullmatch(path)
-            if path_match is not None:
+            # `/v1/models/net:predict` is not the model `net:predict`: the first pattern that fits decides
+            if path_match is not None and (first is None or route.path == first.route.path):
                 match = Match(route, path_match.groupdict())
                 if route.method == method or (route.method == "GET" and method == "HEAD"):
                     return match
-                other_method = other_method or match
-        if other_method is None:
+                first = first or match
+        if first is None:
             return self._fallback
-        return Match(_wrong_method(other_method.route), other_method.params)
+        return Match(_wrong_method(first.route), first.params)
 
 
 def _route(

@@ -117,9 +117,9 @@ class Worker:
         # CUDA reserves much more memory than it uses
         limit_memory(memory_per_worker(self._settings) if self._settings.device == "cpu" else None)
         # a full collection takes 40 ms with the objects of all libraries; leave them out from now on
-        gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
+        gc.enable()
 
         async def answer_beat(_: Any) -> None:
             channel.notify("beat")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import multiprocessing
 import os
@@ -203,6 +204,9 @@ def _worker_main(
     for descriptor in foreign:
         os.close(descriptor)
     status = 1
+    # The worker enables the garbage collector when it serves. Almost all objects of its imports stay: with
+    # collections, the service gave its first answer after 0.61 s instead of 0.47 s.
+    gc.disable()
     try:
         from service.process.worker import run_worker
 

@@ -108,6 +108,7 @@ class FakeApp:
                 response["deployments"] = self.deployments
             case "/collected":
                 response["objects"] = len(gc.get_objects())
+                response["enabled"] = gc.isenabled()
             case "/switch":
                 response["seconds"] = sys.getswitchinterval()
             case "/ask":

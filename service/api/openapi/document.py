@@ -41,6 +41,8 @@ def build_document(app: FastAPI, routes: Iterable[Route]) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes)
     paths = document["paths"]
     for route in routes:
+        if not route.operation:
+            continue
         operation = _describe(route)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
         _complete(operation, route.path, route.level)

@@ -7,9 +7,7 @@ named here, because `schemas.py` and `document.py` are not imported before the d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
-
-from fastapi import Path
+from typing import Any
 
 JSON = "application/json"
 RAW_BYTES = "application/octet-stream"
@@ -44,13 +42,6 @@ PATH_PARAMETERS = {
     "model": ("A model's name, as /v2/models lists it.", "digits-10"),
     "version": ("One of the model's versions.", "1"),
 }
-# the same, as types of the parameters of FastAPI's routes
-ModelName = Annotated[
-    str, Path(description=PATH_PARAMETERS["model"][0], examples=[PATH_PARAMETERS["model"][1]])
-]
-ModelVersion = Annotated[
-    str, Path(description=PATH_PARAMETERS["version"][0], examples=[PATH_PARAMETERS["version"][1]])
-]
 
 # a handwritten 2 from the data of the bundled model, 8 x 8 pixels from 0 to 16: the input of all examples
 DIGIT = (

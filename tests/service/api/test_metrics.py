@@ -19,7 +19,7 @@ def scrape(
 ) -> tuple[dict[str, Any], dict[Any, float]]:
     """Families by name, and values by name and labels, as Prometheus parses them."""
     response = metrics_response(collect_metrics(snapshots, registry or FakeRegistry()))
-    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert response.lines.startswith(b"content-type: text/plain; version=0.0.4")
     families = {family.name: family for family in text_string_to_metric_families(response.body.decode())}
     values: dict[Any, float] = {}
     for family in families.values():

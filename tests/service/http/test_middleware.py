@@ -12,8 +12,9 @@ from fastapi import APIRouter, FastAPI
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response as StarletteResponse
 
+from service.api.fastapi_app import without_middleware
 from service.errors import OverloadedError
-from service.http.asgi import AsgiRequest, fastapi_endpoint
+from service.http.asgi import AsgiEndpoint, AsgiRequest
 from service.http.auth import Authenticator
 from service.http.cors import Cors
 from service.http.middleware import RequestMiddleware
@@ -84,7 +85,7 @@ class Service:
             return StarletteResponse(status_code=503 if full else 200)
 
         app.include_router(framework)
-        router = Router(fastapi_endpoint(app))
+        router = Router(AsgiEndpoint(without_middleware(app)))
         router.add("POST", ROUTE, "api", endpoint, "infer", operation={})
         self._middleware = RequestMiddleware(
             router,

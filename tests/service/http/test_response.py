@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from service import errors
@@ -91,30 +90,6 @@ def test_messages_of_fastapi_are_replaced() -> None:
     response = refused(HTTPException(400, detail="There was an error parsing the body"))
     assert response.status == 400
     assert "parsing" not in response.message
-
-
-@pytest.mark.parametrize(
-    ("entry", "sentence"),
-    [
-        (
-            {"type": "literal_error", "msg": "Input should be 'a' or 'b'", "input": "c"},
-            "query.detail: expected 'a' or 'b', got 'c'",
-        ),
-        (
-            {"type": "missing", "msg": "Field required", "input": None},
-            "query.detail: expected a value, got none",
-        ),
-        ({"type": "odd", "msg": "Value error, /tmp/x", "input": "c"}, "query.detail: expected another value"),
-        (
-            {"type": "int_parsing", "msg": "Input should be a valid integer", "input": "9" * 500},
-            f"query.detail: expected a valid integer, got {'9' * 80!r}",
-        ),
-    ],
-)
-def test_validation_errors_become_one_message(entry: dict[str, Any], sentence: str) -> None:
-    """The framework's list of errors becomes one message with status 400."""
-    response = refused(RequestValidationError([{"loc": ("query", "detail"), **entry}]))
-    assert (response.status, response.message) == (400, sentence)
 
 
 def test_control_characters_in_a_path_stay_encoded() -> None:

@@ -10,7 +10,6 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match as StarletteMatch
 from starlette.routing import Route as StarletteRoute
 
-from service.api.app import build_routes
 from service.http import router as module
 from service.http.request import Request, RequestHead
 from service.http.response import Response
@@ -22,8 +21,7 @@ from tests.support.in_process_worker import load_worker
 @pytest.fixture(scope="module")
 def router() -> Router:
     """All routes of the service."""
-    application = load_worker().app
-    return build_routes(application.context, application.is_ready)[1]
+    return load_worker().app.router
 
 
 def find(router: Router, path: str, method: str = "POST") -> Match:
@@ -57,7 +55,7 @@ def test_each_path_has_its_route(router: Router, path: str, name: str, params: d
         "/v2/models/net/infer/",
         "//v2/models/net/infer",
         "/v2/models//infer",
-        "/v2/models/net",
+        "/v2/models/net/extra",
         "/v2/models/net/extra/infer",
         "/v2/repository/models/net/load",
         "/v2/models/net/infer\n",

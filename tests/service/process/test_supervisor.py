@@ -78,7 +78,10 @@ def test_the_log_says_that_the_service_stops_and_has_stopped(tmp_path: Path) -> 
 def test_objects_of_libraries_are_excluded_from_garbage_collection(tmp_path: Path) -> None:
     """The collector ignores objects from before the first request: a full collection stops all threads."""
     with running(tmp_path) as service:
-        assert service.get("/collected")["objects"] < 5000
+        collector = service.get("/collected")
+        assert collector["objects"] < 5000
+        # off during the start
+        assert collector["enabled"]
 
 
 def test_the_switch_interval_is_short(tmp_path: Path) -> None:

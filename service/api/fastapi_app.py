@@ -1,0 +1,67 @@
+"""The FastAPI application: admin routes, the traffic, the dashboard, and the documentation of all routes.
+
+It is imported and created at the first request for one of them: see `FastApiEndpoint` in `app.py`.
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api import admin, traffic
+from service.api.context import ServiceContext
+from service.api.dashboard import add_dashboard
+from service.api.openapi.reference_page import add_reference
+from service.errors import RequestError
+from service.http.response import MAX_QUOTED_LENGTH
+from service.http.router import Route
+from service.version import VERSION
+
+
+def create_app(context: ServiceContext, routes: list[Route]) -> FastAPI:
+    """The application. `routes` are those of the router, which the documentation describes too."""
+    app = FastAPI(
+        title="turnpike",
+        version=VERSION,
+        docs_url=None,
+        openapi_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.include_router(admin.fastapi_routes(context))
+    app.include_router(traffic.fastapi_routes(context))
+    if context.settings.dashboard:
+        add_dashboard(app, context.auth)
+    if context.settings.docs:
+        add_reference(app, routes, context.auth)
+    return app
+
+
+def without_middleware(app: FastAPI) -> ASGIApp:
+    """FastAPI's routes without its own middleware, since RequestMiddleware already answers errors."""
+    routes = AsyncExitStackMiddleware(app.router)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        # without an app in the scope, the routes answer 404 themselves instead of raising it
+        scope["app"] = app
+        try:
+            await routes(scope, receive, send)
+        except RequestValidationError as error:
+            raise RequestError(first_invalid_field(error)) from error
+
+    return serve
+
+
+def first_invalid_field(error: RequestValidationError) -> str:
+    """FastAPI's list of errors as one sentence."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return f"{field}: expected a value, got none"
+    expected = str(first["msg"])
+    if not expected.startswith("Input should be "):
+        return f"{field}: expected another value"
+    value = str(first["input"])[:MAX_QUOTED_LENGTH]
+    return f"{field}: expected {expected.removeprefix('Input should be ')}, got {value!r}"
