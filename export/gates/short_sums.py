@@ -105,12 +105,13 @@ def _carries_network_input(carried: ir.Value) -> bool:
     waiting, seen = [carried], set[ir.Value]()
     while waiting:
         value = waiting.pop()
-        if value in seen:
+        # integers, such as the shape of a recurrent network's first state, are finite
+        if value in seen or not is_float(value):
             continue
         seen.add(value)
         node = value.producer()
         if node is None:
-            if value.is_graph_input() and not value.is_initializer() and is_float(value):
+            if value.is_graph_input() and not value.is_initializer():
                 return True
         elif node.op_type not in MIXING_OPS:
             waiting += present_inputs(node)

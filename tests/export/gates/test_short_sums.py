@@ -92,6 +92,27 @@ def test_a_closed_gate_carries_every_bit(x: dict[str, np.ndarray]) -> None:
     assert (opened[1] != opened[0]).any()
 
 
+class FirstState(nn.Module):
+    """A recurrent layer whose first state has as many rows as the input, and is constant otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transform, self.gate = nn.Linear(2 * SIZE, SIZE), nn.Linear(2 * SIZE, SIZE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = x.new_full(x.shape, 0.5)
+        for _ in range(3):
+            both = torch.cat([x, state], 1)
+            gate = torch.sigmoid(self.gate(both))
+            state = gate * torch.tanh(self.transform(both)) + (1 - gate) * state
+        return state
+
+
+def test_the_states_of_a_recurrent_layer_are_not_its_input() -> None:
+    model, short, gates = short_graph(FirstState())
+    assert operators(model) - operators(short) == {"Mul": len(gates.gates)}
+
+
 class CarryOutput(nn.Module):
     """Returns the carry gate as well."""
 
