@@ -263,6 +263,8 @@ def openvino_options(threads: int, precision: DevicePrecision) -> dict[str, str]
         "INFERENCE_PRECISION_HINT": PRECISION_HINTS[precision],
         "INFERENCE_NUM_THREADS": str(threads),
         "NUM_STREAMS": "1",
+        # otherwise each run moves to the first CPUs, and those of all workers share them
+        "ENABLE_CPU_PINNING": "NO",
     }
     return {"device_type": "CPU", "load_config": json.dumps({"CPU": config})}
 

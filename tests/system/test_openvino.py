@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import subprocess
 import sysconfig
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,7 +17,7 @@ import numpy as np
 import pytest
 
 from service.artifact.runtime import BF16_FLAGS, CPU_INFO, open_model
-from tests.support.live_server import ROOT, Server, serving
+from tests.support.live_server import ROOT, Server, serving, worker_processes
 from tests.support.virtualenvs import installed_programs
 
 pytestmark = pytest.mark.slow
@@ -96,6 +99,35 @@ def test_one_row_has_the_same_bits_as_in_a_batch(server: Server) -> None:
             assert (
                 output_of(server.post(INFER, infer_request(row[None])).json()).tobytes() == expected.tobytes()
             )
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
+def test_workers_use_all_cpus() -> None:
+    """OpenVINO would run every worker on the first CPUs of the machine, and leave the others idle."""
+    options = ("--models", MODEL_FILE.parents[2], "--device", "openvino", "--threads", "1")
+    with serving(*options, python=openvino_python()) as server:
+        (worker,) = worker_processes(server)
+        tasks = Path(f"/proc/{worker.pid}/task")
+        done = threading.Event()
+        affinities = set()
+
+        def watch() -> None:
+            # a thread is only pinned while it runs the model
+            while not done.is_set():
+                for task in tasks.iterdir():
+                    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                        affinities.add(frozenset(os.sched_getaffinity(int(task.name))))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            request = infer_request(np.repeat(X, 50, axis=0))
+            for _ in range(100):
+                assert server.post(INFER, request).status_code == 200
+        finally:
+            done.set()
+            watcher.join()
+    assert affinities == {frozenset(os.sched_getaffinity(0))}
 
 
 @pytest.mark.skipif(not HAS_BF16, reason="no bf16")
