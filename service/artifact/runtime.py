@@ -131,8 +131,8 @@ class Runtime:
         self.provider: str = session.get_providers()[0]
         self._public = [tensor.name for tensor in self.outputs]
         self._run: Any = session.run if self.provider == PROVIDERS["cpu"] else self._run_bound
-        # whether runs that override levers take place elsewhere, in another precision
-        self.moves_levers_elsewhere = False
+        # the same model on the CPU if it is open there as well, to run what overrides levers
+        self.on_cpu: Runtime | None = None
         # whether a caller may choose sizes other than the number of rows; an unfit size makes a run fail
         self._has_free_dims = any(isinstance(dim, str) for tensor in self.inputs for dim in tensor.dims[1:])
 
@@ -187,7 +187,7 @@ class Runtime:
 
         other._run = run
         other.provider = without_gates.get_providers()[0]
-        other.moves_levers_elsewhere = True
+        other.on_cpu = self
         return other
 
     def _run_bound(self, names: Sequence[str], feeds: dict[str, Array]) -> list[Array]:

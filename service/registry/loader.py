@@ -23,6 +23,7 @@ from service.gates.drift import DriftMonitor, sampled_run
 from service.inference_types import Array
 from service.memory.free_memory import trim_memory
 from service.registry.model import Model
+from service.registry.openvino_inputs import check_openvino_inputs
 from service.registry.probe import ProbeResult, check_device_agreement, probe
 from service.repository.scan import ModelFile, expect_unchanged, read_model_file
 from service.telemetry.counters import RequestCounters
@@ -84,9 +85,12 @@ def load(
 
     # Probe it: what may be batched, and does the device compute what the CPU computes?
     batch = batch_dimension(runtime.inputs)
+    if runtime.on_cpu is not None:
+        check_openvino_inputs(runtime.on_cpu.with_caller(call), batch, where)
     result = probe(runtime.with_caller(call), batch, settings.max_batch)
     if settings.check_parity and settings.device != "cpu":
-        check_device_agreement(runtime, open_model(file.path, threads=threads), batch, where)
+        cpu = runtime.on_cpu or open_model(file.path, threads=threads)
+        check_device_agreement(runtime, cpu, batch, where)
     batched = may_batch(result, manifest, file, exact=settings.exact) and batch is not None
     pad_single_rows = batched and result.single_row_differs and settings.max_batch > 1
 
