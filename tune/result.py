@@ -31,12 +31,20 @@ class CandidateResult:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionResult:
-    """The result of a lower precision with the best settings, compared with the file that is served."""
+    """The result of another precision with the best settings, compared with the file that is served.
+
+    It is a file of lower precision; or, with a `candidate`, the same file on OpenVINO with these settings.
+    """
 
     precision: str
     gain: float
     noise: float
     trial: Trial
+    candidate: Candidate | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.precision} on OpenVINO" if self.candidate else self.precision
 
     @property
     def is_better(self) -> bool:

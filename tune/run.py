@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -14,16 +15,18 @@ from service.config.cpus import available_cpus, threads_per_worker
 from service.config.settings import Settings
 from service.config.sources import resolve
 from service.version import VERSION
-from tune.errors import LowerPrecisionError, UsageError
+from tune.errors import LowerPrecisionError, ServeError, UsageError
 from tune.plan import TunePlan
 from tune.result import CandidateResult, PrecisionResult, TuneResult
-from tune.search.candidates import Candidate
+from tune.search.candidates import OPENVINO_PRECISIONS, Candidate, openvino_splits
 from tune.search.measurements import Trial, median_trial
 from tune.search.search import HIGH_NOISE, ComparisonRound, Decision, SettingsSearch, count_trials
 from tune.trial.bench import Bench, estimate_seconds, lower_precision, seconds_per_load
 from tune.trial.child_process import StopRequested
 from tune.trial.model_under_test import ModelUnderTest, find_model
 
+# the build of onnxruntime with OpenVINO; it replaces the usual one
+OPENVINO_PACKAGE = "onnxruntime-openvino"
 # trials to compare a lower precision: the served file before and after it, and the lower precision itself
 TRIALS_PER_PRECISION = 3
 NOISY_MACHINE = (
@@ -62,17 +65,25 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
         # plan the time
         cpu_count = max(1, int(available_cpus()))
         max_rows, users = max(plan.users) * plan.rows, len(plan.users)
+        has_openvino = settings.device == "cpu" and OPENVINO_PACKAGE in versions()
         trials = count_trials(base, cpu_count, max_rows) + TRIALS_PER_PRECISION * len(repositories)
+        if has_openvino:
+            trials += len(openvino_splits(base, base, cpu_count)) + 2
         load_seconds = seconds_per_load(plan.minutes, trials, users)
         listener.started(trials * users, estimate_seconds(trials, users, load_seconds))
 
-        # search, then compare the lower precisions with the best settings
+        # search, then compare the other precisions with the best settings
         bench = Bench(plan, settings, model, scratch, load_seconds, stop_requested, listener.load_started)
         search = SettingsSearch(base, cpu_count, max_rows, bench.measure, listener.best_changed)
         decision = search.run()
         precisions = [
             compare_precision(bench, decision, precision, path) for precision, path in repositories.items()
         ]
+        if has_openvino:
+            candidates = openvino_splits(base, decision.best, cpu_count)
+            results, more_notes = compare_openvino(bench, decision, candidates)
+            precisions += results
+            notes += more_notes
     return TuneResult(
         plan=plan,
         model=model,
@@ -105,6 +116,34 @@ def compare_precision(bench: Bench, decision: Decision, precision: str, reposito
     return PrecisionResult(precision, comparison.gain(best), noise, trial)
 
 
+def compare_openvino(
+    bench: Bench, decision: Decision, candidates: Sequence[Candidate]
+) -> tuple[list[PrecisionResult], list[str]]:
+    """Measure candidates on OpenVINO, between two trials of the best settings.
+
+    Returns:
+        The fastest of each precision, and a note for each candidate that cannot serve the model.
+    """
+    notes: list[str] = []
+    trials: dict[Candidate, Trial] = {}
+    before = bench.measure(decision.best)
+    for candidate in candidates:
+        try:
+            trials[candidate] = bench.measure(candidate)
+        except ServeError as error:
+            notes.append(f"{candidate.name} was left out: {error}")
+    comparison = ComparisonRound(before, trials, after=bench.measure(decision.best))
+    noise = max(decision.noise, comparison.base_difference)
+    results = []
+    for precision in OPENVINO_PRECISIONS:
+        served = [candidate for candidate in trials if candidate.openvino == precision]
+        if served:
+            fastest = max(served, key=comparison.gain)
+            gain = comparison.gain(fastest)
+            results.append(PrecisionResult(precision, gain, noise, trials[fastest], fastest))
+    return results, notes
+
+
 def candidate_results(search: SettingsSearch, decision: Decision) -> tuple[CandidateResult, ...]:
     """Every candidate that was measured: the best first, then by gain."""
     gains = {**search.gains, **decision.gains}
@@ -126,7 +165,7 @@ def result_notes(search: SettingsSearch, decision: Decision) -> list[str]:
 def versions() -> dict[str, str]:
     """Versions of the software that was measured."""
     result = {"turnpike": VERSION, "python": platform.python_version()}
-    for name in ("onnxruntime", "onnxruntime-gpu"):
+    for name in ("onnxruntime", "onnxruntime-gpu", OPENVINO_PACKAGE):
         try:
             result[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

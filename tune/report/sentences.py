@@ -9,7 +9,7 @@ from tune.search.candidates import Candidate
 
 
 def result_sentences(result: TuneResult) -> list[str]:
-    """The best settings, whether they keep the SLO, and what a lower precision would gain."""
+    """The best settings, whether they keep the SLO, and what other precisions would gain."""
     lower = (_precision_sentence(result, precision) for precision in result.precisions)
     return [_best_sentence(result), _slo_sentence(result), *lower]
 
@@ -55,9 +55,22 @@ def _slo_sentence(result: TuneResult) -> str:
 
 
 def _precision_sentence(result: TuneResult, lower: PrecisionResult) -> str:
-    speed = f"In {lower.precision}, the model has {lower.gain:.2f} times the throughput with these settings"
+    times = f"the model has {lower.gain:.2f} times the throughput"
+    if lower.candidate is None:
+        speed = f"In {lower.precision}, {times} with these settings"
+    else:
+        speed = f"In {lower.name} with {settings_text(lower.candidate)}, {times} of these settings"
     if not lower.is_better:
         return f"{speed}, which is no reason to change."
+    if lower.candidate is not None:
+        return f"{speed}. To use it: {shlex.join(_serve_command(result, lower.candidate))}"
     command = ["turnpike", "export", result.plan.source or str(result.model.file), "--to"]
     command += [str(result.model.repository or "repository"), "--precision", lower.precision]
     return f"{speed}. To use it: {shlex.join(command)}"
+
+
+def _serve_command(result: TuneResult, candidate: Candidate) -> list[str]:
+    """The command that serves with these settings, and with the other ones of the search."""
+    models = ["--models", str(result.plan.models)] if result.plan.models else []
+    config = ["--config", str(result.plan.config)] if result.plan.config else []
+    return ["turnpike", "serve", *models, *config, *candidate.options]

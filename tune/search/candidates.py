@@ -10,33 +10,39 @@ from service.config.settings import MAX_WORKERS, Settings
 BATCH_SIZES = (16, 32, 64)
 # milliseconds that a run waits for more rows, to try
 DELAYS_MS = (0.5, 2.0)
+# precisions of a model in fp32 on OpenVINO
+OPENVINO_PRECISIONS = ("fp32", "bf16")
 DEFAULT_MAX_BATCH = Settings.model_fields["max_batch"].default
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Settings of `turnpike serve`; the fields have the names of the settings."""
+    """Settings of `turnpike serve`; the fields have the names of the settings, except for `openvino`."""
 
     workers: int
     threads: int
     max_batch: int
     max_delay_ms: float
+    openvino: str | None = None  # the precision on OpenVINO; None for the device of the other settings
 
     @property
     def name(self) -> str:
         """Short name for tables: workers x threads, and other settings that differ from defaults."""
+        openvino = f", {self.openvino} on OpenVINO" if self.openvino else ""
         batch = f", batch {self.max_batch}" if self.max_batch != DEFAULT_MAX_BATCH else ""
         delay = f", delay {self.max_delay_ms:g} ms" if self.max_delay_ms else ""
-        return f"{self.workers} x {self.threads}{batch}{delay}"
+        return f"{self.workers} x {self.threads}{batch}{delay}{openvino}"
 
     @property
     def options(self) -> list[str]:
         """The command-line options that set these settings."""
-        return [
+        numbers = [
             word
             for field in fields(self)
+            if field.name != "openvino"
             for word in (f"--{field.name.replace('_', '-')}", f"{getattr(self, field.name):g}")
         ]
+        return [*numbers, "--device", "openvino", "--precision", self.openvino] if self.openvino else numbers
 
     def distance(self, other: Candidate) -> int:
         """Number of settings that differ."""
@@ -69,6 +75,18 @@ def batch_variants(best: Candidate, max_rows: int) -> list[Candidate]:
     batches = [replace(best, max_batch=size) for size in sizes.values()]
     delays = (0.0, *DELAYS_MS) if max_rows > 1 else ()
     return without_repeats(best, [*batches, *(replace(best, max_delay_ms=delay) for delay in delays)])
+
+
+def openvino_splits(base: Candidate, best: Candidate, cpus: int) -> list[Candidate]:
+    """The best candidate on OpenVINO, in each precision and for each way to split the CPUs.
+
+    The best way is another than that of onnxruntime's own provider.
+    """
+    return [
+        replace(best, workers=split.workers, threads=split.threads, openvino=precision)
+        for precision in OPENVINO_PRECISIONS
+        for split in cpu_splits(base, cpus)
+    ]
 
 
 def without_repeats(first: Candidate, others: list[Candidate]) -> list[Candidate]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from tests.support.live_server import module, serving
 from tests.support.run_cli import run_in_process
 from tests.support.tune_results import sample_trial
 from tune import run
-from tune.errors import LowerPrecisionError, StoppedError, UsageError
+from tune.errors import LowerPrecisionError, ServeError, StoppedError, UsageError
 from tune.search import search
 from tune.search.candidates import Candidate
 from tune.search.measurements import Trial
@@ -134,6 +135,81 @@ def test_int8_is_advice(
     assert "In int8, the model has 3.00 times the throughput" in result.stdout
     assert f"turnpike export runs/net --to {models} --precision int8" in result.stdout
     assert [entry.name for entry in models.iterdir() if entry.is_dir()] == ["net"]
+
+
+def test_openvino_is_advice_where_it_is_installed(
+    call: Callable[..., Result], fake: FakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each precision has the split of the CPUs that is best for it, and tuned.toml is not changed."""
+    models = repository(tmp_path, "net")
+    monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
+    speeds = {(1, "fp32"): 150, (2, "fp32"): 110, (1, "bf16"): 500, (2, "bf16"): 300}
+
+    def measure(bench: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
+        fake.measured.append((candidate, repository))
+        bench.on_load(candidate, 1)
+        return sample_trial(speeds.get((candidate.workers, str(candidate.openvino)), 200), users=(1,))
+
+    monkeypatch.setattr(fake, "measure", measure)
+    result = call(models, "--precision", "fp32", "--users", "1")
+    assert result.exit_code == 0, result.stderr
+    best = Candidate(1, 2, 128, 0.0)
+    tried = [
+        replace(best, workers=workers, threads=threads, openvino=precision)
+        for precision in ("fp32", "bf16")
+        for workers, threads in ((1, 2), (2, 1))
+    ]
+    assert [candidate for candidate, _ in fake.measured[-6:]] == [best, *tried, best]
+    assert f"{len(fake.measured)} measurements" in result.stdout
+    assert "In fp32 on OpenVINO with 1 worker with 2 threads each, batches of up to 128 rows, no delay, the " in (
+        result.stdout
+    )
+    assert "the model has 0.75 times the throughput of these settings, which is no reason" in result.stdout
+    assert (
+        "the model has 2.50 times the throughput of these settings. To use it: turnpike serve --models "
+        f"{models} --workers 1 --threads 2 --max-batch 128 --max-delay-ms 0 --device openvino --precision bf16"
+    ) in result.stdout
+    assert "openvino" not in (models / "tuned.toml").read_text().split("\n\n")[1]
+
+
+def test_a_model_that_openvino_cannot_serve_is_left_out(
+    call: Callable[..., Result], fake: FakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
+    measure = fake.measure
+
+    def refuse(bench: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
+        if candidate.openvino == "bf16":
+            raise ServeError("turnpike serve: precision: bf16 needs a CPU that has it")
+        return measure(bench, candidate, repository)
+
+    monkeypatch.setattr(fake, "measure", refuse)
+    result = call("--precision", "fp32", "--users", "1")
+    assert result.exit_code == 0, result.stderr
+    assert "note: 1 x 2, bf16 on OpenVINO was left out: turnpike serve: precision: bf16 needs" in result.stdout
+    assert "In fp32 on OpenVINO" in result.stdout
+    assert "In bf16" not in result.stdout
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_openvino_is_not_tried_for_another_device_or_without_it(
+    call: Callable[..., Result],
+    fake: FakeBench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    installed: bool,
+) -> None:
+    """A server that is on OpenVINO already has all its candidates there."""
+    if installed:
+        (tmp_path / "serve.toml").write_text("device = 'openvino'\n")
+        monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
+    else:
+        (tmp_path / "serve.toml").touch()
+        monkeypatch.setattr(run, "versions", lambda: {"onnxruntime": "1.24.1"})
+    result = call("--precision", "fp32", "--users", "1", "--config", "serve.toml")
+    assert result.exit_code == 0, result.stderr
+    assert {candidate.openvino for candidate, _ in fake.measured} == {None}
 
 
 def test_without_an_int8_file_the_rest_is_measured(

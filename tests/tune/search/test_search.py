@@ -73,6 +73,9 @@ def test_name_and_options_of_a_candidate() -> None:
         "--max-delay-ms",
         "0.5",
     ]
+    bf16 = replace(candidate, openvino="bf16")
+    assert bf16.name == "2 x 1, batch 32, delay 0.5 ms, bf16 on OpenVINO"
+    assert bf16.options == [*candidate.options, "--device", "openvino", "--precision", "bf16"]
 
 
 def test_every_number_of_users_counts_equally() -> None:
