@@ -417,3 +417,19 @@ def test_a_replaced_model_file_is_detected(dashboard: OpenDashboard, bundled_ser
         page.evaluate("() => window.aMinuteLater()")
         expect(summary(page)).to_contain_text("Parity not proved")
         expect(fact(entry_of(page, "digits-10/1"), "parity")).to_have_text("not proved")
+
+
+def test_the_precision_of_the_device_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """The proof is for fp32, so the page says so if the service computes in bf16."""
+    from playwright.sync_api import expect
+
+    certificate = bundled_server.get("/v2/models/digits-10/certificate").json()
+    with dashboard(bundled_server.url, tab="models") as page:
+        expect(fact(summary(page), "Runs on")).to_have_text("cpu, in fp32")
+        expect(summary(page)).not_to_contain_text("The proof is for fp32")
+        on_device = {"device": "openvino", "device_precision": "bf16"}
+        page.route("**/certificate", responding(200, certificate | on_device))
+        page.reload()
+        expect(fact(summary(page), "Runs on")).to_have_text("openvino, in bf16")
+        expect(summary(page)).to_contain_text("The proof is for fp32. This service computes in bf16.")
+        expect(fact(entry_of(page, "digits-10/1"), "precision")).to_have_text("fp32, computed in bf16")

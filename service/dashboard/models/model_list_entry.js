@@ -92,7 +92,7 @@ export class ModelListEntry {
       const { metadata, certificate } = await modelFacts(this);
       setChildren(this.cells.takes, tensorList(metadata.inputs, MAX_TENSORS));
       setChildren(this.cells.gives, tensorList(metadata.outputs, MAX_TENSORS));
-      setChildren(this.cells.precision, certificate.precision ?? "–");
+      setChildren(this.cells.precision, precisionText(certificate));
       setChildren(this.cells.size, bytes(certificate.bytes));
       setChildren(this.cells.parity, verdict(certificate));
     } catch (error) {
@@ -104,6 +104,12 @@ export class ModelListEntry {
 
 function factCell(kind, title, cell) {
   return el("div", { class: kind }, el("dt", {}, title), cell);
+}
+
+/** The file's precision, and that of the device if it computes in another. */
+function precisionText({ precision, device_precision: computed }) {
+  const inFile = precision ?? "–";
+  return computed === "fp32" ? inFile : `${inFile}, computed in ${computed}`;
 }
 
 function verdict(certificate) {

@@ -69,6 +69,7 @@ function modelDetails(model, open) {
       certificate.labels.length > 0 && factItem("Classes", labels(certificate.labels)),
       factItem("Gates", gates(model)),
       factItem("File", file(certificate)),
+      factItem("Runs on", device(certificate)),
       factItem("Batching", batching(certificate)),
     ),
     collapsibleCertificate(certificate, open),
@@ -95,6 +96,8 @@ function verdict(certificate) {
     el("strong", { class: proved ? "sign ok" : "sign alarm" }, proved ? "Parity proved" : parity.verdict),
     ` against ${parity.reference}, on ${parity.batches.length} batches with ${number(rows)} rows in total. `,
     worst && worstTensor(worst),
+    certificate.device_precision !== "fp32" &&
+      ` The proof is for fp32. This service computes in ${certificate.device_precision}.`,
   );
 }
 
@@ -128,6 +131,10 @@ function gates({ gates: all, certificate }) {
 
 function file({ precision, bytes: size, source, random_weights: random }) {
   return [precision, bytes(size), source && `from ${source}`, random && "random weights"].filter(Boolean).join(", ");
+}
+
+function device({ device: name, device_precision: precision }) {
+  return `${name}, in ${precision}`;
 }
 
 function batching({ batched, batch_coupled: coupled }) {
