@@ -7,10 +7,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
@@ -58,11 +59,13 @@ DTYPE_BY_ONNX_TYPE = {
 }
 
 
-# a model of one Identity node, which is opened to try a device
-IDENTITY_MODEL = bytes.fromhex(
-    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a02080162"
-    "0f0a0179120a0a08080112040a02080142040a001011"
+# the model y = x @ [[1]] for x of shape [1, 1], which is opened to try a device
+PRODUCT_MODEL = bytes.fromhex(
+    "080812003a510a110a01780a017712017922064d61744d756c1201672a0f08010801100122040000803f420177"
+    "5a130a0178120e0a0c080112080a0208010a02080162130a0179120e0a0c080112080a0208010a02080142040a001011"
 )
+# a number of 11 bits, which bf16 rounds to 1
+ROUNDED_BY_BF16 = 1 + 2.0**-10
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def device_available(device: Device) -> bool:
 
 def expect_device(device: Device, precision: DevicePrecision = "fp32") -> None:
     """Raise a DeviceError if models cannot run on this device here, in this precision."""
-    open_model(IDENTITY_MODEL, device=device, precision=precision)
+    open_model(PRODUCT_MODEL, device=device, precision=precision)
 
 
 class Runtime:
@@ -250,6 +253,8 @@ def open_model(
     # on OpenVINO: the whole graph on the CPU, which tells what the file has and runs what overrides levers
     whole = Runtime(opening(model, "cpu"), where, precision)
     options = openvino_options(threads, precision)
+    if precision == "bf16" and not openvino_computes_in_bf16():
+        raise DeviceError("precision: expected bf16, and OpenVINO computes in fp32 on this CPU all the same")
     data = memoryview(model.read_bytes() if isinstance(model, Path) else model)
     with_gates = opening(plain_graph(data, ()), device, options=options)
     hidden = [tensor.name for tensor in whole.hidden]
@@ -267,6 +272,20 @@ def openvino_options(threads: int, precision: DevicePrecision) -> dict[str, str]
         "ENABLE_CPU_PINNING": "NO",
     }
     return {"device_type": "CPU", "load_config": json.dumps({"CPU": config})}
+
+
+@cache
+def openvino_computes_in_bf16() -> bool:
+    """Whether OpenVINO computes in bf16 if it is asked to, found out from a product that bf16 rounds.
+
+    The flags of the CPU do not tell: on ARM, or limited by its own variables, OpenVINO may compute in fp32.
+    """
+    options = openvino_options(1, "bf16")
+    session = _open_session(
+        PRODUCT_MODEL, "openvino", threads=1, where="bf16", call=call_directly, arena=False, options=options
+    )
+    (product,) = session.run(None, {"x": np.array([[ROUNDED_BY_BF16]], np.float32)})
+    return bool(product.item() == 1)
 
 
 def expect_bf16(cpu_info: Path = CPU_INFO) -> None:

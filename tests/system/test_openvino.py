@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from service.artifact.runtime import BF16_FLAGS, CPU_INFO, open_model
-from tests.support.live_server import ROOT, Server, serving, worker_processes
+from tests.support.live_server import ROOT, Server, environment, serving, worker_processes
 from tests.support.virtualenvs import installed_programs
 
 pytestmark = pytest.mark.slow
@@ -128,6 +128,23 @@ def test_workers_use_all_cpus() -> None:
             done.set()
             watcher.join()
     assert affinities == {frozenset(os.sched_getaffinity(0))}
+
+
+@pytest.mark.skipif(not HAS_BF16, reason="no bf16")
+def test_a_service_that_computes_in_fp32_does_not_claim_bf16() -> None:
+    """With this variable OpenVINO computes in fp32, as on a CPU without bf16, and says nothing."""
+    command = [openvino_python(), "-m", "turnpike", "serve", "--port", "0", "--device", "openvino"]
+    result = subprocess.run(
+        [*command, "--precision", "bf16"],
+        cwd=ROOT,
+        env=environment(ONEDNN_MAX_CPU_ISA="AVX2"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.returncode == 2
+    assert "error: precision: expected bf16, and OpenVINO computes in fp32 on this CPU" in result.stderr
 
 
 @pytest.mark.skipif(not HAS_BF16, reason="no bf16")

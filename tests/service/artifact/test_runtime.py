@@ -214,6 +214,20 @@ def test_predictions_on_openvino_have_a_graph_without_hidden_outputs(monkeypatch
     assert sorted(sessions) == [(["half"], ["output", "half"]), (["output"], ["output"])]
 
 
+@pytest.mark.usefixtures("openvino")
+def test_bf16_is_found_out_from_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Onnxruntime's own provider computes in fp32, as OpenVINO does on some CPUs, and says as little."""
+    monkeypatch.setattr(runtime_module, "expect_bf16", lambda: None)
+    runtime_module.openvino_computes_in_bf16.cache_clear()
+    with pytest.raises(DeviceError, match="precision: expected bf16, and OpenVINO computes in fp32"):
+        open_model(model(), device="openvino", precision="bf16")
+    with pytest.raises(DeviceError, match="precision: expected bf16, and OpenVINO computes in fp32"):
+        expect_device("openvino", "bf16")
+    runtime_module.openvino_computes_in_bf16.cache_clear()
+    (product,) = open_model(runtime_module.PRODUCT_MODEL).run({"x": np.array([[3]], np.float32)})
+    assert product.tolist() == [[3]]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

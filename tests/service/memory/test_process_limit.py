@@ -47,7 +47,7 @@ def test_freed_memory_can_be_used_again() -> None:
 
 
 OPEN = """
-from service.artifact.runtime import IDENTITY_MODEL, open_model
+from service.artifact.runtime import PRODUCT_MODEL, open_model
 from service.errors import ModelFileError
 """
 
@@ -57,9 +57,9 @@ def test_models_with_many_threads_fit_in_a_small_room() -> None:
     script = f"""{OPEN}
 limit_memory(1)
 for _ in range(3):
-    models = [open_model(IDENTITY_MODEL, threads=32) for _ in range(4)]
+    models = [open_model(PRODUCT_MODEL, threads=32) for _ in range(4)]
     del models
-open_model(IDENTITY_MODEL, threads=2)
+open_model(PRODUCT_MODEL, threads=2)
 try: bytes(150 * MIB)
 except MemoryError: print('no')
 """
@@ -71,7 +71,7 @@ def test_a_model_whose_threads_find_no_room_is_refused() -> None:
     script = f"""{OPEN}
 limit = status_bytes('VmData') + 64 * MIB
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-try: open_model(IDENTITY_MODEL, threads=32)
+try: open_model(PRODUCT_MODEL, threads=32)
 except ModelFileError as error: print(error)
 """
     assert "no memory for the stacks of 32 threads" in run_python(script)
