@@ -31,6 +31,7 @@ class Contestant:
         networks: names of the networks that it serves in the comparison
         precision: precision of the file that it serves
         returns_logits: whether its answers are those of the network
+        computes_in_fp32: whether its answers are as close to those of the network as the file's precision
         variables: more environment variables
     """
 
@@ -45,6 +46,7 @@ class Contestant:
     networks: tuple[str, ...] = ("S", "L")
     precision: str = "fp32"
     returns_logits: bool = True
+    computes_in_fp32: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def python(self) -> Path:

@@ -50,7 +50,7 @@ class RunningServer:
         if not self.contestant.returns_logits:
             return
         logits = wire_formats.decode_logits(wire_format, body, headers)
-        exact = self.contestant.precision == "fp32"
+        exact = self.contestant.precision == "fp32" and self.contestant.computes_in_fp32
         if not wire_formats.logits_match(logits, self.network.logits[:row_count], exact=exact):
             raise BenchmarkError(
                 f"{self.contestant.name}, {self.network.name}: expected the network's logits of {row_count} "
