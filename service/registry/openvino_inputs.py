@@ -1,7 +1,7 @@
 """Checks whether a model may run on OpenVINO: it must accept all values of its inputs.
 
-OpenVINO answers what onnxruntime's own provider refuses, and says nothing: it reads zeros for an id outside of
-a table, keeps 32 bits of an id of 64 bits, and returns an empty output if an input is too short for a layer.
+OpenVINO answers what onnxruntime's own provider refuses, and says nothing: it reads zeros for an id outside
+of a table, keeps 32 bits of an id of 64 bits, and returns an empty output if an input is too short.
 """
 
 from __future__ import annotations
@@ -40,10 +40,8 @@ def check_openvino_inputs(cpu: Runtime, batch: str | None, where: str) -> None:
             try:
                 cpu.run(rows | {tensor.name: np.full_like(rows[tensor.name], value)})
             except RunError as error:
-                raise _unfit_error(
-                    where,
-                    f"{tensor.name}: expected an input that takes all numbers, got one that refuses {value:.10g}",
-                ) from error
+                problem = f"expected an input that takes all numbers, got one that refuses {value:.10g}"
+                raise _unfit_error(where, f"{tensor.name}: {problem}") from error
 
 
 def _extremes(tensor: Tensor) -> tuple[float, ...]:

@@ -43,21 +43,17 @@ def to_floats(**options: Any) -> list[NodeProto]:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (graph(TensorProto.INT64, ["n"], LOOK_UP), r"x: expected numbers of 32 bits or less, got x:int64\[n\]"),
+        (graph(TensorProto.INT64, ["n"], LOOK_UP), r"x: expected numbers of 32 bits .*, got x:int64\[n\]"),
         # without a table, too: a large number would lose its upper bits
         (graph(TensorProto.INT64, ["n", 4], to_floats()), "x: expected numbers of 32 bits or less"),
         (graph(TensorProto.DOUBLE, ["n", 4], to_floats()), "x: expected numbers of 32 bits or less"),
-        (graph(TensorProto.INT32, ["n"], LOOK_UP), "x: expected an input that takes all .* refuses -2147483648"),
+        (graph(TensorProto.INT32, ["n"], LOOK_UP), "x: expected an input that takes .* refuses -2147483648"),
         (
-            graph(
-                TensorProto.UINT8, ["n"], [*TO_IDS, helper.make_node("Gather", ["table", "ids"], ["y"])]
-            ),
+            graph(TensorProto.UINT8, ["n"], [*TO_IDS, helper.make_node("Gather", ["table", "ids"], ["y"])]),
             "x: expected an input that takes all numbers, got one that refuses 255",
         ),
         (
-            graph(
-                TensorProto.FLOAT, ["n"], [*TO_IDS, helper.make_node("Gather", ["table", "ids"], ["y"])]
-            ),
+            graph(TensorProto.FLOAT, ["n"], [*TO_IDS, helper.make_node("Gather", ["table", "ids"], ["y"])]),
             "x: expected an input that takes all numbers, got one that refuses -1000000000",
         ),
         (

@@ -161,13 +161,12 @@ def test_openvino_is_advice_where_it_is_installed(
     ]
     assert [candidate for candidate, _ in fake.measured[-6:]] == [best, *tried, best]
     assert f"{len(fake.measured)} measurements" in result.stdout
-    assert "In fp32 on OpenVINO with 1 worker with 2 threads each, batches of up to 128 rows, no delay, the " in (
-        result.stdout
-    )
+    assert "In fp32 on OpenVINO with 1 worker with 2 threads each, batches of up to 128 rows" in result.stdout
     assert "the model has 0.75 times the throughput of these settings, which is no reason" in result.stdout
+    options = "--workers 1 --threads 2 --max-batch 128 --max-delay-ms 0 --device openvino --precision bf16"
     assert (
-        "the model has 2.50 times the throughput of these settings. To use it: turnpike serve --models "
-        f"{models} --workers 1 --threads 2 --max-batch 128 --max-delay-ms 0 --device openvino --precision bf16"
+        "the model has 2.50 times the throughput of these settings. To use it: "
+        f"turnpike serve --models {models} {options}"
     ) in result.stdout
     assert "openvino" not in (models / "tuned.toml").read_text().split("\n\n")[1]
 
@@ -186,7 +185,7 @@ def test_a_model_that_openvino_cannot_serve_is_left_out(
     monkeypatch.setattr(fake, "measure", refuse)
     result = call("--precision", "fp32", "--users", "1")
     assert result.exit_code == 0, result.stderr
-    assert "note: 1 x 2, bf16 on OpenVINO was left out: turnpike serve: precision: bf16 needs" in result.stdout
+    assert "note: 1 x 2, bf16 on OpenVINO was left out: turnpike serve: precision: " in result.stdout
     assert "In fp32 on OpenVINO" in result.stdout
     assert "In bf16" not in result.stdout
 
