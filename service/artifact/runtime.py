@@ -255,10 +255,13 @@ def open_model(
     options = openvino_options(threads, precision)
     if precision == "bf16" and not openvino_computes_in_bf16():
         raise DeviceError("precision: expected bf16, and OpenVINO computes in fp32 on this CPU all the same")
-    data = memoryview(model.read_bytes() if isinstance(model, Path) else model)
-    with_gates = opening(plain_graph(data, ()), device, options=options)
     hidden = [tensor.name for tensor in whole.hidden]
-    without = opening(plain_graph(data, hidden), device, options=options) if hidden else with_gates
+    try:
+        data = memoryview(model.read_bytes() if isinstance(model, Path) else model)
+        with_gates = opening(plain_graph(data, ()), device, options=options)
+        without = opening(plain_graph(data, hidden), device, options=options) if hidden else with_gates
+    except MemoryError as error:
+        raise _open_error(where, error) from error
     return whole.on_openvino(without, with_gates)
 
 
@@ -327,12 +330,7 @@ def _open_session(
             with stack_room(threads):
                 session = open_session()
     except Exception as error:  # onnxruntime's own exceptions share no base
-        raise ModelFileError(
-            f"{where}: onnxruntime cannot open it ({_first_line(error)})",
-            "there is not enough memory to load it"
-            if _is_out_of_memory(error)
-            else "its file is damaged or not an ONNX model",
-        ) from error
+        raise _open_error(where, error) from error
     if session.get_providers()[0] != PROVIDERS[device]:
         raise DeviceError(
             f"device: expected {device}, and onnxruntime could not start {PROVIDERS[device]}: "
@@ -352,6 +350,15 @@ def session_options(threads: int, *, arena: bool = True) -> onnxruntime.SessionO
     # threads that spin while they wait take CPU time from the other workers
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
+
+
+def _open_error(where: str, error: Exception) -> ModelFileError:
+    return ModelFileError(
+        f"{where}: onnxruntime cannot open it ({_first_line(error)})",
+        "there is not enough memory to load it"
+        if _is_out_of_memory(error)
+        else "its file is damaged or not an ONNX model",
+    )
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -215,6 +215,19 @@ def test_predictions_on_openvino_have_a_graph_without_hidden_outputs(monkeypatch
 
 
 @pytest.mark.usefixtures("openvino")
+def test_too_little_memory_for_the_graphs_of_openvino_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are copies of the file; onnxruntime's own errors about memory come later."""
+
+    def fail(*arguments: Any) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setattr(runtime_module, "plain_graph", fail)
+    with pytest.raises(ModelFileError, match="model.onnx: onnxruntime cannot open it") as error:
+        open_model(model(), device="openvino")
+    assert error.value.public_message == "there is not enough memory to load it"
+
+
+@pytest.mark.usefixtures("openvino")
 def test_bf16_is_found_out_from_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Onnxruntime's own provider computes in fp32, as OpenVINO does on some CPUs, and says as little."""
     monkeypatch.setattr(runtime_module, "expect_bf16", lambda: None)
