@@ -1,6 +1,6 @@
 """Counts the outcome of every request per second and kind of request, with latency histograms.
 
-Each sending process keeps a ledger of its own. The ledgers of several processes can be added up.
+Each sending process empties its ledger into that of the process which leads the test.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 # upper bound of a bucket divided by its lower bound: percentiles are exact to one percent
 BUCKET_WIDTH = 1.01
@@ -47,6 +49,16 @@ class LatencyHistogram:
         self.count += 1
         self.total += seconds
         self.maximum = max(self.maximum, seconds)
+
+    def add_all(self, seconds: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+        """Add many times at once, which takes much less CPU time for each."""
+        logarithms = np.log(np.maximum(seconds, MIN_SECONDS))
+        buckets, counts = np.unique(np.ceil(logarithms * _SCALE).astype(int), return_counts=True)
+        for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
+            self.counts[bucket] = self.counts.get(bucket, 0) + count
+        self.count += len(seconds)
+        self.total += float(seconds.sum())
+        self.maximum = max(self.maximum, float(seconds.max(initial=0.0)))
 
     def merge(self, other: LatencyHistogram) -> None:
         """Add all times of another histogram."""
@@ -175,38 +187,45 @@ class Ledger:
         self.totals: dict[tuple[int, str], OutcomeTotals] = {}
         # number of good answers by the second in which they were complete
         self.completed: Counter[int] = Counter()
-        # what was added since `pop_changes` was last called
-        self._new_totals: dict[tuple[int, str], OutcomeTotals] = {}
-        self._new_completed: Counter[int] = Counter()
 
     def add(self, outcome: Outcome) -> None:
-        """Count one request of this process."""
-        key = int(outcome.due), outcome.kind
-        for totals in (self.totals, self._new_totals):
-            if key not in totals:
-                totals[key] = OutcomeTotals()
-            totals[key].add(outcome)
+        """Count one request."""
+        self._totals(int(outcome.due), outcome.kind).add(outcome)
         if outcome.fault is None:
-            second = int(outcome.due + outcome.latency)
-            self.completed[second] += 1
-            self._new_completed[second] += 1
+            self.completed[int(outcome.due + outcome.latency)] += 1
 
-    def pop_changes(self) -> dict[str, Any]:
-        """Everything added since the last call, as plain data for `merge_json` in another process."""
-        changes = {
-            "totals": [
-                [second, kind, totals.to_json()] for (second, kind), totals in self._new_totals.items()
-            ],
-            "completed": list(self._new_completed.items()),
+    def add_good(self, kind: str, rows: int, times: Sequence[float]) -> None:
+        """Count good answers to requests of one kind.
+
+        Args:
+            kind: The kind of all requests.
+            rows: The rows of each of them.
+            times: Three Unix times for each request: when it was due, was sent, and had its answer.
+        """
+        due, sent, ended = np.array(times).reshape(-1, 3).T
+        seconds = due.astype(int)
+        for second in np.unique(seconds).tolist():
+            is_due = seconds == second
+            totals = self._totals(second, kind)
+            totals.late.add_all((sent - due)[is_due])
+            totals.latency.add_all((ended - due)[is_due])
+            totals.rows += rows * int(is_due.sum())
+        self.completed.update(ended.astype(int).tolist())
+
+    def pop_json(self) -> dict[str, Any]:
+        """Take everything out of this ledger, as plain data for `merge_json` in another process."""
+        data = {
+            "totals": [[second, kind, totals.to_json()] for (second, kind), totals in self.totals.items()],
+            "completed": list(self.completed.items()),
         }
-        self._new_totals, self._new_completed = {}, Counter()
-        return changes
+        self.totals, self.completed = {}, Counter()
+        return data
 
-    def merge_json(self, changes: dict[str, Any]) -> None:
-        """Add the changes that another process sent."""
-        for second, kind, totals in changes["totals"]:
-            self.totals.setdefault((second, kind), OutcomeTotals()).merge(OutcomeTotals.from_json(totals))
-        self.completed.update(dict(changes["completed"]))
+    def merge_json(self, data: dict[str, Any]) -> None:
+        """Add the content of another ledger."""
+        for second, kind, totals in data["totals"]:
+            self._totals(second, kind).merge(OutcomeTotals.from_json(totals))
+        self.completed.update(dict(data["completed"]))
 
     def kinds(self) -> list[str]:
         return sorted({kind for _, kind in self.totals})
@@ -222,6 +241,12 @@ class Ledger:
 
     def total_summary(self, kind: str | None = None) -> PeriodSummary:
         return self.summary(*self.span(), kind)
+
+    def _totals(self, second: int, kind: str) -> OutcomeTotals:
+        key = second, kind
+        if key not in self.totals:
+            self.totals[key] = OutcomeTotals()
+        return self.totals[key]
 
     def _sum(self, seconds: Iterable[int], kind: str | None) -> OutcomeTotals:
         total = OutcomeTotals()

@@ -139,12 +139,13 @@ class LocustHooks:
             raise StopTest(str(error)) from None
         self._ledger, self._wrong_answer = Ledger(), None
         self._begun, self._ended = now(), math.inf
+        if self._process_load:
+            self._process_load.close()
         self._processes = max(1, getattr(self._runner, "worker_count", 1))
         if self._sends:
             index = getattr(self._runner, "worker_index", 0)
             self._process_load = ProcessLoad(plan, workload, f"worker {index}", self._count_in_locust)
             LoadUser.process_load = self._process_load
-            self._ledger = self._process_load.ledger
         if self._leads and plan.report:
             self._poller = MetricsPoller(plan, workload)
 
@@ -172,7 +173,7 @@ class LocustHooks:
 
     def _on_report_to_master(self, client_id: str, data: dict[str, Any]) -> None:
         if load := self._process_load:
-            data["ledger"], data["wrong"] = load.ledger.pop_changes(), load.workload.checker.first_wrong
+            data["ledger"], data["wrong"] = load.ledger.pop_json(), load.workload.checker.first_wrong
 
     def _on_worker_report(self, client_id: str, data: dict[str, Any]) -> None:
         if "ledger" in data:
@@ -184,16 +185,15 @@ class LocustHooks:
 
     def _on_test_stopping(self, **more: Any) -> None:
         self._ended = now()
-        if self._process_load:
-            self._process_load.stop_schedules()
 
     def _on_test_stop(self, environment: Environment, **more: Any) -> None:
         if self._process_load:
             self._process_load.drain()
-            self._wrong_answer = self._process_load.workload.checker.first_wrong
-            if not self._leads:
-                data: dict[str, Any] = {}
-                self._on_report_to_master("", data)
+            data: dict[str, Any] = {}
+            self._on_report_to_master("", data)
+            if self._leads:
+                self._on_worker_report("", data)
+            else:
                 self._runner.send_message(LEDGER, data)
         if not self._options.headless:
             self._finish()

@@ -33,7 +33,7 @@ class LoadPlan:
     find_capacity: bool = False
     step_seconds: float = 10  # time for each rate of the capacity search
     slo: Slo | None = None
-    processes: int = 1
+    processes: int | None = None  # None: as many as there are CPUs to spare
     samples: int = 16  # different payloads of each kind
     length: int = 16  # size of free dimensions other than the rows
     data: Path | None = None  # the user's own rows: .npy, or .npz with one array per input
@@ -55,7 +55,6 @@ class LoadPlan:
             raise UsageError(f"--rows: expected whole numbers of 1 or more, got {self.rows}")
         minimums = {
             "users": 1,
-            "processes": 1,
             "samples": 1,
             "length": 1,
             "warmup": 0,
@@ -70,6 +69,8 @@ class LoadPlan:
             value = getattr(self, name)
             if not value > 0:
                 raise UsageError(f"{option_name(name)}: expected more than 0, got {value}")
+        if self.processes is not None and self.processes < 1:
+            raise UsageError(f"--processes: expected 1 or more, got {self.processes}")
         if self.rate is not None and not self.rate > 0:
             raise UsageError(f"--rate: expected more than 0, got {self.rate}")
         if self.find_capacity and (self.rate is not None or self.shape != "constant"):
@@ -81,6 +82,11 @@ class LoadPlan:
     def open_loop(self) -> bool:
         """Whether requests are sent on a schedule, without waiting for earlier answers."""
         return self.rate is not None or self.find_capacity
+
+    @property
+    def process_count(self) -> int:
+        """The number of processes that send; 1 as long as it is not known."""
+        return self.processes or 1
 
 
 def option_name(field: str) -> str:

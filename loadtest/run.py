@@ -6,11 +6,13 @@ import math
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import gevent
 
 from loadtest.generate.coordinator import LoadCoordinator, running_workers
 from loadtest.generate.load_shape import LoadProfile, load_factor
+from loadtest.generate.spare_cpus import default_processes
 from loadtest.generate.users import LocustShape
 from loadtest.ledger import now
 from loadtest.measure.capacity import CapacitySearch
@@ -231,6 +233,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
 def run_load_test(plan: LoadPlan, on_state: OnState) -> Record:
     """Run a load test; calls `on_state` about once a second."""
+    plan = replace(plan, processes=plan.processes or default_processes(plan))
     workload = Workload(plan)
     workload.payloads(plan.wire)
     with running_workers(plan, workload) as coordinator, interruptible() as stop_requested:

@@ -1,25 +1,30 @@
-"""Pool of keep-alive HTTP connections to one server, for requests that are already bytes."""
+"""A keep-alive HTTP connection that sends requests, which are already bytes, and reads their answers.
+
+Everything happens in callbacks of gevent's event loop. A greenlet per request would take more CPU time than
+all the rest of sending it, and the load generator often shares its CPUs with the server.
+"""
 
 from __future__ import annotations
 
-import ssl
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from select import POLLIN
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from gevent import socket as gevent_socket
+import gevent
 from gevent.monkey import get_original
-from gevent.ssl import create_default_context
-from geventhttpclient.response import HTTPParseError, HTTPSocketResponse
+from geventhttpclient.response import HTTPParseError, HTTPResponse
+
+from loadtest.generate.known_answer import KnownAnswer
 
 # bytes read from a socket at once
 READ_BYTES = 64 * 1024
-# messages of the parser for an answer that ends too early
-CLOSED_MESSAGES = ("connection closed", "Incomplete response", "Invalid EOF state")
-# the original poll(), which does not switch to another greenlet
-poll = get_original("select", "poll")
+# flags of gevent's watchers of sockets
+READABLE, WRITABLE = 1, 2
+NOTHING = memoryview(b"")
+LOST = "connection lost"
+# a socket whose methods return at once; locust replaces the one of the standard library
+PlainSocket = get_original("socket", "socket")
 
 
 class NoAnswerError(Exception):
@@ -33,93 +38,146 @@ class RawAnswer:
     status: int
     headers: Mapping[str, str]
     data: bytes
+    whole: bool  # whether it arrived in one piece
 
 
-class ConnectionPool:
-    """Opens as many connections as there are requests at the same time, and keeps them open."""
+class Encryption(Protocol):
+    """Changes the bytes of a connection; see `TlsStream`."""
 
-    def __init__(self, url: str, insecure: bool) -> None:
-        parts = urlsplit(url)
-        self._host = parts.hostname or ""
-        self._tls: ssl.SSLContext | None = None
-        if parts.scheme == "https":
-            self._tls = create_default_context()
-            if insecure:
-                self._tls.check_hostname = False
-                self._tls.verify_mode = ssl.CERT_NONE
-        self._address = self._host, parts.port or (80 if self._tls is None else 443)
-        # The connection that was idle for longest is used first. So all connections are used, and with them
-        # all workers of a server.
-        self._idle: deque[gevent_socket.socket] = deque()
+    def encrypt(self, data: bytes) -> bytes: ...
 
-    def post(self, request: bytes) -> RawAnswer:
-        """Send a request and read its answer; a request is never sent twice."""
-        connection = self._take()
-        reusable = False
+    def decrypt(self, data: bytes) -> tuple[bytes, bool]: ...
+
+
+# called with the connection and the outcome of its request: a size in bytes for the known answer, any other
+# answer, or an error
+OnEnd = Callable[["Connection", "int | RawAnswer | NoAnswerError"], None]
+
+
+class Connection:
+    """Has one request at a time, from `send` until `on_end` is called."""
+
+    __slots__ = ("_known", "_on_end", "_parser", "_reader", "_socket", "_tls", "_unsent", "_writer", "usable")
+
+    def __init__(self, socket: PlainSocket, tls: Encryption | None) -> None:
+        self._socket, self._tls = socket, tls
+        socket.setblocking(False)
+        self._on_end: OnEnd | None = None
+        self._known: KnownAnswer | None = None
+        self._parser: AnswerParser | None = None
+        self._unsent = NOTHING
+        self._writer: Any = None
+        self.usable = True  # whether it may have another request
+        self._reader: Any = gevent.get_hub().loop.io(socket.fileno(), READABLE)
+        self._reader.start(self._on_readable)
+
+    def send(self, request: bytes, known: KnownAnswer | None, on_end: OnEnd) -> None:
+        """Send a request; `known` is the answer that is most likely."""
+        self._on_end, self._known = on_end, known
+        self._write(request if self._tls is None else self._tls.encrypt(request))
+
+    def close(self) -> None:
+        """Close the connection; a request that it has gets no outcome."""
+        self.usable, self._on_end = False, None
+        for watcher in (self._reader, self._writer):
+            if watcher is not None:
+                watcher.stop()
+                watcher.close()
+        self._reader = self._writer = None
+        self._socket.close()
+
+    def _write(self, data: bytes | memoryview) -> None:
+        """Send data, after what could not be sent yet; the rest goes out when the socket takes more."""
+        if self._unsent:
+            data = b"".join((self._unsent, data))
         try:
-            connection.sendall(request)
-            response = HTTPSocketResponse(connection, READ_BYTES, "POST")
-            data = response.read()
-            reusable = not response.should_close()
-            headers = {name.lower(): value for name, value in response.items()}
-            return RawAnswer(response.status_code, headers, data)
-        except HTTPParseError as error:
-            closed = any(message in str(error) for message in CLOSED_MESSAGES)
-            raise NoAnswerError("connection lost" if closed else "the answer is not HTTP") from error
-        except OSError as error:
-            raise NoAnswerError("connection lost") from error
-        finally:
-            if reusable:
-                self._idle.append(connection)
-            else:
-                connection.close()
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            # the server has closed the connection, which the reader notices
+            return
+        if sent == len(data) and not self._unsent:
+            return
+        self._unsent = memoryview(data)[sent:]
+        if self._writer is None:
+            self._writer = gevent.get_hub().loop.io(self._socket.fileno(), WRITABLE)
+        if self._unsent:
+            self._writer.start(self._on_writable)
+        else:
+            self._writer.stop()
 
-    def open(self, count: int) -> None:
-        """Open connections until this many are idle; a failure is reported when a request needs one."""
-        while len(self._idle) < count:
-            try:
-                self._idle.append(self._connect())
-            except NoAnswerError:
+    def _on_writable(self) -> None:
+        unsent, self._unsent = self._unsent, NOTHING
+        self._write(unsent)
+        if not self._unsent:
+            self._writer.stop()
+
+    def _on_readable(self) -> None:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        closed = not data
+        if self._tls is not None:
+            data, closed = self._tls.decrypt(data)
+            if reply := self._tls.encrypt(b""):
+                self._write(reply)
+            if not data and not closed:
                 return
+        if self._on_end is None:
+            # an idle connection: the server closes it, or sends something that nobody asked for
+            self.close()
+        elif self._parser is None and self._known is not None and self._known.is_answer(data):
+            self.usable = not closed and not self._unsent
+            self._end(len(data))
+        else:
+            self._parse(data, closed)
 
-    def shrink(self, count: int) -> None:
-        """Close idle connections until at most this many are left."""
-        while len(self._idle) > count:
-            self._idle.popleft().close()
-
-    def _take(self) -> gevent_socket.socket:
-        """An idle connection that the server has not closed, or a new one."""
-        while self._idle:
-            connection = self._idle.popleft()
-            if _is_idle(connection):
-                return connection
-            connection.close()
-        return self._connect()
-
-    def _connect(self) -> gevent_socket.socket:
+    def _parse(self, data: bytes, closed: bool) -> None:
+        """Read an answer, or a part of it, with a parser that knows all of HTTP."""
+        whole = self._parser is None
+        parser = self._parser = self._parser or AnswerParser("POST")
         try:
-            connection = gevent_socket.create_connection(self._address)
-        except ConnectionRefusedError as error:
-            raise NoAnswerError("connection refused") from error
-        except OSError as error:
-            raise NoAnswerError("no connection") from error
-        connection.setsockopt(gevent_socket.IPPROTO_TCP, gevent_socket.TCP_NODELAY, 1)
-        if self._tls is None:
-            return connection
-        try:
-            return self._tls.wrap_socket(connection, server_hostname=self._host)
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, OSError):
-                raise NoAnswerError("no TLS") from error
-            raise
+            if data:
+                parser.feed(data)
+            if closed and not parser.is_complete:
+                # this ends a body without a length
+                parser.feed(b"")
+        except HTTPParseError:
+            self.usable = False
+            self._end(NoAnswerError(LOST if closed else "the answer is not HTTP"))
+            return
+        if parser.is_complete:
+            self.usable = not (closed or parser.should_close() or self._unsent)
+            headers = {name.lower(): value for name, value in parser.items()}
+            self._end(RawAnswer(parser.status_code, headers, bytes(parser.body), whole))
+        elif closed:
+            self.usable = False
+            self._end(NoAnswerError(LOST))
+
+    def _end(self, outcome: int | RawAnswer | NoAnswerError) -> None:
+        on_end, self._on_end, self._known, self._parser = self._on_end, None, None, None
+        if on_end is not None:
+            on_end(self, outcome)
 
 
-def _is_idle(connection: gevent_socket.socket) -> bool:
-    """Whether there is nothing to read: on an idle connection, data means that the server closed it."""
-    poller = poll()
-    poller.register(connection.fileno(), POLLIN)
-    return not poller.poll(0)
+class AnswerParser(HTTPResponse):
+    """Parses one answer."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(method)
+        self.body = bytearray()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the final answer is complete; an answer with status 1xx comes before it."""
+        return bool(self.message_complete) and self.get_code() >= 200
+
+    def _on_body(self, part: bytes) -> None:
+        self.body += part
 
 
 def compose_request(url: str, path: str, data: bytes, headers: Mapping[str, str]) -> bytes:

@@ -57,7 +57,7 @@ class LoadCoordinator:
     def wait_until_ready(self) -> None:
         """Wait until all workers have connected."""
         self._wait_for(
-            lambda: len(self._runner.clients.ready) == self.plan.processes, START_SECONDS, "be ready"
+            lambda: len(self._runner.clients.ready) == self.plan.process_count, START_SECONDS, "be ready"
         )
 
     def start_shape(self, shape: LoadTestShape) -> None:
@@ -68,13 +68,13 @@ class LoadCoordinator:
 
     def start_open_loop(self) -> None:
         """Start one user per process; each runs a schedule, and sends nothing until there is a rate."""
-        count = self.plan.processes
+        count = self.plan.process_count
         gevent.spawn(self._runner.start, count, count)
         self._wait_for(lambda: self._runner.spawning_completed, START_SECONDS, "start")
 
     def set_rate(self, rate: float) -> None:
         """Set the requests per second of all processes together."""
-        self._runner.send_message(RATE, {"rate": rate / self.plan.processes})
+        self._runner.send_message(RATE, {"rate": rate / self.plan.process_count})
 
     def drain(self) -> None:
         """Stop sending, then wait until every request in flight has an outcome and is reported."""
@@ -138,7 +138,7 @@ def running_workers(plan: LoadPlan, workload: Workload) -> Iterator[LoadCoordina
     # ends when its pipe closes.
     write_ends: list[int] = []
     try:
-        for number in range(plan.processes):
+        for number in range(plan.process_count):
             read_end, write_end = os.pipe()
             write_ends.append(write_end)
             pid = gevent.fork()

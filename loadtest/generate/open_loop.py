@@ -7,10 +7,10 @@ import os
 import random
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import gevent
-from gevent.event import Event
 
 from loadtest.generate.sender import PreparedRequest, Sender
 from loadtest.ledger import now
@@ -22,41 +22,61 @@ TIMERFD_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 READ = 1
 # requests of one process that may wait for their answers at the same time; each holds a connection
 MAX_IN_FLIGHT = 2000
-# longest sleep in seconds: a schedule notices a new rate after at most this time
-MAX_SLEEP_SECONDS = 0.05
+# requests sent before answers get their turn: a schedule that is behind must not delay their times
+MAX_SENDS_PER_TURN = 32
 
 
 class PreciseTimer:
-    """Sleep of one greenlet, exact to about ten microseconds on Linux.
+    """Ends the event loop's wait for events, exact to about ten microseconds on Linux.
 
-    gevent.sleep() can end up to a millisecond late, which would skew the schedule.
+    gevent's own timers can be up to a millisecond late, which would skew the schedule.
     """
 
     def __init__(self) -> None:
-        self._hub = gevent.get_hub()
+        self._loop = gevent.get_hub().loop
         self._libc = ctypes.CDLL(None)
         on_linux = sys.platform == "linux"
         self._timer = self._libc.timerfd_create(CLOCK_MONOTONIC, TIMERFD_FLAGS) if on_linux else -1
-        self._precise = self._timer >= 0
-        self._ready = self._hub.loop.io(self._timer, READ) if self._precise else None
+        self._is_precise = self._timer >= 0
+        self._watcher: Any = self._loop.io(self._timer, READ) if self._is_precise else None
+        if self._is_precise:
+            self._watcher.start(_do_nothing)
 
-    def sleep(self, seconds: float) -> None:
-        """Let other greenlets run for this time."""
-        if not self._precise:
-            gevent.sleep(seconds)
-            return
-        whole = int(seconds)
-        # at least 1 ns: a time of zero would disarm the timer
-        nanoseconds = max(1, int((seconds - whole) * 1e9))
-        setting = struct.pack("@llll", 0, 0, whole, nanoseconds)
-        self._libc.timerfd_settime(self._timer, 0, setting, None)
-        self._hub.wait(self._ready)
-        os.read(self._timer, 8)
+    def wake_in(self, seconds: float) -> None:
+        """End the wait after this time; replaces the time that was set before."""
+        # at least 1 ns: zero would turn the timer off
+        self._set(max(seconds, 1e-9))
+
+    def turn_off(self) -> None:
+        self._set(0.0)
 
     def close(self) -> None:
-        if self._precise:
+        if self._watcher is not None:
+            self._watcher.stop()
+            self._watcher.close()
+            self._watcher = None
+        if self._is_precise:
             os.close(self._timer)
-            self._precise = False
+            self._is_precise = False
+
+    def _set(self, seconds: float) -> None:
+        if self._is_precise:
+            # setting the timer also makes its descriptor unreadable again
+            whole = int(seconds)
+            setting = struct.pack("@llll", 0, 0, whole, int((seconds - whole) * 1e9))
+            self._libc.timerfd_settime(self._timer, 0, setting, None)
+            return
+        if self._watcher is not None:
+            self._watcher.stop()
+            self._watcher.close()
+            self._watcher = None
+        if seconds:
+            self._watcher = self._loop.timer(seconds)
+            self._watcher.start(_do_nothing)
+
+
+def _do_nothing() -> None:
+    """The callback of a timer whose only purpose is to end a wait."""
 
 
 class PoissonSchedule:
@@ -64,67 +84,79 @@ class PoissonSchedule:
 
     Latency counts from the time at which a request was due. So every request that a stall of the server, or
     of this process, holds up shows the stall.
+
+    All requests that are due are sent together whenever the event loop is about to wait for events.
     """
 
-    def __init__(
-        self,
-        sender: Sender,
-        requests: Iterator[PreparedRequest],
-        seed: str,
-        max_in_flight: int = MAX_IN_FLIGHT,
-    ) -> None:
+    def __init__(self, sender: Sender, seed: str, max_in_flight: int = MAX_IN_FLIGHT) -> None:
         self._sender = sender
-        self._requests = requests
         self._max_in_flight = max_in_flight
         self._not_sent = f"not sent: {max_in_flight} in flight"
         self._random = random.Random(seed)  # noqa: S311
-        self._rate = 0.0
+        self._sources: list[Iterator[PreparedRequest]] = []
+        self._rate = 0.0  # of each source
+        self._total_rate = 0.0
         self._due = 0.0
-        self._stopped = False
-        self._changed = Event()
+        self._timer = PreciseTimer()
+        self._timer_due = 0.0  # for which the timer is set
+        self._before_wait = gevent.get_hub().loop.prepare(ref=False)
 
     @property
     def rate(self) -> float:
-        """Requests per second; 0 sends nothing."""
+        """Requests per second of each source; 0 sends nothing."""
         return self._rate
 
     @rate.setter
     def rate(self, rate: float) -> None:
-        if rate == self._rate:
-            return
         self._rate = rate
-        # a Poisson process has no memory: the next time may be drawn again at the new rate
-        self._due = now() + self._gap() if rate else 0.0
-        self._changed.set()
+        self._update()
 
-    def run(self) -> None:
-        """Send until `stop` is called."""
-        timer = PreciseTimer()
-        try:
-            while not self._stopped:
-                gevent.sleep(0)  # when behind schedule, sent requests and their answers still get their turn
-                if not self._rate:
-                    self._changed.clear()
-                    self._changed.wait()
-                elif (left := self._due - now()) > 0:
-                    timer.sleep(min(left, MAX_SLEEP_SECONDS))
-                else:
-                    self._send(self._due)
-                    self._due += self._gap()
-        finally:
-            timer.close()
+    def add(self, source: Iterator[PreparedRequest]) -> None:
+        """Send requests of one more source."""
+        self._sources.append(source)
+        self._update()
 
-    def stop(self) -> None:
-        self._stopped = True
-        self._changed.set()
+    def remove(self, source: Iterator[PreparedRequest]) -> None:
+        """Send no more requests of a source."""
+        self._sources.remove(source)
+        self._update()
+
+    def close(self) -> None:
+        self._before_wait.stop()
+        self._before_wait.close()
+        self._timer.close()
+
+    def _update(self) -> None:
+        total_rate = self._rate * len(self._sources)
+        if total_rate == self._total_rate:
+            return
+        self._total_rate = total_rate
+        if total_rate:
+            # a Poisson process has no memory: the next time may be drawn again at the new rate
+            self._due = now() + self._random.expovariate(total_rate)
+            self._before_wait.start(self._send_due)
+        else:
+            self._before_wait.stop()
+            self._timer.turn_off()
+
+    def _send_due(self) -> None:
+        """Send the requests that are due, and set the timer for the next one."""
+        at, due = now(), self._due
+        for _ in range(MAX_SENDS_PER_TURN):
+            if due > at:
+                break
+            self._send(due)
+            due += self._random.expovariate(self._total_rate)
+        self._due = due
+        if due != self._timer_due:
+            self._timer_due = due
+            self._timer.wake_in(due - now())
 
     def _send(self, due: float) -> None:
-        request = next(self._requests)
+        # the sum of equal Poisson processes is one, in which each event belongs to a random one of them
+        sources = self._sources
+        request = next(sources[0] if len(sources) == 1 else self._random.choice(sources))
         if self._sender.in_flight >= self._max_in_flight:
             self._sender.record_unsent(request, due, self._not_sent)
         else:
             self._sender.launch(request, due)
-
-    def _gap(self) -> float:
-        """Random time until the next request."""
-        return self._random.expovariate(self._rate)

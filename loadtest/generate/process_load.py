@@ -1,24 +1,61 @@
-"""The part of the load that one process generates: its requests, schedules, connections and ledger."""
+"""The part of the load that one process generates: its requests, users, schedule and outcomes."""
 
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from loadtest.generate.open_loop import MAX_IN_FLIGHT, PoissonSchedule
+from loadtest.generate.outcome_log import OnOutcome, OutcomeLog
 from loadtest.generate.sender import PreparedRequest, Sender, prepare, request_cycle
-from loadtest.ledger import Ledger, Outcome
+from loadtest.ledger import Ledger
 from loadtest.plan import LoadPlan, Wire
 from loadtest.workload.workload import Workload
 
-# called with each outcome and the size of its answer in bytes
-OnOutcome = Callable[[Outcome, int], None]
+
+class ClosedLoopUser:
+    """Sends a request when the last one has its outcome."""
+
+    def __init__(self, sender: Sender, requests: Iterator[PreparedRequest]) -> None:
+        self._sender, self._requests = sender, requests
+        self._stopped = False
+
+    def start(self) -> None:
+        self._send_next()
+
+    def stop(self) -> None:
+        """Send nothing more; the outcome of a request in flight still counts."""
+        self._stopped = True
+
+    def _send_next(self) -> None:
+        if not self._stopped:
+            self._sender.launch(next(self._requests), on_end=self._send_next)
+
+
+class ScheduledUser:
+    """Has requests sent on the schedule of its process."""
+
+    def __init__(self, schedule: PoissonSchedule, requests: Iterator[PreparedRequest]) -> None:
+        self._schedule, self._requests = schedule, requests
+
+    def start(self) -> None:
+        self._schedule.add(self._requests)
+
+    def stop(self) -> None:
+        self._schedule.remove(self._requests)
 
 
 class ProcessLoad:
     """Shared by all locust users of a process."""
 
-    def __init__(self, plan: LoadPlan, workload: Workload, name: str, *on_outcome: OnOutcome) -> None:
+    def __init__(
+        self,
+        plan: LoadPlan,
+        workload: Workload,
+        name: str,
+        on_outcome: OnOutcome | None = None,
+        max_in_flight: int = MAX_IN_FLIGHT,
+    ) -> None:
         """Prepare to send.
 
         Args:
@@ -26,16 +63,21 @@ class ProcessLoad:
             workload: The requests and their expected answers.
             name: Part of the random seed, so that processes send different sequences.
             on_outcome: Called with every outcome, in addition to the ledger.
+            max_in_flight: Requests of an open loop that may wait for their answers at the same time.
         """
         self.plan, self.workload = plan, workload
-        self.ledger = Ledger()
-        self.sender = Sender(plan, workload.checker, self._record)
-        self._on_outcome = on_outcome
         self._name = name
-        self._requests: dict[Wire, tuple[PreparedRequest, ...]] = {}
-        self._schedules: list[PoissonSchedule] = []
-        self._rate = 0.0
         self._seed_count = 0
+        self._log = OutcomeLog(on_outcome)
+        self.sender = Sender(plan, workload.checker, self._log)
+        self._schedule = PoissonSchedule(self.sender, self._new_seed(), max_in_flight)
+        self._users: list[ClosedLoopUser] = []
+        self._requests: dict[Wire, tuple[PreparedRequest, ...]] = {}
+
+    @property
+    def ledger(self) -> Ledger:
+        """The outcomes since it was last emptied."""
+        return self._log.ledger
 
     def request_cycle(self, wire: Wire) -> Iterator[PreparedRequest]:
         """Endless requests of a wire format, for one user."""
@@ -43,47 +85,41 @@ class ProcessLoad:
             self._requests[wire] = prepare(self.plan, self.workload.payloads(wire))
         return request_cycle(self._requests[wire], self._new_seed())
 
-    def new_schedule(
-        self, requests: Iterator[PreparedRequest], max_in_flight: int = MAX_IN_FLIGHT
-    ) -> PoissonSchedule:
-        """A schedule for one user; it follows `rate`."""
-        schedule = PoissonSchedule(self.sender, requests, self._new_seed(), max_in_flight)
-        schedule.rate = self._rate
-        self._schedules.append(schedule)
-        return schedule
+    def new_user(self, wire: Wire) -> ClosedLoopUser | ScheduledUser:
+        """A user that has not started yet."""
+        requests = self.request_cycle(wire)
+        if self.plan.open_loop:
+            return ScheduledUser(self._schedule, requests)
+        self._users.append(user := ClosedLoopUser(self.sender, requests))
+        return user
 
     @property
     def rate(self) -> float:
         """Requests per second of each user in an open loop."""
-        return self._rate
+        return self._schedule.rate
 
     @rate.setter
     def rate(self, rate: float) -> None:
-        self._rate = rate
-        self.sender.may_send.set()
-        for schedule in self._schedules:
-            schedule.rate = rate
-
-    def stop_schedules(self) -> None:
-        for schedule in self._schedules:
-            schedule.stop()
+        self._schedule.rate = rate
 
     def drain(self) -> None:
         """Stop sending, and wait until no request is in flight."""
         self.rate = 0.0
-        self.sender.drain()
+        for user in self._users:
+            user.stop()
+        self.sender.wait_for_answers()
         # too high a rate may have opened thousands, which would slow down the server at the next rate
-        self.sender.connections.shrink(self.plan.users // self.plan.processes)
+        self.sender.close_connections(self.plan.users // self.plan.process_count)
+
+    def close(self) -> None:
+        """Close all connections and timers."""
+        self._schedule.close()
+        self.sender.close()
 
     def _new_seed(self) -> str:
         """A seed that is unique in the test, and the same in every run of it."""
         self._seed_count += 1
         return f"{self.plan.seed} {self._name} {self._seed_count}"
-
-    def _record(self, outcome: Outcome, size: int) -> None:
-        self.ledger.add(outcome)
-        for listener in self._on_outcome:
-            listener(outcome, size)
 
 
 def cpu_seconds() -> float:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
 import gevent
-from gevent import Timeout
 from gevent.event import Event
 
-from loadtest.generate.connection import ConnectionPool, NoAnswerError, compose_request
-from loadtest.ledger import Outcome, now
+from loadtest.generate.connection import Connection, NoAnswerError, RawAnswer, compose_request
+from loadtest.generate.known_answer import KnownAnswer
+from loadtest.generate.outcome_log import OutcomeLog
+from loadtest.generate.server_address import ServerAddress
+from loadtest.ledger import now
 from loadtest.plan import LoadPlan
 from loadtest.workload.answer_check import AnswerChecker
+from loadtest.workload.answer_decoding import LENGTH_HEADER
 from loadtest.workload.http_client import UNOBSERVED, authorization_header
 from loadtest.workload.payloads import Payload
 
 # requests drawn at random before the load begins, then sent in this order again and again
 CYCLE_LENGTH = 4096
+# seconds between checks for requests that have waited too long; also at most this share of the timeout
+CHECK_SECONDS, CHECK_SHARE = 1.0, 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,63 +52,144 @@ def request_cycle(requests: Sequence[PreparedRequest], seed: str) -> Iterator[Pr
     return cycle(random.Random(seed).choices(requests, weights, k=CYCLE_LENGTH))  # noqa: S311
 
 
+class Exchange:
+    """A request on its way: when it was due and was sent, and whom its end concerns."""
+
+    __slots__ = ("begun", "due", "on_end", "payload")
+
+    def __init__(self, payload: Payload, due: float, begun: float, on_end: Callable[[], None] | None) -> None:
+        self.payload, self.due, self.begun, self.on_end = payload, due, begun, on_end
+
+
 class Sender:
-    """Sends requests. Closed-loop users wait while `may_send` is not set."""
+    """Sends requests over as many connections as there are requests at the same time."""
 
-    def __init__(
-        self, plan: LoadPlan, checker: AnswerChecker, on_outcome: Callable[[Outcome, int], None]
-    ) -> None:
-        """`on_outcome` is called with every outcome and the size of the answer in bytes."""
+    def __init__(self, plan: LoadPlan, checker: AnswerChecker, log: OutcomeLog) -> None:
         self.in_flight = 0
-        self.may_send = Event()
-        self.may_send.set()
-        self.connections = ConnectionPool(plan.url, plan.insecure)
+        self._server = ServerAddress(plan.url, plan.insecure)
         self._timeout = plan.timeout
-        self._checker = checker
-        self._on_outcome = on_outcome
+        self._checker, self._log = checker, log
+        # for each payload, the last good answer that arrived in one piece
+        self._known: dict[Payload, KnownAnswer] = {}
+        # The connection that was idle for longest is used first. So all connections are used, and with them
+        # all workers of a server.
+        self._idle: deque[Connection] = deque()
+        self._exchanges: dict[Connection, Exchange] = {}
         self._all_answered = Event()
+        interval = min(CHECK_SECONDS, CHECK_SHARE * plan.timeout)
+        self._timer = gevent.get_hub().loop.timer(interval, interval, ref=False)
+        self._timer.start(self._end_overdue)
 
-    def send(self, request: PreparedRequest) -> None:
-        """Send one request and wait for its answer."""
+    def launch(
+        self, request: PreparedRequest, due: float | None = None, on_end: Callable[[], None] | None = None
+    ) -> None:
+        """Send one request without waiting for its answer.
+
+        Args:
+            request: The request; it is never sent twice.
+            due: When it should have been sent: its latency counts from there. None: now.
+            on_end: Called when it has its outcome.
+        """
         self.in_flight += 1
-        self._exchange(request)
-
-    def launch(self, request: PreparedRequest, due: float) -> None:
-        """Send one request without waiting; its latency counts from the time at which it was due."""
-        self.in_flight += 1
-        gevent.spawn(self._exchange, request, due)
-
-    def _exchange(self, request: PreparedRequest, due: float | None = None) -> None:
         begun = now()
-        due = begun if due is None else due
-        payload, size, fault = request.payload, 0, None
-        timer = Timeout.start_new(self._timeout)
-        try:
-            answer = self.connections.post(request.data)
-            ended = now()
-            size = len(answer.data)
-            fault = self._checker.check(payload, answer.status, answer.headers, answer.data)
-        except NoAnswerError as error:
-            ended, fault = now(), str(error)
-        except Timeout as timeout:
-            if timeout is not timer:
-                raise
-            ended, fault = now(), f"no answer in {self._timeout:g} s"
-        finally:
-            timer.close()
-            self.in_flight -= 1
-            if not self.in_flight:
-                self._all_answered.set()
-        self._on_outcome(Outcome(payload.kind, due, begun - due, ended - due, payload.rows, fault), size)
+        exchange = Exchange(request.payload, begun if due is None else due, begun, on_end)
+        while self._idle:
+            connection = self._idle.popleft()
+            if connection.usable:
+                self._send(connection, request, exchange)
+                return
+        gevent.spawn(self._connect_and_send, request, exchange)
 
     def record_unsent(self, request: PreparedRequest, due: float, fault: str) -> None:
         """Record a request that could not be sent."""
-        late, payload = now() - due, request.payload
-        self._on_outcome(Outcome(payload.kind, due, late, late, payload.rows, fault), 0)
+        at = now()
+        self._log.bad(request.payload, due, at, at, fault, 0)
 
-    def drain(self) -> None:
-        """Stop sending, and wait until no request is in flight; each of them ends by its timeout."""
-        self.may_send.clear()
+    def open_connections(self, count: int) -> None:
+        """Open connections until this many are idle; a failure is reported when a request needs one."""
+        while len(self._idle) < count:
+            try:
+                self._idle.append(self._server.connect())
+            except NoAnswerError:
+                return
+
+    def close_connections(self, count: int) -> None:
+        """Close idle connections until at most this many are left."""
+        while len(self._idle) > count:
+            self._idle.popleft().close()
+
+    def wait_for_answers(self) -> None:
+        """Wait until no request is in flight; each of them ends by its timeout."""
         while self.in_flight:
             self._all_answered.clear()
             self._all_answered.wait(self._timeout)
+
+    def close(self) -> None:
+        """Close all connections; requests in flight get no outcome."""
+        self._timer.stop()
+        self._timer.close()
+        self.close_connections(0)
+        for connection in self._exchanges:
+            connection.close()
+
+    def _send(self, connection: Connection, request: PreparedRequest, exchange: Exchange) -> None:
+        self._exchanges[connection] = exchange
+        connection.send(request.data, self._known.get(request.payload), self._on_answer)
+
+    def _connect_and_send(self, request: PreparedRequest, exchange: Exchange) -> None:
+        """Runs in a greenlet of its own."""
+        try:
+            with gevent.Timeout(self._timeout, NoAnswerError(self._no_answer)):
+                connection = self._server.connect()
+        except NoAnswerError as error:
+            self._end(exchange, now(), str(error))
+        else:
+            self._send(connection, request, exchange)
+
+    def _on_answer(self, connection: Connection, outcome: int | RawAnswer | NoAnswerError) -> None:
+        ended = now()
+        exchange = self._exchanges.pop(connection)
+        if connection.usable:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        if isinstance(outcome, int):
+            self._end(exchange, ended, None, outcome)
+        elif isinstance(outcome, RawAnswer):
+            self._end(exchange, ended, self._check(exchange.payload, outcome), len(outcome.data))
+        else:
+            self._end(exchange, ended, str(outcome))
+
+    def _check(self, payload: Payload, answer: RawAnswer) -> str | None:
+        fault = self._checker.check(payload, answer.status, answer.headers, answer.data)
+        if fault is None and answer.whole:
+            self._known[payload] = KnownAnswer(answer.data, answer.headers.get(LENGTH_HEADER))
+        return fault
+
+    def _end(self, exchange: Exchange, ended: float, fault: str | None, size: int = 0) -> None:
+        payload = exchange.payload
+        if fault is None:
+            self._log.good(payload, exchange.due, exchange.begun, ended, size)
+        else:
+            self._log.bad(payload, exchange.due, exchange.begun, ended, fault, size)
+        self.in_flight -= 1
+        if exchange.on_end is not None:
+            exchange.on_end()
+        if not self.in_flight:
+            self._all_answered.set()
+
+    def _end_overdue(self) -> None:
+        """End the requests that have waited too long for their answers, with their connections."""
+        at = now()
+        overdue = [
+            connection
+            for connection, exchange in self._exchanges.items()
+            if at - exchange.begun >= self._timeout
+        ]
+        for connection in overdue:
+            connection.close()
+            self._end(self._exchanges.pop(connection), at, self._no_answer)
+
+    @property
+    def _no_answer(self) -> str:
+        return f"no answer in {self._timeout:g} s"

@@ -1,7 +1,8 @@
 """Locust's classes of the load: one user class per wire format, and the shape that sets the number of users.
 
-The users send through our own connections, which takes less than half the time of locust's HTTP session:
-requests are prepared as bytes before the load begins, and there are no redirects or cookies to handle.
+A user only starts and stops its part of the load, which the callbacks of `ProcessLoad` generate. So a request
+takes far less CPU time than with locust's HTTP session, and locust's options, web page and several processes
+still work.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, ClassVar
 
-from locust import FastHttpUser, LoadTestShape, task
+import gevent
+from locust import LoadTestShape, User, task
 from locust.exception import StopTest
 
 from loadtest.errors import LoadTestError
@@ -18,9 +20,12 @@ from loadtest.generate.load_shape import LoadProfile
 from loadtest.generate.process_load import ProcessLoad
 from loadtest.plan import Wire
 
+# seconds between the moments at which a user notices that locust wants it to end
+TASK_SECONDS = 0.5
 
-class LoadUser(FastHttpUser):
-    """Closed loop: sends one request at a time. Open loop: runs a schedule that does not wait for answers."""
+
+class LoadUser(User):
+    """Closed loop: sends one request at a time. Open loop: has requests sent on a schedule."""
 
     abstract = True
     wire: ClassVar[Wire]
@@ -30,21 +35,19 @@ class LoadUser(FastHttpUser):
     def __init__(self, environment: Any) -> None:
         super().__init__(environment)
         try:
-            self._requests = self.process_load.request_cycle(self.wire)
+            self._user = self.process_load.new_user(self.wire)
         except LoadTestError as error:
             raise StopTest(str(error)) from None
-        open_loop = self.process_load.plan.open_loop
-        self._schedule = self.process_load.new_schedule(self._requests) if open_loop else None
+
+    def on_start(self) -> None:
+        self._user.start()
 
     @task
     def load(self) -> None:
-        if self._schedule is not None:
-            self._schedule.run()
-            return
-        sender = self.process_load.sender
-        if not sender.may_send.is_set():
-            sender.may_send.wait()
-        sender.send(next(self._requests))
+        gevent.sleep(TASK_SECONDS)
+
+    def on_stop(self) -> None:
+        self._user.stop()
 
 
 class PredictJson(LoadUser):

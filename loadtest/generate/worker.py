@@ -59,13 +59,13 @@ def _serve(plan: LoadPlan, workload: Workload, name: str, port: int) -> None:
     environment = Environment(user_classes=[WireUser], host=plan.url)
     process_load = LoadUser.process_load = ProcessLoad(plan, workload, name)
     if plan.open_loop:
-        process_load.sender.connections.open(plan.users // plan.processes)
+        process_load.sender.open_connections(plan.users // plan.process_count)
     runner = environment.create_worker_runner("127.0.0.1", port)
     begun, used = now(), cpu_seconds()
 
     def on_report(client_id: str, data: dict[str, Any]) -> None:
         nonlocal begun, used
-        data["ledger"] = process_load.ledger.pop_changes()
+        data["ledger"] = process_load.ledger.pop_json()
         data["wrong"], data["busy"] = workload.checker.first_wrong, None
         ended, used_now = now(), cpu_seconds()
         if ended - begun >= BUSY_SECONDS:

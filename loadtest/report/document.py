@@ -132,7 +132,7 @@ def _load(plan: LoadPlan) -> ReportDocument:
         "duration": None if plan.find_capacity else plan.duration,
         "step_seconds": plan.step_seconds if plan.find_capacity else None,
         "warmup": plan.warmup,
-        "processes": plan.processes,
+        "processes": plan.process_count,
         "samples": plan.samples,
         "seed": plan.seed,
         "tolerance": plan.tolerance,
