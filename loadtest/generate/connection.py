@@ -23,8 +23,8 @@ READ_BYTES = 64 * 1024
 READABLE, WRITABLE = 1, 2
 NOTHING = memoryview(b"")
 LOST = "connection lost"
-# a socket whose methods return at once; locust replaces the one of the standard library
-PlainSocket = get_original("socket", "socket")
+# the socket of the standard library, which locust replaces by one that waits for gevent's event loop
+PlainSocket: Any = get_original("socket", "socket")
 
 
 class NoAnswerError(Exception):
@@ -59,7 +59,8 @@ class Connection:
 
     __slots__ = ("_known", "_on_end", "_parser", "_reader", "_socket", "_tls", "_unsent", "_writer", "usable")
 
-    def __init__(self, socket: PlainSocket, tls: Encryption | None) -> None:
+    def __init__(self, socket: Any, tls: Encryption | None) -> None:
+        """Take a connected socket, which is a `PlainSocket`."""
         self._socket, self._tls = socket, tls
         socket.setblocking(False)
         self._on_end: OnEnd | None = None
@@ -176,7 +177,7 @@ class AnswerParser(HTTPResponse):
         """Whether the final answer is complete; an answer with status 1xx comes before it."""
         return bool(self.message_complete) and self.get_code() >= 200
 
-    def _on_body(self, part: bytes) -> None:
+    def _on_body(self, part: bytearray) -> None:
         self.body += part
 
 

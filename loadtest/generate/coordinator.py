@@ -23,8 +23,6 @@ from loadtest.workload.workload import Workload
 
 # seconds that a process may take to connect, or to start its users
 START_SECONDS = 30.0
-# seconds that a process may take to end before it is killed
-STOP_SECONDS = 5.0
 # seconds for messages to and from the workers, added to the timeout of a request
 MESSAGE_SECONDS = 10.0
 
@@ -99,14 +97,12 @@ class LoadCoordinator:
             raise LoadTestError(f"a user of the load failed: {error['msg']}")
 
     def close(self) -> None:
-        """End the workers; kills those that are still running after some seconds."""
-        self._runner.quit()
-        end = time.monotonic() + STOP_SECONDS
+        """End the workers; what they have not reported yet, which `drain` waits for, is lost."""
         for pid in self._pids:
-            while not os.waitpid(pid, os.WNOHANG)[0]:
-                if time.monotonic() > end:
-                    os.kill(pid, signal.SIGKILL)
-                gevent.sleep(0.02)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        # locust's quit() would wait for half a second for reports
+        self._runner.greenlet.kill()
 
     def _wait_for(self, done: Callable[[], bool], seconds: float, action: str) -> None:
         end = time.monotonic() + seconds

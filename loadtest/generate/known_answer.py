@@ -26,9 +26,10 @@ class KnownAnswer:
             json_length: The header with the length of the JSON before binary data, if the answer has it.
         """
         self._end = END_OF_HEAD + body
+        content_length = f"\r\ncontent-length: {len(body)}\r\n".encode()
         length_header = f"\r\n{LENGTH_HEADER}:".encode()
-        self._present = (f"\r\ncontent-length: {len(body)}\r\n".encode(),)
-        self._absent = (END_OF_HEAD, *UNUSUAL_HEADERS)
+        self._present: tuple[bytes, ...] = (content_length,)
+        self._absent: tuple[bytes, ...] = (END_OF_HEAD, *UNUSUAL_HEADERS)
         if json_length is None:
             self._absent += (length_header,)
         else:
@@ -40,10 +41,11 @@ class KnownAnswer:
             return False
         # with one line end, which ends the last header
         head = data[: len(data) - len(self._end) + 2].lower()
+        # loops, because a generator expression would take as long as all the rest
         for part in self._present:
             if part not in head:
                 return False
-        for part in self._absent:
+        for part in self._absent:  # noqa: SIM110
             if part in head:
                 return False
         return True

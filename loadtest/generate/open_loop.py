@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import random
 import struct
@@ -22,6 +23,9 @@ TIMERFD_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 READ = 1
 # requests of one process that may wait for their answers at the same time; each holds a connection
 MAX_IN_FLIGHT = 2000
+# At a rate at which more than one request is due in this time, those of one wait are sent together: waking
+# for each of them would take more CPU time than sending it.
+GROUP_SECONDS = 0.0002
 # requests sent before answers get their turn: a schedule that is behind must not delay their times
 MAX_SENDS_PER_TURN = 32
 
@@ -32,15 +36,17 @@ class PreciseTimer:
     gevent's own timers can be up to a millisecond late, which would skew the schedule.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_time: Callable[[], None]) -> None:
+        self._on_time = on_time
         self._loop = gevent.get_hub().loop
         self._libc = ctypes.CDLL(None)
         on_linux = sys.platform == "linux"
         self._timer = self._libc.timerfd_create(CLOCK_MONOTONIC, TIMERFD_FLAGS) if on_linux else -1
         self._is_precise = self._timer >= 0
-        self._watcher: Any = self._loop.io(self._timer, READ) if self._is_precise else None
+        self._watcher: Any = None
         if self._is_precise:
-            self._watcher.start(_do_nothing)
+            self._watcher = self._loop.io(self._timer, READ)
+            self._watcher.start(self._on_time)
 
     def wake_in(self, seconds: float) -> None:
         """End the wait after this time; replaces the time that was set before."""
@@ -63,7 +69,7 @@ class PreciseTimer:
         if self._is_precise:
             # setting the timer also makes its descriptor unreadable again
             whole = int(seconds)
-            setting = struct.pack("@llll", 0, 0, whole, int((seconds - whole) * 1e9))
+            setting = struct.pack("@llll", 0, 0, whole, math.ceil((seconds - whole) * 1e9))
             self._libc.timerfd_settime(self._timer, 0, setting, None)
             return
         if self._watcher is not None:
@@ -72,11 +78,7 @@ class PreciseTimer:
             self._watcher = None
         if seconds:
             self._watcher = self._loop.timer(seconds)
-            self._watcher.start(_do_nothing)
-
-
-def _do_nothing() -> None:
-    """The callback of a timer whose only purpose is to end a wait."""
+            self._watcher.start(self._on_time)
 
 
 class PoissonSchedule:
@@ -97,8 +99,9 @@ class PoissonSchedule:
         self._rate = 0.0  # of each source
         self._total_rate = 0.0
         self._due = 0.0
-        self._timer = PreciseTimer()
-        self._timer_due = 0.0  # for which the timer is set
+        self._min_wait = 0.0
+        self._timer = PreciseTimer(self._on_time)
+        self._timer_is_set = False
         self._before_wait = gevent.get_hub().loop.prepare(ref=False)
 
     @property
@@ -131,10 +134,13 @@ class PoissonSchedule:
         if total_rate == self._total_rate:
             return
         self._total_rate = total_rate
+        self._min_wait = GROUP_SECONDS if total_rate * GROUP_SECONDS > 1 else 0.0
         if total_rate:
             # a Poisson process has no memory: the next time may be drawn again at the new rate
             self._due = now() + self._random.expovariate(total_rate)
             self._before_wait.start(self._send_due)
+            # the event loop may already be about to wait
+            self._set_timer(0.0)
         else:
             self._before_wait.stop()
             self._timer.turn_off()
@@ -147,10 +153,17 @@ class PoissonSchedule:
                 break
             self._send(due)
             due += self._random.expovariate(self._total_rate)
-        self._due = due
-        if due != self._timer_due:
-            self._timer_due = due
-            self._timer.wake_in(due - now())
+        if due != self._due or not self._timer_is_set:
+            self._due = due
+            self._set_timer(0.0 if due <= at else max(due - now(), self._min_wait))
+
+    def _set_timer(self, seconds: float) -> None:
+        self._timer.wake_in(seconds)
+        self._timer_is_set = True
+
+    def _on_time(self) -> None:
+        """The event loop now calls `_send_due`, which sets the timer again, even if this came too early."""
+        self._timer_is_set = False
 
     def _send(self, due: float) -> None:
         # the sum of equal Poisson processes is one, in which each event belongs to a random one of them

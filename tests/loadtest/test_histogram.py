@@ -6,6 +6,7 @@ import json
 import math
 import random
 
+import numpy as np
 import pytest
 
 from loadtest.ledger import LatencyHistogram
@@ -34,6 +35,20 @@ def test_percentiles_of_ten_times_by_hand(share: float, nth: int) -> None:
     """The nth of the sorted times is the smallest that this share of them does not exceed."""
     got = histogram_of([0.1 * n for n in (3, 1, 4, 10, 5, 9, 2, 6, 8, 7)]).percentile(share)
     assert got == pytest.approx(0.1 * nth, rel=0.011)
+
+
+def test_times_added_at_once_are_counted_like_single_ones() -> None:
+    source = random.Random(4)
+    times = [0.0, *(10 ** source.uniform(-8, 1) for _ in range(5000))]
+    single, grouped = histogram_of(times), histogram_of(times[:100])
+    grouped.add_all(np.array(times[100:]))
+    assert grouped.count == single.count
+    assert grouped.maximum == single.maximum
+    assert grouped.total == pytest.approx(single.total)
+    for share in (0.001, 0.1, 0.5, 0.9, 0.999, 1):
+        assert grouped.percentile(share) == pytest.approx(single.percentile(share), rel=0.011)
+    grouped.add_all(np.array([]))
+    assert grouped.count == single.count
 
 
 def test_the_longest_time_is_exact() -> None:

@@ -52,15 +52,15 @@ def test_summaries_cover_one_kind_or_all() -> None:
 
 
 def test_ledgers_of_processes_add_up() -> None:
-    """A worker reports only what is new each time; the sum equals the ledger of one process."""
+    """A worker empties its ledger into the other each time; the sum equals the ledger of one process."""
     alone, worker, master = Ledger(), Ledger(), Ledger()
     for turn in range(3):
         for at in range(5):
             entry = outcome(at + turn / 10, latency=0.01 * (at + 1), fault="503" if at == turn else None)
             alone.add(entry)
             worker.add(entry)
-        master.merge_json(json.loads(json.dumps(worker.pop_changes())))
-    assert worker.pop_changes() == {"totals": [], "completed": []}
+        master.merge_json(json.loads(json.dumps(worker.pop_json())))
+    assert worker.pop_json() == {"totals": [], "completed": []}
     assert master.completed == alone.completed
     assert master.span() == alone.span()
     for second in range(*alone.span()):
@@ -71,6 +71,28 @@ def test_ledgers_of_processes_add_up() -> None:
             expected.totals.rows,
         )
         assert merged.percentile(0.9) == pytest.approx(expected.percentile(0.9))
+
+
+def test_groups_of_good_answers_count_like_single_ones() -> None:
+    """A group may extend over several seconds."""
+    alone, grouped = Ledger(), Ledger()
+    times: list[float] = []
+    for number in range(100):
+        due = START + number * 0.0371
+        late, latency = 0.0001 * number, 0.003 * (1 + number % 7)
+        alone.add(Outcome("json, 4 rows", due, late, latency, 4))
+        times += (due, due + late, due + latency)
+    grouped.add_good("json, 4 rows", 4, times)
+    assert grouped.completed == alone.completed
+    assert grouped.span() == alone.span() == (START, START + 4)
+    for second in range(START, START + 4):
+        got, expected = grouped.summary(second, second + 1), alone.summary(second, second + 1)
+        assert (got.good, got.bad, got.totals.rows) == (expected.good, 0, expected.totals.rows)
+        assert got.percentile(0.9) == pytest.approx(expected.percentile(0.9), rel=0.011)
+        assert got.totals.late.percentile(0.9) == pytest.approx(
+            expected.totals.late.percentile(0.9), rel=0.011
+        )
+        assert got.totals.latency.mean == pytest.approx(expected.totals.latency.mean, rel=1e-4)
 
 
 def test_an_empty_ledger_has_zeros() -> None:

@@ -62,6 +62,8 @@ class FakeServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # head and body are sent in one piece, as by most servers
+            wbufsize = -1
 
             def do_GET(self) -> None:
                 size = int(self.headers.get("Content-Length", 0))

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import gevent
 import pytest
 
-from loadtest.generate.open_loop import PreciseTimer
+from loadtest.generate.open_loop import MAX_IN_FLIGHT
 from loadtest.generate.process_load import ProcessLoad
 from loadtest.ledger import Outcome, PeriodSummary, now
 from loadtest.plan import LoadPlan
@@ -24,7 +25,7 @@ from tests.support.fake_servers import FakeAnswer, ReceivedRequest, Responder
 
 @contextlib.contextmanager
 def running_process_load(
-    infer: Responder = fake_servers.scale_rows, **options: object
+    infer: Responder = fake_servers.scale_rows, max_in_flight: int = MAX_IN_FLIGHT, **options: object
 ) -> Iterator[tuple[ProcessLoad, list[Outcome]]]:
     """The load of a process on a server like Triton, and its outcomes."""
     outcomes: list[Outcome] = []
@@ -32,13 +33,32 @@ def running_process_load(
         plan = replace(LoadPlan(server.url, samples=2), **options)
         workload = Workload(plan)
         workload.payloads("json")
-        process_load = ProcessLoad(plan, workload, "worker 0", lambda outcome, size: outcomes.append(outcome))
+        process_load = ProcessLoad(
+            plan, workload, "worker 0", lambda outcome, size: outcomes.append(outcome), max_in_flight
+        )
         try:
             yield process_load, outcomes
         finally:
-            process_load.stop_schedules()
-            gevent.sleep(0)
-            process_load.sender.connections.shrink(0)
+            process_load.close()
+
+
+@contextlib.contextmanager
+def running_schedule(
+    infer: Responder = fake_servers.scale_rows, users: int = 1, **options: Any
+) -> Iterator[tuple[ProcessLoad, list[Outcome]]]:
+    """The same with users of an open loop, whose rate is still 0."""
+    with running_process_load(infer, rate=1.0, **options) as (process_load, outcomes):
+        for _ in range(users):
+            process_load.new_user("json").start()
+        yield process_load, outcomes
+
+
+def send(process_load: ProcessLoad, count: int) -> None:
+    """Send requests one after the other."""
+    requests = process_load.request_cycle("json")
+    for _ in range(count):
+        process_load.sender.launch(next(requests))
+        process_load.sender.wait_for_answers()
 
 
 class Barrier:
@@ -61,16 +81,35 @@ def summary(process_load: ProcessLoad) -> PeriodSummary:
 
 def test_a_closed_loop_waits_for_each_response() -> None:
     with running_process_load() as (process_load, outcomes):
-        requests = process_load.request_cycle("json")
-        begun = now()
-        for _ in range(5):
-            process_load.sender.send(next(requests))
+        process_load.new_user("json").start()
+        while len(outcomes) < 5:
+            assert process_load.sender.in_flight == 1
+            gevent.sleep(0.01)
+        process_load.drain()
         ended = now()
-    assert [outcome.fault for outcome in outcomes] == [None] * 5
+        count = len(outcomes)
+        gevent.sleep(0.1)
+        assert len(outcomes) == count
+    assert [outcome.fault for outcome in outcomes] == [None] * count
     assert all(outcome.late == 0 and outcome.rows == 1 for outcome in outcomes)
-    assert 0 < sum(outcome.latency for outcome in outcomes) <= ended - begun
-    assert abs(begun - time.time()) < 60
-    assert summary(process_load).good == 5
+    for earlier, later in pairwise(outcomes):
+        assert later.due >= earlier.due + earlier.latency
+    assert outcomes[-1].due + outcomes[-1].latency <= ended
+    assert abs(ended - time.time()) < 60
+    assert summary(process_load).good == count
+
+
+def test_a_user_that_stops_sends_nothing_more() -> None:
+    barrier = Barrier()
+    with running_process_load(barrier) as (process_load, outcomes):
+        user = process_load.new_user("json")
+        user.start()
+        gevent.sleep(0.05)
+        user.stop()
+        barrier.open.set()
+        process_load.sender.wait_for_answers()
+        gevent.sleep(0.05)
+        assert [outcome.fault for outcome in outcomes] == [None]
 
 
 def test_faults_have_names() -> None:
@@ -88,9 +127,7 @@ def test_faults_have_names() -> None:
         return FakeAnswer({})
 
     with running_process_load(infer, timeout=0.2) as (process_load, outcomes):
-        requests = process_load.request_cycle("json")
-        for _ in range(3):
-            process_load.sender.send(next(requests))
+        send(process_load, 3)
         waiting.set()
     first, second, third = (str(outcome.fault) for outcome in outcomes)
     assert first == "503"
@@ -105,6 +142,7 @@ def test_requests_repeat_in_every_run_and_differ_between_users() -> None:
         with running_process_load(seed=seed) as (process_load, _):
             other = ProcessLoad(process_load.plan, process_load.workload, name)
             cycles = [other.request_cycle("json") for _ in range(2)]
+            other.close()
             return [[next(cycle).data.partition(b"\r\n\r\n")[2] for _ in range(30)] for cycle in cycles]
 
     first = bodies("worker 0", 0)
@@ -114,11 +152,27 @@ def test_requests_repeat_in_every_run_and_differ_between_users() -> None:
     assert bodies("worker 0", 1) != first
 
 
+def test_equal_answers_are_checked_once() -> None:
+    """After that their bytes are compared. An answer that differs is always checked."""
+    checked = 0
+    with running_process_load(samples=1) as (process_load, outcomes):
+        check = process_load.workload.checker.check
+
+        def count(*arguments: Any) -> str | None:
+            nonlocal checked
+            checked += 1
+            return check(*arguments)
+
+        process_load.workload.checker.check = count  # type: ignore[method-assign]
+        send(process_load, 20)
+    assert [outcome.fault for outcome in outcomes] == [None] * 20
+    assert checked == 1
+
+
 def test_open_loop_does_not_wait() -> None:
     """While the server stalls, requests are sent on schedule, and their latencies include the stall."""
     barrier = Barrier()
-    with running_process_load(barrier, users=5) as (process_load, outcomes):
-        running = gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
+    with running_schedule(barrier) as (process_load, outcomes):
         process_load.rate = 200
         gevent.sleep(0.5)
         assert process_load.sender.in_flight > 30
@@ -126,10 +180,7 @@ def test_open_loop_does_not_wait() -> None:
         barrier.open.set()
         process_load.drain()
         # too many connections would slow down the server at the next rate
-        assert len(process_load.sender.connections._idle) == 5
-        process_load.stop_schedules()
-        running.join(10)
-        assert running.ready()
+        assert len(process_load.sender._idle) <= process_load.plan.users
     assert process_load.sender.in_flight == 0
     assert all(outcome.fault is None for outcome in outcomes)
     latencies = sorted(outcome.latency for outcome in outcomes)
@@ -139,13 +190,19 @@ def test_open_loop_does_not_wait() -> None:
     assert summary(process_load).good == len(outcomes)
 
 
+def test_connections_beyond_the_users_are_closed_after_a_rate() -> None:
+    with running_process_load(rate=1.0, users=5) as (process_load, _):
+        process_load.sender.open_connections(8)
+        process_load.drain()
+        assert len(process_load.sender._idle) == 5
+
+
 def test_latency_includes_lateness() -> None:
     """If this process itself stalls, latencies still count from the time requests were due."""
-    with running_process_load() as (process_load, outcomes):
-        gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
+    with running_schedule() as (process_load, outcomes):
         process_load.rate = 100
         gevent.sleep(0.1)
-        time.sleep(0.3)  # blocks all greenlets
+        time.sleep(0.3)  # blocks the event loop
         gevent.sleep(0.1)
         process_load.drain()
     held = [outcome for outcome in outcomes if outcome.late > 0.1]
@@ -154,8 +211,7 @@ def test_latency_includes_lateness() -> None:
 
 
 def test_an_unreachable_rate_leaves_time_to_stop() -> None:
-    with running_process_load() as (process_load, _):
-        gevent.spawn(process_load.new_schedule(process_load.request_cycle("json"), 10).run)
+    with running_schedule(max_in_flight=10) as (process_load, _):
         begun = time.monotonic()
         process_load.rate = 1e6
         gevent.sleep(0.3)
@@ -166,11 +222,11 @@ def test_an_unreachable_rate_leaves_time_to_stop() -> None:
     assert summary(process_load).bad > 0
 
 
-def test_arrivals_are_a_poisson_process() -> None:
-    """Gaps of a Poisson process have a standard deviation equal to their mean."""
-    with running_process_load(samples=1) as (process_load, outcomes):
-        gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
-        process_load.rate = 400
+@pytest.mark.parametrize("users", [1, 4])
+def test_arrivals_are_a_poisson_process(users: int) -> None:
+    """Gaps of a Poisson process have a standard deviation equal to their mean; the rates of users add up."""
+    with running_schedule(users=users, samples=1) as (process_load, outcomes):
+        process_load.rate = 400 / users
         gevent.sleep(1)
         process_load.drain()
     gaps = [later - earlier for earlier, later in pairwise(sorted(outcome.due for outcome in outcomes))]
@@ -181,10 +237,25 @@ def test_arrivals_are_a_poisson_process() -> None:
     assert all(outcome.late >= 0 for outcome in outcomes)
 
 
+def test_requests_of_all_users_are_sent() -> None:
+    with running_process_load(rate=1.0, rows=(1, 3)) as (process_load, outcomes):
+        first, second = process_load.new_user("json"), process_load.new_user("binary")
+        first.start()
+        second.start()
+        process_load.rate = 100
+        gevent.sleep(0.5)
+        second.stop()
+        process_load.sender.wait_for_answers()
+        assert {outcome.kind.split(",")[0] for outcome in outcomes} == {"json", "binary"}
+        outcomes.clear()
+        gevent.sleep(0.3)
+        process_load.drain()
+        assert {outcome.kind.split(",")[0] for outcome in outcomes} == {"json"}
+
+
 def test_a_schedule_does_not_catch_up_after_a_pause() -> None:
     """At rate 0 nothing is sent."""
-    with running_process_load() as (process_load, outcomes):
-        gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
+    with running_schedule() as (process_load, outcomes):
         gevent.sleep(0.1)
         assert not outcomes
         process_load.rate = 100
@@ -201,8 +272,7 @@ def test_a_schedule_does_not_catch_up_after_a_pause() -> None:
 
 def test_too_many_requests_in_flight_are_faults() -> None:
     barrier = Barrier()
-    with running_process_load(barrier) as (process_load, outcomes):
-        gevent.spawn(process_load.new_schedule(process_load.request_cycle("json"), 10).run)
+    with running_schedule(barrier, max_in_flight=10) as (process_load, outcomes):
         process_load.rate = 300
         gevent.sleep(0.3)
         assert process_load.sender.in_flight == 10
@@ -216,38 +286,24 @@ def test_too_many_requests_in_flight_are_faults() -> None:
 def test_draining_waits_for_requests_in_flight() -> None:
     barrier = Barrier()
     with running_process_load(barrier) as (process_load, outcomes):
-        requests = process_load.request_cycle("json")
-        sending = [gevent.spawn(process_load.sender.send, next(requests)) for _ in range(3)]
+        for _ in range(3):
+            process_load.new_user("json").start()
         gevent.sleep(0.1)
         assert process_load.sender.in_flight == 3
         draining = gevent.spawn(process_load.drain)
         gevent.sleep(0.1)
         assert not draining.ready()
-        assert not process_load.sender.may_send.is_set()
         barrier.open.set()
         draining.join(10)
         assert draining.ready()
         assert len(outcomes) == 3
-        gevent.joinall(sending, 10)
 
 
-def test_the_timer_is_never_early() -> None:
-    ran = []
-    other = gevent.spawn_later(0.01, ran.append, True)
-    timer = PreciseTimer()
-    for seconds in (0.0, 1e-6, 0.002, 0.05):
-        begun = time.monotonic()
-        timer.sleep(seconds)
-        assert time.monotonic() - begun >= seconds * 0.999
-    timer.close()
-    other.join(1)
-    assert ran == [True]
-
-
-def test_the_timer_works_without_timerfd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_sent_on_time_without_timerfd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
-    timer = PreciseTimer()
-    begun = time.monotonic()
-    timer.sleep(0.01)
-    assert time.monotonic() - begun >= 0.009
-    timer.close()
+    with running_schedule() as (process_load, outcomes):
+        for _ in range(2):
+            process_load.rate = 100
+            gevent.sleep(0.3)
+            process_load.drain()
+    assert len(outcomes) > 20
