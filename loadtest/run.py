@@ -28,6 +28,11 @@ POLL_SECONDS = 0.25
 # seconds at the start of each rate of a search that its result leaves out: the previous rate still has
 # effects
 SETTLING_SECONDS = 1.0
+# After a rate that was too high, the search waits until a request takes at most this many times as long as
+# before the load, at least and at most for these seconds: what the server still does for requests that nobody
+# waits for would slow down the next rate.
+RECOVERED_FACTOR = 3.0
+MIN_RECOVERY_SECONDS, MAX_RECOVERY_SECONDS = 1.0, 30.0
 # a rate that confirms the capacity runs this many times as long as the others
 CONFIRMATION_FACTOR = 3
 # the search starts at this fraction of the rate that one connection could reach
@@ -129,7 +134,9 @@ class LoadTest:
         self._wait_until(now() + plan.warmup, "warm-up")
         while (rate := search.next_rate()) is not None:
             verb, factor = ("confirming", CONFIRMATION_FACTOR) if search.confirming else ("trying", 1)
-            self._steps.append(self._try_rate(search, rate, factor * plan.step_seconds, verb))
+            self._steps.append(step := self._try_rate(search, rate, factor * plan.step_seconds, verb))
+            if not step.held:
+                self._wait_for_recovery()
         self._capacity = Capacity(search.rate, search.limited_by)
 
     def _try_rate(self, search: CapacitySearch, rate: float, seconds: float, verb: str) -> RateStep:
@@ -146,6 +153,14 @@ class LoadTest:
         completed = sum(ledger.completed[second] for second in range(self._first, self._last))
         result = search.record(rate, summary, late, completed)
         return RateStep(rate, self._first, self._last, summary, late, result.held, result.generator_limited)
+
+    def _wait_for_recovery(self) -> None:
+        """Wait until the server answers quickly again."""
+        end = now() + MAX_RECOVERY_SECONDS
+        self._wait_until(now() + MIN_RECOVERY_SECONDS, "recovering")
+        limit = RECOVERED_FACTOR * self._workload.idle_latency
+        while self._workload.measure_latency() > limit and now() < end:
+            self._wait_until(now() + POLL_SECONDS, "recovering")
 
     def _set_counted_seconds(self, warmup: float) -> None:
         """Set the seconds that count: whole seconds, from the first one after the warm-up."""

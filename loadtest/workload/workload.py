@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from statistics import median
 from time import perf_counter
 
+from loadtest.errors import TargetError
 from loadtest.plan import LoadPlan, Wire
 from loadtest.workload.answer_check import AnswerChecker
-from loadtest.workload.http_client import HttpClient
+from loadtest.workload.http_client import HttpClient, Reply
 from loadtest.workload.payloads import Payload, make_payloads
 from loadtest.workload.target import find_target
 
@@ -29,12 +31,26 @@ class Workload:
         if wire not in self._payloads:
             payloads = make_payloads(self.target, replace(self._plan, wire=wire))
             for payload in payloads:
-                begun = perf_counter()
-                reply = self._client.post(payload.path, payload.data, payload.headers)
-                self._latencies.append(perf_counter() - begun)
+                reply, latency = self._post(payload)
+                self._latencies.append(latency)
                 self.checker.learn(payload, reply)
             self._payloads[wire] = payloads
         return self._payloads[wire]
+
+    def measure_latency(self) -> float:
+        """Send one request, and return how many seconds it took; infinity if it has no answer."""
+        payload = next(iter(self._payloads.values()))[0]
+        try:
+            reply, latency = self._post(payload)
+        except TargetError:
+            return math.inf
+        return latency if reply.status == 200 else math.inf
+
+    def _post(self, payload: Payload) -> tuple[Reply, float]:
+        """An answer, and the seconds it took."""
+        begun = perf_counter()
+        reply = self._client.post(payload.path, payload.data, payload.headers)
+        return reply, perf_counter() - begun
 
     @property
     def idle_latency(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -16,6 +17,51 @@ import pytest
 from tests.support import fake_servers, live_server
 from tests.support.fake_servers import FakeAnswer, ReceivedRequest
 from tests.support.tls_certificate import certificate
+
+# locust patches the standard library when it is imported, so this runs in a process of its own
+SEARCH = """
+from loadtest.run import LoadTest  # isort: skip
+import json
+import math
+from types import SimpleNamespace
+
+from loadtest.ledger import Ledger, now
+from loadtest.plan import LoadPlan
+from loadtest.slo import Slo
+from tests.support.loadtest_records import add_requests, sample_target
+
+
+class OverloadedServer:
+    # processes and a server in place of real ones: no request has a good answer, at any rate
+    def __init__(self):
+        self.ledger, self.events, self.latencies = Ledger(), [], iter([math.inf, 0.5, 0.02])
+        self.user_count, self.busy_samples, self.first_wrong = 0, [], None
+        self.idle_latency, self.target = 0.01, sample_target()
+        self.checker = SimpleNamespace(kinds_with_equal_answers=())
+
+    def start_open_loop(self):
+        pass
+
+    check_workers = start_open_loop
+
+    def set_rate(self, rate):
+        self.events.append(rate)
+
+    def drain(self):
+        for second in range(int(now()) - 5, int(now()) + 1):
+            add_requests(self.ledger, second, 1, 60, faults={"503": 1})
+
+    def measure_latency(self):
+        self.events.append(latency := next(self.latencies))
+        return latency
+
+
+server = OverloadedServer()
+plan = LoadPlan("http://127.0.0.1:9", find_capacity=True, warmup=0, step_seconds=0.1, slo=Slo.parse("p99<1s"))
+test = LoadTest(plan, server, server, lambda: server.events[-1] == 25, lambda state: None)
+assert test.run().interrupted
+print(json.dumps(server.events))
+"""
 
 
 def start(url: str, *options: object) -> subprocess.Popen[str]:
@@ -184,6 +230,21 @@ def test_a_known_capacity_is_found(tmp_path: Path) -> None:
     assert capacity["rate"] is not None, output
     assert 10 < capacity["rate"] < 55
     assert {step["held"] for step in capacity["steps"]} == {True, False}
+
+
+@pytest.mark.slow
+def test_a_server_recovers_before_the_next_rate() -> None:
+    """After a rate of 50/s, 25/s starts when a request takes at most three times as long as without load."""
+    result = subprocess.run(
+        [sys.executable, "-c", SEARCH],
+        cwd=live_server.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == [50, math.inf, 0.5, 0.02, 25]
 
 
 @pytest.mark.slow
