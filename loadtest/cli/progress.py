@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +20,7 @@ from rich.text import Text
 from loadtest.ledger import PeriodSummary, now
 from loadtest.measure.record import LiveState, RateStep, Record
 from loadtest.report import number_format as fmt
+from loadtest.report.sentences import capacity_sentence, capacity_text
 
 # length in seconds of the period that recent figures cover
 RECENT_SECONDS = 5
@@ -94,6 +95,9 @@ class LoadProgress:
     def show_result(self, record: Record) -> None:
         """Print the final table, then notes and the first wrong answer."""
         self._console.print(result_table(record))
+        if record.capacity is not None and record.capacity.limited_by == "generator":
+            sentence = capacity_sentence({"done": True, **asdict(record.capacity)})
+            self._console.print(f"[yellow]note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
         for note in record.notes:
             self._console.print(f"[yellow]note:[/] {escape(note)}", highlight=False, soft_wrap=True)
         if record.wrong_answer is not None:
@@ -190,7 +194,7 @@ def _title(record: Record) -> str:
         return f"{model}, search not finished; results of the last rate"
     if record.capacity.rate is None:
         return f"{model}, no rate kept the SLO; results of the last rate"
-    return f"{model}, capacity {fmt.number(record.capacity.rate)}/s, confirmed for {seconds}"
+    return f"{model}, capacity {capacity_text(asdict(record.capacity))}, confirmed for {seconds}"
 
 
 def _cells(summary: PeriodSummary) -> list[str]:

@@ -62,6 +62,7 @@ class Record:
     capacity: Capacity | None = None
     scrapes: tuple[Scrape, ...] = ()
     notes: tuple[str, ...] = ()
+    busy: float | None = None  # share of a CPU that the sending processes used, None if not measured
     wrong_answer: str | None = None  # the first wrong answer: what was expected, what came
     interrupted: bool = False  # whether the user ended the test early
 
@@ -74,7 +75,7 @@ class Record:
 class LiveState:
     """A load test in progress, as the terminal output shows it about once a second."""
 
-    phase: str  # "warm-up", "load", "trying 400/s", "confirming 380/s" or "waiting for answers"
+    phase: str  # "warm-up", "load", "trying 400/s", "confirming 380/s", "recovering" or "waiting for answers"
     elapsed: float  # seconds since the start of the test
     duration: float | None  # expected seconds of the whole test; None for a capacity search
     users: int  # users now; 0 in an open loop

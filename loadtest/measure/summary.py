@@ -47,6 +47,8 @@ def make_record(
         more: Further fields of the record.
     """
     first, last = seconds
+    # a few busy seconds do no harm: the 80th percentile counts
+    busy_share = sorted(busy)[int(len(busy) * 0.8)] if busy else None
     summary = ledger.summary(first, last)
     return Record(
         plan=plan,
@@ -58,7 +60,8 @@ def make_record(
         ledger=ledger,
         missed_limits=plan.slo.missed(summary) if plan.slo else (),
         scrapes=tuple(poller.scrapes) if poller else (),
-        notes=(*caveats(plan, workload, summary, busy), *(poller.caveats() if poller else ())),
+        busy=busy_share,
+        notes=(*caveats(plan, workload, summary, busy_share), *(poller.caveats() if poller else ())),
         **more,
     )
 
@@ -75,9 +78,9 @@ def this_machine() -> Machine:
 
 
 def caveats(
-    plan: LoadPlan, workload: Workload, summary: PeriodSummary, busy: Sequence[float]
+    plan: LoadPlan, workload: Workload, summary: PeriodSummary, busy: float | None
 ) -> tuple[str, ...]:
-    """Notes for the reader of the report; `busy` are shares of a CPU that sending processes used."""
+    """Notes for the reader of the report; `busy` is the share of a CPU that sending processes used."""
     return (
         *_missing_wires(plan, workload),
         *_equal_answers(workload),
@@ -103,13 +106,11 @@ def _equal_answers(workload: Workload) -> list[str]:
     ]
 
 
-def _busy_senders(busy: Sequence[float]) -> list[str]:
-    # a few busy seconds do no harm: the 80th percentile counts
-    share = sorted(busy)[int(len(busy) * 0.8)] if busy else 0.0
-    if share <= MAX_BUSY:
+def _busy_senders(busy: float | None) -> list[str]:
+    if busy is None or busy <= MAX_BUSY:
         return []
     return [
-        f"A sending process was busy for {min(share, 1):.0%} of its time, so latencies include delays of the "
+        f"A sending process was busy for {min(busy, 1):.0%} of its time, so latencies include delays of the "
         f"load generator. {MORE_PROCESSES}"
     ]
 

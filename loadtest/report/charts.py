@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loadtest.report import number_format as fmt
+from loadtest.report import sentences
 from loadtest.report.chart_parts import (
     MS,
     TIME_MEASURES,
@@ -206,7 +206,7 @@ def _capacity_charts(report: ReportDocument) -> Iterator[Chart]:
     x = linear_axis("requests due per second", rates)
     capacity = []
     if rate := search["rate"]:
-        capacity = [Level(rate, f"capacity {fmt.number(rate)}/s", is_vertical=True)]
+        capacity = [Level(rate, f"capacity {sentences.capacity_rate(search)}", is_vertical=True)]
     # latency, by the first limit of the SLO on a time
     limits = [limit["measure"] for limit in report["verdict"]["limits"] if limit["measure"] in TIME_MEASURES]
     measure = limits[0] if limits else "p99"

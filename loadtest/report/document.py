@@ -14,6 +14,7 @@ from loadtest.measure.buckets import Buckets
 from loadtest.measure.record import RateStep, Record
 from loadtest.measure.summary import failures
 from loadtest.plan import LoadPlan
+from loadtest.report.sentences import capacity_sentence
 from loadtest.report.series import time_series, time_table
 from loadtest.slo import PERCENTILES, Limit
 from loadtest.workload.target import Target
@@ -52,6 +53,7 @@ def build_document(record: Record) -> ReportDocument:
         "total": summary_figures("all", summary),
         "kinds": [summary_figures(kind, record.summary(kind)) for kind in kinds],
         "late": _late(summary.totals),
+        "busy": record.busy,
         "distribution": latency_distribution(summary),
         "distributions": {kind: latency_distribution(record.summary(kind)) for kind in kinds},
         "server": _server(record),
@@ -205,10 +207,14 @@ def _capacity(record: Record) -> ReportDocument | None:
     if not record.plan.find_capacity:
         return None
     capacity = record.capacity
-    return {
+    result = {
         "done": capacity is not None,
         "rate": capacity.rate if capacity else None,
         "limited_by": capacity.limited_by if capacity else None,
+    }
+    return {
+        **result,
+        "sentence": capacity_sentence(result),
         "steps": [_step(step, record) for step in record.steps],
     }
 

@@ -35,16 +35,14 @@ OPEN = (
     "it was sent later. So a stall of the server shows in every request that was due during the stall, and "
     "no request is missing from the figures (no coordinated omission)."
 )
+GENERATOR_WAS_LIMIT = "the load generator was the limit"
+MORE_PROCESSES = "Use more --processes, or another machine for the load."
 SERVER_LIMITED = "At higher rates the server did not keep the SLO."
-GENERATOR_LIMITED = (
-    "At higher rates the load generator was too slow, not the server: it sent requests late. The capacity "
-    "of the server is this rate or higher. Use more --processes, or another machine for the load."
-)
 UNDONE = "The search was stopped before it found the capacity."
 NO_RATE = "No rate kept the SLO long enough to be confirmed."
 NO_RATE_GENERATOR = (
     f"{NO_RATE} But the load generator could not keep its schedule either, so this says nothing about the "
-    "server. Use more --processes, or another machine for the load."
+    f"server. {MORE_PROCESSES}"
 )
 
 
@@ -100,10 +98,25 @@ def capacity_sentence(capacity: Mapping[str, Any]) -> str:
     generator = capacity["limited_by"] == "generator"
     if capacity["rate"] is None:
         return NO_RATE_GENERATOR if generator else NO_RATE
-    result = (
-        f"{fmt.number(capacity['rate'])} requests per second kept the SLO, and a longer run confirmed it."
-    )
-    return f"{result} {GENERATOR_LIMITED if generator else SERVER_LIMITED}"
+    rate = fmt.number(capacity["rate"])
+    if generator:
+        return (
+            f"The capacity is at least {rate} requests per second: {GENERATOR_WAS_LIMIT}. At higher rates it "
+            f"sent requests late, which says nothing about the server. {MORE_PROCESSES}"
+        )
+    return f"{rate} requests per second kept the SLO, and a longer run confirmed it. {SERVER_LIMITED}"
+
+
+def capacity_rate(capacity: Mapping[str, Any]) -> str:
+    """The capacity that a search found, in a few words."""
+    rate = f"{fmt.number(capacity['rate'])}/s"
+    return f"at least {rate}" if capacity["limited_by"] == "generator" else rate
+
+
+def capacity_text(capacity: Mapping[str, Any]) -> str:
+    """The capacity that a search found, and why it may be higher."""
+    generator = capacity["limited_by"] == "generator"
+    return f"{capacity_rate(capacity)}: {GENERATOR_WAS_LIMIT}" if generator else capacity_rate(capacity)
 
 
 def server_sentence(server: Mapping[str, Any]) -> str:

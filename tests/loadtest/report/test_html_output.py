@@ -10,7 +10,6 @@ import pytest
 from loadtest.ledger import Ledger, Outcome
 from loadtest.measure.record import Capacity, Record
 from loadtest.plan import LoadPlan
-from loadtest.report import sentences
 from loadtest.report.chart_parts import Line, Marks
 from loadtest.report.charts import make_charts
 from loadtest.report.document import build_document
@@ -186,7 +185,15 @@ def test_a_slow_generator_is_shown_as_the_limit(rate: float | None) -> None:
     record = sample_search_record()
     steps = tuple(replace(step, generator_limited=step.rate > 400) for step in record.steps)
     report = build_document(replace(record, steps=steps, capacity=Capacity(rate, "generator")))
-    assert "--processes" in sentences.capacity_sentence(report["capacity"])
+    assert "--processes" in report["capacity"]["sentence"]
+    page = render_report(report)
+    assert page.count(report["capacity"]["sentence"].replace("'", "&#39;")) == 1
+    if rate:
+        assert report["capacity"]["sentence"].startswith("The capacity is at least 400 requests per second")
+        assert ">capacity at least 400/s: the load generator was the limit</span>" in page
+        assert ">at least 400/s</div>" in page
+        (capacity,) = make_charts(report)["goodput"].levels
+        assert capacity.label == "capacity at least 400/s"
     marks = make_charts(report)["saturation"].content[1]
     assert isinstance(marks, Marks)
     assert ("hollow diamond", "2") in marks.styles
