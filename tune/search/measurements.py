@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Self
 
+from loadtest.measure.summary import MAX_BUSY
+
+SENDERS_BUSY = (
+    "The sending processes were busy nearly all of the time: the server may be faster than measured, and "
+    "more workers may help if the users are on other machines."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
@@ -22,7 +29,7 @@ class LoadFigures:
 
     @classmethod
     def from_report(cls, report: dict[str, Any]) -> Self:
-        """From a document with the keys of loadtest's `loadtest.json`."""
+        """From the document in loadtest's `loadtest.json`."""
         total = report["total"]
         return cls(
             users=report["load"]["users"],
@@ -30,7 +37,7 @@ class LoadFigures:
             p50=total["p50"],
             p99=total["p99"],
             failures=tuple(report["verdict"]["failures"]),
-            notes=tuple(report["notes"]),
+            notes=(SENDERS_BUSY,) if (report["busy"] or 0.0) > MAX_BUSY else (),
         )
 
 

@@ -5,35 +5,30 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.config.cpus import available_cpus
+from loadtest.report.report import JSON_FILE
 from service.config.settings import Settings
 from tune.errors import LowerPrecisionError, ServeError
 from tune.plan import TunePlan
 from tune.search.candidates import Candidate
 from tune.search.measurements import LoadFigures, Trial
-from tune.trial.child_process import ChildProcess, StopRequested, module_command, turnpike_command
+from tune.trial.child_process import ChildProcess, StopRequested, turnpike_command
 from tune.trial.model_under_test import ModelUnderTest
 
 # seconds that a server may take to load its models
 READY_SECONDS = 300.0
 _ADDRESS = re.compile(r'turnpike serves (https?://[^\s"]+)')
 
-REPORT_FILE = "report.json"
-
 # seconds at the start of each load that are not measured, until the server has reached a steady state
 WARMUP_SECONDS = 1
 # seconds that a server takes to start and stop, for the estimate of the whole time
 SERVER_SECONDS = 1.5
 # seconds that a load takes in addition to the measured time
-LOAD_OVERHEAD_SECONDS = 0.7 + WARMUP_SECONDS
-# one sending process for each group of this many CPUs: it sends more than the others can answer, even for a
-# small model
-CPUS_PER_SENDER = 4
+LOAD_OVERHEAD_SECONDS = 1.5 + WARMUP_SECONDS
 # limits of the measured seconds of each load
 MIN_LOAD_SECONDS, MAX_LOAD_SECONDS = 2, 20
 
@@ -57,20 +52,23 @@ def _wait_for_address(process: ChildProcess) -> str:
     raise ServeError(f"turnpike serve: {process.error_text}")
 
 
-def run_load(options: Mapping[str, str | bool], folder: Path, stop_requested: StopRequested) -> LoadFigures:
-    """Load a server with a closed loop of users, in a process of its own.
+def run_load(url: str, options: Sequence[str], folder: Path, stop_requested: StopRequested) -> LoadFigures:
+    """Run `turnpike loadtest`.
 
     Args:
-        options: Options of loadtest, by field.
+        url: The server.
+        options: Options of the command.
         folder: Temporary folder, for the report of the load.
         stop_requested: Returns True once the user wants to stop.
     """
-    report = folder / REPORT_FILE
+    report = folder / JSON_FILE
     report.unlink(missing_ok=True)
-    command = module_command("tune.trial.load_process", json.dumps(options), str(report))
+    command = turnpike_command("loadtest", url, *options, "--report", str(folder))
     with ChildProcess(command, stop_requested) as process:
-        if process.wait():
-            raise ServeError(f"the load: {process.error_text}")
+        process.wait()
+        # a load that failed, because it missed its limits for example, has a report, too
+        if not report.exists():
+            raise ServeError(f"turnpike loadtest: {process.error_text}")
     return LoadFigures.from_report(json.loads(report.read_text(encoding="utf-8")))
 
 
@@ -118,22 +116,18 @@ class Bench:
 
     def _load(self, url: str, candidate: Candidate, users: int) -> LoadFigures:
         self.on_load(candidate, users)
-        options: dict[str, str | bool] = {
-            "url": url,
-            "model": self.model.name,
-            "users": str(users),
-            "rows": str(self.plan.rows),
-            "wire": self.plan.wire,
-            "warmup": str(WARMUP_SECONDS),
-            "duration": str(self.load_seconds),
-            "processes": str(max(1, min(int(available_cpus()) // CPUS_PER_SENDER, users))),
-            "insecure": url.startswith("https:"),
-        }
+        # all users start at once
+        options = ["--model", self.model.name, "--users", str(users), "--spawn-rate", str(users)]
+        options += ["--rows", str(self.plan.rows), "--wire", self.plan.wire]
+        options += ["--warmup", str(WARMUP_SECONDS), "--duration", str(self.load_seconds)]
+        if url.startswith("https:"):
+            # the server is our own, on this machine, and its certificate names another host
+            options.append("--insecure")
         if self.plan.slo is not None:
-            options["slo"] = self.plan.slo
+            options += ["--slo", self.plan.slo]
         if key_file := self._key_file():
-            options["api_key"] = str(key_file)
-        return run_load(options, self.scratch, self.stop_requested)
+            options += ["--api-key-file", str(key_file)]
+        return run_load(url, options, self.scratch, self.stop_requested)
 
     def _serve_options(self, repository: Path | None) -> list[str]:
         """The user's settings, but on a free port and with an immediate stop."""

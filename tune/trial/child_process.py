@@ -59,12 +59,6 @@ def turnpike_command(*arguments: str) -> list[str]:
     return [sys.executable, str(TURNPIKE), *arguments]
 
 
-def module_command(name: str, *arguments: str) -> list[str]:
-    """The command line that runs a module of this repository as a program."""
-    code = f"import runpy, sys; sys.path[0] = {str(ROOT)!r}; runpy.run_module({name!r}, run_name='__main__')"
-    return [sys.executable, "-c", code, *arguments]
-
-
 class ChildProcess:
     """A running command. The end of its block ends it, and all processes that it started.
 
