@@ -107,7 +107,12 @@ OPTIONS = (
     Option("find_capacity", "Search for the highest rate that keeps --slo."),
     Option("step_seconds", "Time for each rate of --find-capacity.", "TIME", parse_seconds),
     Option("slo", "Limits, such as 'p99<50ms, errors<0.1%'; exit status 1 if missed.", "LIMITS", parse_slo),
-    Option("processes", "Processes that send.", "N", parse_int),
+    Option(
+        "processes",
+        "Processes that send; without it, one for each CPU that the server does not need.",
+        "N",
+        parse_int,
+    ),
     Option("samples", "Different requests of each kind.", "N", parse_int),
     Option("length", "Size of input dimensions that the model leaves free.", "N", parse_int),
     Option("data", "Your own rows: .npy, or .npz with one array per input.", "FILE", parse_path),

@@ -26,6 +26,14 @@ from loadtest.workload.payloads import Payload
 CYCLE_LENGTH = 4096
 # seconds between checks for requests that have waited too long; also at most this share of the timeout
 CHECK_SECONDS, CHECK_SHARE = 1.0, 0.1
+# A request of a schedule waits this many seconds for a connection that becomes free, before one is opened for
+# it. A server often stalls for some milliseconds. With a new connection for each request that is due in a
+# stall, it would have to accept thousands, and then be slow because of them.
+SHARE_SECONDS = 0.01
+# connections that are opened at most each time these seconds are over, if requests have waited for less than
+# STALL_SECONDS, and if they have waited longer: then there are too few connections
+MAX_NEW_CONNECTIONS, MAX_MORE_CONNECTIONS = 4, 64
+STALL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,10 +70,19 @@ class Exchange:
 
 
 class Sender:
-    """Sends requests over as many connections as there are requests at the same time."""
+    """Sends requests over as many connections as there are requests at the same time.
+
+    Requests of a schedule share connections, if one becomes free soon.
+    """
 
     def __init__(self, plan: LoadPlan, checker: AnswerChecker, log: OutcomeLog) -> None:
         self.in_flight = 0
+        # connections that are opened as soon as they are needed
+        self._own_connections = plan.users // plan.process_count
+        self._connecting = 0
+        # requests of a schedule that wait for a connection
+        self._waiting: deque[tuple[PreparedRequest, Exchange]] = deque()
+        self._share_timer = gevent.get_hub().loop.timer(SHARE_SECONDS, SHARE_SECONDS, ref=False)
         self._server = ServerAddress(plan.url, plan.insecure)
         self._timeout = plan.timeout
         self._checker, self._log = checker, log
@@ -87,7 +104,7 @@ class Sender:
 
         Args:
             request: The request; it is never sent twice.
-            due: When it should have been sent: its latency counts from there. None: now.
+            due: When a schedule should have sent it: its latency counts from there. None: it has no schedule.
             on_end: Called when it has its outcome.
         """
         self.in_flight += 1
@@ -98,24 +115,29 @@ class Sender:
             if connection.usable:
                 self._send(connection, request, exchange)
                 return
-        gevent.spawn(self._connect_and_send, request, exchange)
+        if due is None or self._connecting + len(self._exchanges) < self._own_connections:
+            self._send_over_new_connection(request, exchange)
+            return
+        if not self._waiting:
+            self._share_timer.again(self._end_sharing)
+        self._waiting.append((request, exchange))
 
     def record_unsent(self, request: PreparedRequest, due: float, fault: str) -> None:
         """Record a request that could not be sent."""
         at = now()
         self._log.bad(request.payload, due, at, at, fault, 0)
 
-    def open_connections(self, count: int) -> None:
-        """Open connections until this many are idle; a failure is reported when a request needs one."""
-        while len(self._idle) < count:
+    def open_connections(self) -> None:
+        """Open the first connections; a failure is reported when a request needs one."""
+        while len(self._idle) < self._own_connections:
             try:
                 self._idle.append(self._server.connect())
             except NoAnswerError:
                 return
 
-    def close_connections(self, count: int) -> None:
-        """Close idle connections until at most this many are left."""
-        while len(self._idle) > count:
+    def close_connections(self) -> None:
+        """Close the connections that too high a rate has opened."""
+        while len(self._idle) > self._own_connections:
             self._idle.popleft().close()
 
     def wait_for_answers(self) -> None:
@@ -126,15 +148,19 @@ class Sender:
 
     def close(self) -> None:
         """Close all connections; requests in flight get no outcome."""
-        self._timer.stop()
-        self._timer.close()
-        self.close_connections(0)
-        for connection in self._exchanges:
+        for timer in (self._timer, self._share_timer):
+            timer.stop()
+            timer.close()
+        for connection in (*self._idle, *self._exchanges):
             connection.close()
 
     def _send(self, connection: Connection, request: PreparedRequest, exchange: Exchange) -> None:
         self._exchanges[connection] = exchange
         connection.send(request.data, self._known.get(request.payload), self._on_answer)
+
+    def _send_over_new_connection(self, request: PreparedRequest, exchange: Exchange) -> None:
+        self._connecting += 1
+        gevent.spawn(self._connect_and_send, request, exchange)
 
     def _connect_and_send(self, request: PreparedRequest, exchange: Exchange) -> None:
         """Runs in a greenlet of its own."""
@@ -142,17 +168,32 @@ class Sender:
             with gevent.Timeout(self._timeout, NoAnswerError(self._no_answer)):
                 connection = self._server.connect()
         except NoAnswerError as error:
+            self._connecting -= 1
             self._end(exchange, now(), str(error))
         else:
+            self._connecting -= 1
             self._send(connection, request, exchange)
+
+    def _end_sharing(self) -> None:
+        """Open connections for the requests that have waited for one."""
+        at = now()
+        waited = at - self._waiting[0][1].begun if self._waiting else 0.0
+        for _ in range(MAX_NEW_CONNECTIONS if waited < STALL_SECONDS else MAX_MORE_CONNECTIONS):
+            if not self._waiting or at - self._waiting[0][1].begun < SHARE_SECONDS:
+                break
+            self._send_over_new_connection(*self._waiting.popleft())
+        if not self._waiting:
+            self._share_timer.stop()
 
     def _on_answer(self, connection: Connection, outcome: int | RawAnswer | NoAnswerError) -> None:
         ended = now()
         exchange = self._exchanges.pop(connection)
-        if connection.usable:
-            self._idle.append(connection)
-        else:
+        if not connection.usable:
             connection.close()
+        elif self._waiting:
+            self._send(connection, *self._waiting.popleft())
+        else:
+            self._idle.append(connection)
         if isinstance(outcome, int):
             self._end(exchange, ended, None, outcome)
         elif isinstance(outcome, RawAnswer):
@@ -181,6 +222,8 @@ class Sender:
     def _end_overdue(self) -> None:
         """End the requests that have waited too long for their answers, with their connections."""
         at = now()
+        while self._waiting and at - self._waiting[0][1].begun >= self._timeout:
+            self._end(self._waiting.popleft()[1], at, self._no_answer)
         overdue = [
             connection
             for connection, exchange in self._exchanges.items()

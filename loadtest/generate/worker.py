@@ -59,7 +59,7 @@ def _serve(plan: LoadPlan, workload: Workload, name: str, port: int) -> None:
     environment = Environment(user_classes=[WireUser], host=plan.url)
     process_load = LoadUser.process_load = ProcessLoad(plan, workload, name)
     if plan.open_loop:
-        process_load.sender.open_connections(plan.users // plan.process_count)
+        process_load.sender.open_connections()
     runner = environment.create_worker_runner("127.0.0.1", port)
     begun, used = now(), cpu_seconds()
 

@@ -14,7 +14,7 @@ from loadtest.ledger import PeriodSummary
 from loadtest.slo import PERCENTILES, Slo
 
 # the search ends when the lowest rate that missed is at most this many times the highest that held
-MAX_RATIO = 1.05
+MAX_RATIO = 1.03
 # after a failed confirmation the rate is multiplied by this; by its second power after the second, and so on
 BACK_OFF = 0.9
 MAX_CONFIRMATIONS = 6

@@ -14,6 +14,7 @@ from typing import Any
 import gevent
 import pytest
 
+from loadtest.generate import sender
 from loadtest.generate.open_loop import MAX_IN_FLIGHT
 from loadtest.generate.process_load import ProcessLoad
 from loadtest.ledger import Outcome, PeriodSummary, now
@@ -44,11 +45,11 @@ def running_process_load(
 
 @contextlib.contextmanager
 def running_schedule(
-    infer: Responder = fake_servers.scale_rows, users: int = 1, **options: Any
+    infer: Responder = fake_servers.scale_rows, sources: int = 1, **options: Any
 ) -> Iterator[tuple[ProcessLoad, list[Outcome]]]:
     """The same with users of an open loop, whose rate is still 0."""
     with running_process_load(infer, rate=1.0, **options) as (process_load, outcomes):
-        for _ in range(users):
+        for _ in range(sources):
             process_load.new_user("json").start()
         yield process_load, outcomes
 
@@ -179,8 +180,6 @@ def test_open_loop_does_not_wait() -> None:
         assert not outcomes
         barrier.open.set()
         process_load.drain()
-        # too many connections would slow down the server at the next rate
-        assert len(process_load.sender._idle) <= process_load.plan.users
     assert process_load.sender.in_flight == 0
     assert all(outcome.fault is None for outcome in outcomes)
     latencies = sorted(outcome.latency for outcome in outcomes)
@@ -191,10 +190,46 @@ def test_open_loop_does_not_wait() -> None:
 
 
 def test_connections_beyond_the_users_are_closed_after_a_rate() -> None:
-    with running_process_load(rate=1.0, users=5) as (process_load, _):
-        process_load.sender.open_connections(8)
+    """The fake server has a thread for each connection, so a stalled request keeps its own."""
+    barrier = Barrier()
+    with running_schedule(barrier, users=3) as (process_load, outcomes):
+        process_load.rate = 100
+        gevent.sleep(0.3)
+        assert len(process_load.sender._exchanges) > 10
+        barrier.open.set()
         process_load.drain()
-        assert len(process_load.sender._idle) == 5
+        assert len(process_load.sender._idle) == 3
+        assert {outcome.fault for outcome in outcomes} == {None}
+
+
+def test_requests_share_connections_in_a_short_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection for each request that is due in it would be an overload of another kind."""
+    monkeypatch.setattr(sender, "SHARE_SECONDS", 0.5)
+    barrier = Barrier()
+    with running_schedule(barrier, users=3) as (process_load, outcomes):
+        process_load.rate = 300
+        gevent.sleep(0.2)
+        # these are sent, and the others wait
+        assert len(process_load.sender._exchanges) == 3
+        assert process_load.sender.in_flight > 20
+        barrier.open.set()
+        process_load.drain()
+        assert len(process_load.sender._idle) == 3
+    assert {outcome.fault for outcome in outcomes} == {None}
+    # a request that waits is not sent late: the server was too slow to free a connection
+    assert max(outcome.latency for outcome in outcomes) > 0.1 > max(outcome.late for outcome in outcomes)
+
+
+def test_requests_that_wait_for_a_connection_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender, "SHARE_SECONDS", 60)
+    barrier = Barrier()
+    with running_schedule(barrier, users=1, timeout=0.2) as (process_load, outcomes):
+        process_load.rate = 100
+        gevent.sleep(0.2)
+        process_load.drain()
+        barrier.open.set()
+    assert len(outcomes) > 5
+    assert {outcome.fault for outcome in outcomes} == {"no answer in 0.2 s"}
 
 
 def test_latency_includes_lateness() -> None:
@@ -222,11 +257,11 @@ def test_an_unreachable_rate_leaves_time_to_stop() -> None:
     assert summary(process_load).bad > 0
 
 
-@pytest.mark.parametrize("users", [1, 4])
-def test_arrivals_are_a_poisson_process(users: int) -> None:
+@pytest.mark.parametrize("sources", [1, 4])
+def test_arrivals_are_a_poisson_process(sources: int) -> None:
     """Gaps of a Poisson process have a standard deviation equal to their mean; the rates of users add up."""
-    with running_schedule(users=users, samples=1) as (process_load, outcomes):
-        process_load.rate = 400 / users
+    with running_schedule(sources=sources, samples=1) as (process_load, outcomes):
+        process_load.rate = 400 / sources
         gevent.sleep(1)
         process_load.drain()
     gaps = [later - earlier for earlier, later in pairwise(sorted(outcome.due for outcome in outcomes))]
