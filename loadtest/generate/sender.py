@@ -78,7 +78,7 @@ class Sender:
     def __init__(self, plan: LoadPlan, checker: AnswerChecker, log: OutcomeLog) -> None:
         self.in_flight = 0
         # connections that are opened as soon as they are needed
-        self._own_connections = plan.users // plan.process_count
+        self._own_connections = max(1, plan.users // plan.process_count)
         self._connecting = 0
         # requests of a schedule that wait for a connection
         self._waiting: deque[tuple[PreparedRequest, Exchange]] = deque()
