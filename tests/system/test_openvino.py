@@ -133,9 +133,9 @@ def test_workers_use_all_cpus() -> None:
 @pytest.mark.skipif(not HAS_BF16, reason="no bf16")
 def test_a_service_that_computes_in_fp32_does_not_claim_bf16() -> None:
     """With this variable OpenVINO computes in fp32, as on a CPU without bf16, and says nothing."""
-    command = [openvino_python(), "-m", "turnpike", "serve", "--port", "0", "--device", "openvino"]
+    command = f"{openvino_python()} -m turnpike serve --port 0 --device openvino --precision bf16"
     result = subprocess.run(
-        [*command, "--precision", "bf16"],
+        command.split(),
         cwd=ROOT,
         env=environment(ONEDNN_MAX_CPU_ISA="AVX2"),
         capture_output=True,
