@@ -29,8 +29,8 @@ PIPE_BYTES = 4096
 FILE_BYTES = 1 << 18
 # seconds for which lines of requests are collected before they are written
 COLLECT_SECONDS = 0.05
-# Bytes of lines that wait to be written: those of 1.5 seconds at 8,000 requests per second. The log's other
-# lines get some more, so that a process can still say what happened after requests have filled the buffer.
+# Bytes of lines that wait to be written: those of some 14,000 requests. The log's other lines get some more,
+# so that a process can still say what happened after requests have filled the buffer.
 MAX_WAITING_BYTES = 4 << 20
 RESERVED_BYTES = 1 << 18
 # how long a process that ends waits for a reader that does not read

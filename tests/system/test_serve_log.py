@@ -157,7 +157,15 @@ def test_no_line_of_two_workers_is_lost_or_torn(tmp_path: Path) -> None:
         assert reader.stdin
         with serving_with_stderr(reader.stdin, "--workers", 2) as server:
             reader.stdin.close()
-            sent = flood(server, 60_000, SHORT_LINE)
+            sent = 0
+
+            def all_are_written() -> bool:
+                return log.read_bytes().count(b'"status":404') == sent
+
+            for _ in range(6):
+                # as many lines as find room in a worker even if nothing is written meanwhile
+                sent += flood(server, 10_000, SHORT_LINE)
+                wait_until(all_are_written)
             assert dropped(server) == 0
         assert reader.wait(10) == 0
     lines = [orjson.loads(line) for line in log.read_bytes().splitlines()]
