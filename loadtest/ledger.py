@@ -106,7 +106,7 @@ class Outcome:
 
     kind: str  # the kind of request, as tables show it: "json, 1 row"
     due: float  # Unix time at which the request should have been sent
-    late: float  # seconds after `due` at which it was sent: the generator or the connection was not ready
+    late: float  # seconds after `due` at which the load generator took it up
     latency: float  # seconds from `due` to the end of the answer
     rows: int
     fault: str | None = None  # why the answer is not good: "503", "no answer in 30 s", "wrong: ..."

@@ -18,8 +18,8 @@ from locust.runners import MasterRunner, Runner, WorkerRunner
 from loadtest.cli.options import OPTIONS, default_text, parse_plan
 from loadtest.errors import LoadTestError, UsageError
 from loadtest.generate.load_shape import LoadProfile
+from loadtest.generate.locust_users import LoadUser, LocustShape, WireUser
 from loadtest.generate.process_load import ProcessLoad
-from loadtest.generate.users import LoadUser, LocustShape, WireUser
 from loadtest.generate.worker import LEDGER, RATE
 from loadtest.ledger import Ledger, Outcome, now
 from loadtest.measure.record import Record

@@ -11,9 +11,9 @@ from dataclasses import replace
 import gevent
 
 from loadtest.generate.coordinator import LoadCoordinator, running_workers
+from loadtest.generate.default_processes import default_processes
 from loadtest.generate.load_shape import LoadProfile, load_factor
-from loadtest.generate.spare_cpus import default_processes
-from loadtest.generate.users import LocustShape
+from loadtest.generate.locust_users import LocustShape
 from loadtest.ledger import now
 from loadtest.measure.capacity import CapacitySearch
 from loadtest.measure.record import Capacity, LiveState, RateStep, Record
@@ -28,9 +28,9 @@ POLL_SECONDS = 0.25
 # seconds at the start of each rate of a search that its result leaves out: the previous rate still has
 # effects
 SETTLING_SECONDS = 1.0
-# After a rate that was too high, the search waits until a request takes at most this many times as long as
-# before the load, at least and at most for these seconds: what the server still does for requests that nobody
-# waits for would slow down the next rate.
+# After a rate that was too high, the search waits for 1 to 30 seconds, until a request takes at most this
+# many times as long as before the load. The server may still be busy with old requests, which would slow
+# down the next rate.
 RECOVERED_FACTOR = 3.0
 MIN_RECOVERY_SECONDS, MAX_RECOVERY_SECONDS = 1.0, 30.0
 # a rate that confirms the capacity runs this many times as long as the others
@@ -133,10 +133,10 @@ class LoadTest:
         self._set_rate(search.start_rate)
         self._wait_until(now() + plan.warmup, "warm-up")
         while (rate := search.next_rate()) is not None:
-            verb, factor = ("confirming", CONFIRMATION_FACTOR) if search.confirming else ("trying", 1)
-            self._steps.append(step := self._try_rate(search, rate, factor * plan.step_seconds, verb))
-            if not step.held:
+            if self._steps and not self._steps[-1].held:
                 self._wait_for_recovery()
+            verb, factor = ("confirming", CONFIRMATION_FACTOR) if search.confirming else ("trying", 1)
+            self._steps.append(self._try_rate(search, rate, factor * plan.step_seconds, verb))
         self._capacity = Capacity(search.rate, search.limited_by)
 
     def _try_rate(self, search: CapacitySearch, rate: float, seconds: float, verb: str) -> RateStep:
@@ -159,7 +159,7 @@ class LoadTest:
         end = now() + MAX_RECOVERY_SECONDS
         self._wait_until(now() + MIN_RECOVERY_SECONDS, "recovering")
         limit = RECOVERED_FACTOR * self._workload.idle_latency
-        while self._workload.measure_latency() > limit and now() < end:
+        while not self._workload.is_answered_within(limit) and now() < end:
             self._wait_until(now() + POLL_SECONDS, "recovering")
 
     def _set_counted_seconds(self, warmup: float) -> None:

@@ -109,7 +109,7 @@ OPTIONS = (
     Option("slo", "Limits, such as 'p99<50ms, errors<0.1%'; exit status 1 if missed.", "LIMITS", parse_slo),
     Option(
         "processes",
-        "Processes that send; without it, one for each CPU that the server does not need.",
+        "Processes that send; if left out, one per CPU, or per two CPUs if the server runs on this machine.",
         "N",
         parse_int,
     ),

@@ -20,7 +20,7 @@ from rich.text import Text
 from loadtest.ledger import PeriodSummary, now
 from loadtest.measure.record import LiveState, RateStep, Record
 from loadtest.report import number_format as fmt
-from loadtest.report.sentences import capacity_sentence, capacity_text
+from loadtest.report.sentences import capacity_rate, capacity_sentence
 
 # length in seconds of the period that recent figures cover
 RECENT_SECONDS = 5
@@ -194,7 +194,7 @@ def _title(record: Record) -> str:
         return f"{model}, search not finished; results of the last rate"
     if record.capacity.rate is None:
         return f"{model}, no rate kept the SLO; results of the last rate"
-    return f"{model}, capacity {capacity_text(asdict(record.capacity))}, confirmed for {seconds}"
+    return f"{model}, capacity {capacity_rate(asdict(record.capacity))}, confirmed for {seconds}"
 
 
 def _cells(summary: PeriodSummary) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import gevent
@@ -16,9 +16,8 @@ from gevent.monkey import get_original
 from geventhttpclient.response import HTTPParseError, HTTPResponse
 
 from loadtest.generate.known_answer import KnownAnswer
+from loadtest.generate.tls_stream import READ_BYTES, TlsStream
 
-# bytes read from a socket at once
-READ_BYTES = 64 * 1024
 # flags of gevent's watchers of sockets
 READABLE, WRITABLE = 1, 2
 NOTHING = memoryview(b"")
@@ -41,14 +40,6 @@ class RawAnswer:
     whole: bool  # whether it arrived in one piece
 
 
-class Encryption(Protocol):
-    """Changes the bytes of a connection; see `TlsStream`."""
-
-    def encrypt(self, data: bytes) -> bytes: ...
-
-    def decrypt(self, data: bytes) -> tuple[bytes, bool]: ...
-
-
 # called with the connection and the outcome of its request: a size in bytes for the known answer, any other
 # answer, or an error
 OnEnd = Callable[["Connection", "int | RawAnswer | NoAnswerError"], None]
@@ -59,7 +50,7 @@ class Connection:
 
     __slots__ = ("_known", "_on_end", "_parser", "_reader", "_socket", "_tls", "_unsent", "_writer", "usable")
 
-    def __init__(self, socket: Any, tls: Encryption | None) -> None:
+    def __init__(self, socket: Any, tls: TlsStream | None) -> None:
         """Take a connected socket, which is a `PlainSocket`."""
         self._socket, self._tls = socket, tls
         socket.setblocking(False)

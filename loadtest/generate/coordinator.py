@@ -15,7 +15,7 @@ from locust.env import Environment
 from locust.shape import LoadTestShape
 
 from loadtest.errors import LoadTestError
-from loadtest.generate.users import WireUser
+from loadtest.generate.locust_users import WireUser
 from loadtest.generate.worker import DRAIN, DRAINED, PORT_DIGITS, RATE, run_worker
 from loadtest.ledger import Ledger
 from loadtest.plan import LoadPlan

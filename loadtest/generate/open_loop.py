@@ -13,14 +13,13 @@ from typing import Any
 
 import gevent
 
+from loadtest.generate.connection import READABLE
 from loadtest.generate.sender import PreparedRequest, Sender
 from loadtest.ledger import now
 
 # constants of Linux' timerfd_create(2)
 CLOCK_MONOTONIC = 1
 TIMERFD_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
-# gevent's flag for "ready to read"
-READ = 1
 # requests of one process that may wait for their answers at the same time; each holds a connection
 MAX_IN_FLIGHT = 2000
 # At a rate at which more than one request is due in this time, those of one wait are sent together: waking
@@ -45,7 +44,7 @@ class PreciseTimer:
         self._is_precise = self._timer >= 0
         self._watcher: Any = None
         if self._is_precise:
-            self._watcher = self._loop.io(self._timer, READ)
+            self._watcher = self._loop.io(self._timer, READABLE)
             self._watcher.start(self._on_time)
 
     def wake_in(self, seconds: float) -> None:
@@ -173,3 +172,16 @@ class PoissonSchedule:
             self._sender.record_unsent(request, due, self._not_sent)
         else:
             self._sender.launch(request, due)
+
+
+class ScheduledUser:
+    """Has requests sent on the schedule of its process."""
+
+    def __init__(self, schedule: PoissonSchedule, requests: Iterator[PreparedRequest]) -> None:
+        self._schedule, self._requests = schedule, requests
+
+    def start(self) -> None:
+        self._schedule.add(self._requests)
+
+    def stop(self) -> None:
+        self._schedule.remove(self._requests)

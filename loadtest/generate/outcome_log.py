@@ -41,7 +41,7 @@ class OutcomeLog:
         Args:
             payload: The request.
             due: When it should have been sent.
-            begun: When it was sent.
+            begun: When the sender took it up; it may then have waited for a connection.
             ended: When its answer was complete.
             size: Bytes of the answer.
         """

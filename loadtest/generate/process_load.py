@@ -5,44 +5,13 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 
-from loadtest.generate.open_loop import MAX_IN_FLIGHT, PoissonSchedule
+from loadtest.generate.closed_loop import ClosedLoopUser
+from loadtest.generate.open_loop import MAX_IN_FLIGHT, PoissonSchedule, ScheduledUser
 from loadtest.generate.outcome_log import OnOutcome, OutcomeLog
 from loadtest.generate.sender import PreparedRequest, Sender, prepare, request_cycle
 from loadtest.ledger import Ledger
 from loadtest.plan import LoadPlan, Wire
 from loadtest.workload.workload import Workload
-
-
-class ClosedLoopUser:
-    """Sends a request when the last one has its outcome."""
-
-    def __init__(self, sender: Sender, requests: Iterator[PreparedRequest]) -> None:
-        self._sender, self._requests = sender, requests
-        self._stopped = False
-
-    def start(self) -> None:
-        self._send_next()
-
-    def stop(self) -> None:
-        """Send nothing more; the outcome of a request in flight still counts."""
-        self._stopped = True
-
-    def _send_next(self) -> None:
-        if not self._stopped:
-            self._sender.launch(next(self._requests), on_end=self._send_next)
-
-
-class ScheduledUser:
-    """Has requests sent on the schedule of its process."""
-
-    def __init__(self, schedule: PoissonSchedule, requests: Iterator[PreparedRequest]) -> None:
-        self._schedule, self._requests = schedule, requests
-
-    def start(self) -> None:
-        self._schedule.add(self._requests)
-
-    def stop(self) -> None:
-        self._schedule.remove(self._requests)
 
 
 class ProcessLoad:

@@ -30,9 +30,10 @@ CHECK_SECONDS, CHECK_SHARE = 1.0, 0.1
 # it. A server often stalls for some milliseconds. With a new connection for each request that is due in a
 # stall, it would have to accept thousands, and then be slow because of them.
 SHARE_SECONDS = 0.01
-# connections that are opened at most each time these seconds are over, if requests have waited for less than
-# STALL_SECONDS, and if they have waited longer: then there are too few connections
-MAX_NEW_CONNECTIONS, MAX_MORE_CONNECTIONS = 4, 64
+# connections that are opened every SHARE_SECONDS, as long as requests wait less than STALL_SECONDS
+MAX_NEW_CONNECTIONS = 4
+# the same if they wait longer: there are far too few connections
+MAX_NEW_CONNECTIONS_IN_STALL = 64
 STALL_SECONDS = 0.05
 
 
@@ -61,7 +62,7 @@ def request_cycle(requests: Sequence[PreparedRequest], seed: str) -> Iterator[Pr
 
 
 class Exchange:
-    """A request on its way: when it was due and was sent, and whom its end concerns."""
+    """A request on its way: when it was due and was taken up, and what to call when it ends."""
 
     __slots__ = ("begun", "due", "on_end", "payload")
 
@@ -178,7 +179,7 @@ class Sender:
         """Open connections for the requests that have waited for one."""
         at = now()
         waited = at - self._waiting[0][1].begun if self._waiting else 0.0
-        for _ in range(MAX_NEW_CONNECTIONS if waited < STALL_SECONDS else MAX_MORE_CONNECTIONS):
+        for _ in range(MAX_NEW_CONNECTIONS if waited < STALL_SECONDS else MAX_NEW_CONNECTIONS_IN_STALL):
             if not self._waiting or at - self._waiting[0][1].begun < SHARE_SECONDS:
                 break
             self._send_over_new_connection(*self._waiting.popleft())

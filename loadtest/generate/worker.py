@@ -13,8 +13,8 @@ import locust.runners
 from gevent.os import nb_read
 from locust.env import Environment
 
+from loadtest.generate.locust_users import LoadUser, WireUser
 from loadtest.generate.process_load import ProcessLoad, cpu_seconds
-from loadtest.generate.users import LoadUser, WireUser
 from loadtest.ledger import now
 from loadtest.plan import LoadPlan
 from loadtest.workload.workload import Workload

@@ -113,12 +113,6 @@ def capacity_rate(capacity: Mapping[str, Any]) -> str:
     return f"at least {rate}" if capacity["limited_by"] == "generator" else rate
 
 
-def capacity_text(capacity: Mapping[str, Any]) -> str:
-    """The capacity that a search found, and why it may be higher."""
-    generator = capacity["limited_by"] == "generator"
-    return f"{capacity_rate(capacity)}: {GENERATOR_WAS_LIMIT}" if generator else capacity_rate(capacity)
-
-
 def server_sentence(server: Mapping[str, Any]) -> str:
     """Batches, queue and errors of the server."""
     workers = f"{fmt.number(server['workers'])} worker{'' if server['workers'] == 1 else 's'}"

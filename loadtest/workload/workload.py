@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from statistics import median
 from time import perf_counter
 
 from loadtest.errors import TargetError
@@ -24,35 +22,43 @@ class Workload:
         self.target = find_target(plan, self._client)
         self.checker = AnswerChecker(self.target, plan)
         self._payloads: dict[Wire, tuple[Payload, ...]] = {}
-        self._latencies: list[float] = []
+        # seconds that each reference answer took, when the server had no other load
+        self._idle_latencies: dict[Payload, float] = {}
 
     def payloads(self, wire: Wire) -> tuple[Payload, ...]:
         """All payloads of a wire format. Each is sent once when it is made, to learn its reference answer."""
         if wire not in self._payloads:
             payloads = make_payloads(self.target, replace(self._plan, wire=wire))
             for payload in payloads:
-                reply, latency = self._post(payload)
-                self._latencies.append(latency)
+                reply, latency = _post(self._client, payload)
+                self._idle_latencies[payload] = latency
                 self.checker.learn(payload, reply)
             self._payloads[wire] = payloads
         return self._payloads[wire]
 
-    def measure_latency(self) -> float:
-        """Send one request, and return how many seconds it took; infinity if it has no answer."""
-        payload = next(iter(self._payloads.values()))[0]
-        try:
-            reply, latency = self._post(payload)
-        except TargetError:
-            return math.inf
-        return latency if reply.status == 200 else math.inf
-
-    def _post(self, payload: Payload) -> tuple[Reply, float]:
-        """An answer, and the seconds it took."""
-        begun = perf_counter()
-        reply = self._client.post(payload.path, payload.data, payload.headers)
-        return reply, perf_counter() - begun
-
     @property
     def idle_latency(self) -> float:
         """Median latency in seconds of the reference answers, when the server had no other load."""
-        return median(self._latencies)
+        return self._idle_latencies[self._median_payload]
+
+    def is_answered_within(self, seconds: float) -> bool:
+        """Send one request, and return whether it is answered in this time."""
+        # a shorter time than a second would cut off requests that are on their way
+        client = HttpClient(self._plan.url, self._plan.api_key, self._plan.insecure, max(1.0, seconds))
+        try:
+            reply, latency = _post(client, self._median_payload)
+        except TargetError:
+            return False
+        return reply.status == 200 and latency <= seconds
+
+    @property
+    def _median_payload(self) -> Payload:
+        by_latency = sorted(self._idle_latencies, key=self._idle_latencies.__getitem__)
+        return by_latency[len(by_latency) // 2]
+
+
+def _post(client: HttpClient, payload: Payload) -> tuple[Reply, float]:
+    """The answer, and the seconds it took."""
+    begun = perf_counter()
+    reply = client.post(payload.path, payload.data, payload.headers)
+    return reply, perf_counter() - begun

@@ -156,7 +156,7 @@ def test_the_title_names_the_capacity() -> None:
     assert "search not finished" in str(result_table(replace(sample_search_record(), capacity=None)).title)
     assert "capacity 400/s, confirmed" in str(result_table(sample_search_record()).title)
     limited = replace(sample_search_record(), capacity=Capacity(400, "generator"))
-    text = "capacity at least 400/s: the load generator was the limit, confirmed"
+    text = "capacity at least 400/s, confirmed"
     assert text in str(result_table(limited).title)
     for record, noted in ((limited, True), (sample_search_record(), False)):
         console = make_console()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.generate import spare_cpus
-from loadtest.generate.spare_cpus import available_cpus, default_processes, is_this_machine
+import loadtest.generate.default_processes as module
+from loadtest.generate.default_processes import default_processes, is_this_machine, usable_cpus
 from loadtest.plan import LoadPlan
 
 # a documentation address (RFC 5737), which no machine has
@@ -22,7 +22,7 @@ HERE = "http://127.0.0.1:8000"
 def test_a_server_on_this_machine_keeps_half_of_the_cpus(
     cpus: float, url: str, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spare_cpus, "available_cpus", lambda: float(cpus))
+    monkeypatch.setattr(module, "usable_cpus", lambda: float(cpus))
     assert default_processes(LoadPlan(url, rate=1)) == processes
     assert default_processes(LoadPlan(url, users=100)) == processes
     # a process without a user would send nothing
@@ -42,4 +42,4 @@ def test_addresses_of_this_machine_are_known() -> None:
 def test_the_quota_of_a_container_limits_the_cpus(quota: str, most: float, tmp_path: Path) -> None:
     file = tmp_path / "cpu.max"
     file.write_text(quota)
-    assert available_cpus(file) == min(most, available_cpus(tmp_path / "none"))
+    assert usable_cpus(file) == min(most, usable_cpus(tmp_path / "none"))

@@ -18,14 +18,14 @@ LOCAL_SHARE = 0.5
 
 def default_processes(plan: LoadPlan) -> int:
     """One process for each CPU to spare, but no more than there are users."""
-    cpus = available_cpus()
+    cpus = usable_cpus()
     if is_this_machine(urlsplit(plan.url).hostname or ""):
         cpus *= LOCAL_SHARE
     most = max(1, int(cpus))
     return most if plan.open_loop else min(most, plan.users)
 
 
-def available_cpus(quota_file: Path = CPU_QUOTA) -> float:
+def usable_cpus(quota_file: Path = CPU_QUOTA) -> float:
     """CPUs of the process's affinity, or fewer if its container has a smaller quota."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
