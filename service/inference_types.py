@@ -57,7 +57,7 @@ class FeedLayout:
 Feeds = Mapping[str, Array]
 
 
-# forms, requests and results are never changed, but not frozen: that would cost 0.5 µs for each of them
+# not frozen, which would cost 0.5 µs for each object, but never changed; only the plan of a form is set later
 @dataclass(slots=True, eq=False)
 class RequestForm:
     """A validated request without its numbers: requests that differ only in their numbers share one form.
@@ -96,8 +96,8 @@ class RunPlan:
     """What requests of one form have in common for their runs.
 
     `row_shapes` tells which requests can share a run: those for which it is equal. None means that a request
-    must run by itself. `size` is the number of values in the feeds, times one more for each output that the
-    reader reads; it stands for the cost of the run.
+    must run by itself. `size` is the number of values in the feeds, times the number of needed outputs; it
+    stands for the cost of the run.
     """
 
     rows: int

@@ -82,7 +82,7 @@ class ModelEndpoint(ABC):
             if call is not None:
                 call.abandon()
             raise
-        call.count(received_ns)
+        call.count_success(received_ns)
         if answer.__class__ is Response:
             return answer
         return body_response(answer)  # type: ignore[arg-type]

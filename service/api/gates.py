@@ -95,15 +95,15 @@ class GatesAnswers:
         self._answers, self._gates = answers, gates
         self.output_names = tuple(dict.fromkeys(answers.output_names + gates.output_names))
 
-    def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[bytes | RequestError]:
+    def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[bytes | NotFiniteError]:
         """The answer to each request, or the error that takes its place."""
         bodies = self._answers.read(arrays, rows, requests)
         summaries = self._gates.read(arrays, rows, requests)
         return [
             body
-            if isinstance(body, RequestError)
+            if isinstance(body, NotFiniteError)
             else summary
-            if isinstance(summary, RequestError)
+            if isinstance(summary, NotFiniteError)
             else b"%b,%b}" % (body[:-1], summary)
             for body, summary in zip(bodies, summaries, strict=True)
         ]
@@ -207,8 +207,7 @@ def _encode_gates(
 
 
 def _add_summary(body: ResponseBody, summary: GateSummary) -> ResponseBody:
-    if isinstance(summary, NotFiniteError):
-        raise summary
+    summary = expect_bytes(summary)
     if body[1] is None:
         return b"%b,%b}" % (body[0][:-1], summary), None
     return merge_json(body, (b"{%b}" % summary, None))

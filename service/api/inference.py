@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from time import monotonic, perf_counter_ns
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 
 from service.artifact.runtime import Tensor
 from service.batching.queue import QueuedRequest
-from service.errors import InternalError, RequestError, RunError
+from service.errors import InternalError, NotFiniteError, RequestError, RunError
 from service.http.request import Request
 from service.http.response import ResponseBody
 from service.inference_types import (
@@ -69,7 +70,10 @@ class InferenceCall:
         return runner.plan(form.layout, form.rows, output_names, reader, unbatched=unbatched)
 
     def start(self, plan: RunPlan, feeds: Feeds | None = None) -> Waiter:
-        """Queue a run on the caller's rows, or on other feeds. Await what it returns, then call `result`."""
+        """Queue a run on the caller's rows, or on other feeds. Await what it returns, then call `result`.
+
+        One coroutine for all of this would take more time.
+        """
         request = self.request
         waiter = request.waiter()
         if plan.rows:
@@ -104,7 +108,7 @@ class InferenceCall:
             self.request.record_inference(model.name, model.version, result, self.last_run_ended_ns)
         return result
 
-    def count(self, received_ns: int) -> None:
+    def count_success(self, received_ns: int) -> None:
         """Count the request, whose body had arrived at `received_ns`, and whose answer is complete."""
         result = self.first_result
         if result is not None:
@@ -157,10 +161,11 @@ class InferenceCall:
         return InferenceResult(tuple(empty[name] for name in plan.output_names), reader_result=reader_result)
 
 
-def expect_bytes(answer: bytes | RequestError) -> bytes:
+def expect_bytes(answer: bytes | NotFiniteError) -> bytes:
     """The answer that a reader has written; raises the error that it returned in place of one."""
-    if isinstance(answer, RequestError):
-        raise answer
+    if isinstance(answer, NotFiniteError):
+        # a copy: an error holds the frames that it passes, and these hold the result, which holds the answer
+        raise copy(answer)
     return answer
 
 

@@ -95,8 +95,8 @@ class BatchRunner:
             if layout.rows != rows:
                 raise InternalError(f"inputs: expected {rows} rows of each, got {layout.rows}")
             row_shapes = layout.row_shapes
-        # outputs that are read count as further input: they cost about the same time
-        size = layout.size * (1 + len(read_names))
+        # each output that is needed beyond the first counts as further input: it costs about the same time
+        size = layout.size * max(1, len(needed_names))
         return RunPlan(rows, size, row_shapes, output_names, needed_names, reader)
 
     def run(self, requests: list[QueuedRequest], inline: bool) -> list[CompletedBatch]:
@@ -240,6 +240,9 @@ def _run_readers(plans: Sequence[RunPlan], outputs: Mapping[str, Array], rows: i
 
     Requests with the same reader and the same number of rows are read in one call.
     """
+    if not any([plan.reader is not None for plan in plans]):  # noqa: C419, it is faster
+        return [None] * len(plans)
+
     # group the requests by reader and number of rows
     groups: dict[tuple[OutputReader, int], list[int]] = {}
     starts, row = [], 0

@@ -136,7 +136,7 @@ class CachingDecoder:
         before, after = body[:start], body[stop:]
         request = self._decode_uncached(body, None, signature)
         if (
-            # each id is another, and so is its request
+            # a body with an id hardly ever comes again
             request.form.id is None
             # one data key, whose value is one flat array of numbers
             and before.endswith((DATA_KEY, DATA_KEY + b" "))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -53,16 +54,20 @@ def encode_infer(
     return assemble(head, tail)
 
 
+@dataclass(frozen=True)
 class JsonAnswers:
     """Writes the answers to requests for one tensor in JSON; an `OutputReader`, called once for each run.
 
     For 64 requests of ten numbers, an answer takes 0.5 µs, and 2.5 µs with `encode_infer`.
     """
 
-    def __init__(self, name: str, version: int, output: str) -> None:
-        """For this version of the model of this name, and its output."""
-        self._name, self._version, self._output = name, version, output
-        self.output_names = (output,)
+    model_name: str
+    model_version: int
+    output: str
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return (self.output,)
 
     @classmethod
     def of(cls, name: str, version: int, form: RequestForm, signature: Signature) -> JsonAnswers | None:
@@ -77,9 +82,9 @@ class JsonAnswers:
 
     def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[bytes | NotFiniteError]:
         """The answer to each request; a NotFiniteError if its numbers cannot be written in JSON."""
-        array = arrays[self._output]
+        array = arrays[self.output]
         shape = (array.shape[0] // requests, *array.shape[1:]) if array.ndim else ()
-        before = _before_numbers(self._name, self._version, self._output, array.dtype, shape)
+        before = _before_numbers(self.model_name, self.model_version, self.output, array.dtype, shape)
         text = orjson.dumps(array.reshape(requests, -1), option=orjson.OPT_SERIALIZE_NUMPY)
         # the text is a list of lists, [[…],[…]]
         answers: list[bytes | NotFiniteError] = [
@@ -87,9 +92,11 @@ class JsonAnswers:
         ]
         # orjson writes NaN and Inf as null
         if b"null" in text:
-            error = _not_finite("outputs", self._output)
             rows_of_each = np.isfinite(array.reshape(requests, -1))
-            return [answer if own.all() else error for answer, own in zip(answers, rows_of_each, strict=True)]
+            return [
+                answer if own.all() else _not_finite("outputs", self.output)
+                for answer, own in zip(answers, rows_of_each, strict=True)
+            ]
         return answers
 
 

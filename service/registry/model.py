@@ -28,7 +28,7 @@ class Model:
     name: str
     version: int
     path: Path
-    # number of this load in the process: another load of the same file has another
+    # number of the load in the process; what is kept for one load is not used for the next of the same file
     serial: int
     # SHA-256 of the file
     digest: str

@@ -11,9 +11,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.api.inference import InferenceCall, merge_json, run_deadline, wrap_json
+from service.api.inference import InferenceCall, expect_bytes, merge_json, run_deadline, wrap_json
 from service.artifact.runtime import Tensor
-from service.errors import InternalError, OverloadedError, RequestError, RunError
+from service.errors import InternalError, NotFiniteError, OverloadedError, RequestError, RunError
 from service.http.response import ResponseBody
 from service.inference_types import (
     FeedLayout,
@@ -163,6 +163,14 @@ def test_merge_json_joins_two_responses(
     assert (length is None) == (tail is None)
     if length is not None:
         assert content[length:] == tail
+
+
+def test_an_error_of_a_result_does_not_hold_the_request() -> None:
+    """The result holds the error. If that held the frames of the request, both would stay in memory."""
+    error = NotFiniteError("outputs: NaN")
+    with pytest.raises(NotFiniteError, match="outputs: NaN"):
+        expect_bytes(error)
+    assert error.__traceback__ is None
 
 
 def test_wrap_json_puts_a_response_into_another() -> None:
