@@ -71,11 +71,16 @@ def prove_graph(graph: PreparedGraph, source: Source, seed: int, steps: Steps) -
 
 
 def prove_first(graphs: Sequence[PreparedGraph], source: Source, seed: int, steps: Steps) -> ProvedGraph:
-    """The first of several forms of a graph that can be proved; the error is that of the last form."""
+    """The first of several forms of a graph whose proof holds for all its numbers, else the last form.
+
+    A form before the last must keep its bounds without explained errors, which only another form may have.
+    """
     *preferred, last = graphs
     for graph in preferred:
         with suppress(ParityError):
-            return prove_graph(graph, source, seed, steps)
+            proved = prove_graph(graph, source, seed, steps)
+            if proved.proof.parity.explained is None:
+                return proved
     return prove_graph(last, source, seed, steps)
 
 

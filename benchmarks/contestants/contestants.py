@@ -31,7 +31,7 @@ class Contestant:
         networks: names of the networks that it serves in the comparison
         precision: precision of the file that it serves
         returns_logits: whether its answers are those of the network
-        computes_in_fp32: whether its answers are as close to those of the network as the file's precision
+        computes_in_fp32: False if it computes in less, so that its answers differ more from the network's
         variables: more environment variables
     """
 

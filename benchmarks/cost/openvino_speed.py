@@ -3,7 +3,7 @@
     python -m benchmarks.cost.openvino_speed --openvino-python PYTHON [--seconds N] [--rounds N]
 
 PYTHON is the interpreter of an environment with turnpike and OpenVINO. The servers take turns. mosec is among
-them, the fastest rival on this network with 64 connections. Requires wrk.
+them, the fastest rival with one worker. Requires wrk.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The FastAPI application: admin routes, the traffic, the dashboard, and the documentation of all routes.
 
-It is imported and created at the first request for one of them: see `FastApiEndpoint` in `app.py`.
+It is imported and created at the first request for one of them, or for an unknown path: see
+`FastApiEndpoint` in `app.py`.
 """
 
 from __future__ import annotations

@@ -29,6 +29,11 @@ def memory_per_worker(settings: Settings) -> int | None:
     return None if limit is None else int(WORKERS_PART * limit / settings.workers)
 
 
+def allocation_limit(settings: Settings) -> int | None:
+    """Bytes that one worker may allocate; None on a GPU too, as CUDA reserves more memory than it uses."""
+    return None if settings.device == "cuda" else memory_per_worker(settings)
+
+
 def max_held_bytes(settings: Settings) -> int:
     """`--max-held`; by default less in a container with little memory, but never less than one body."""
     share = memory_per_worker(settings)

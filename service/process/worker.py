@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import uvloop
 
-from service.config.memory_share import memory_per_worker
+from service.config.memory_share import allocation_limit
 from service.errors import ServiceError
 from service.http.connection.connection_counts import ConnectionCounts
 from service.http.connection.server import Server
@@ -114,8 +114,7 @@ class Worker:
             channel.notify("failed", {"text": str(error), "status": error.exit_status})
             await channel.close()
             return FAILED
-        # CUDA reserves much more memory than it uses
-        limit_memory(memory_per_worker(self._settings) if self._settings.device == "cpu" else None)
+        limit_memory(allocation_limit(self._settings))
         # a full collection takes 40 ms with the objects of all libraries; leave them out from now on
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)

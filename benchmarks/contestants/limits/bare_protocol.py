@@ -1,4 +1,4 @@
-"""Bare protocol: what a prediction costs in Python at the least, in two processes on one port.
+"""Bare protocol: the least that a prediction costs in Python, in two processes on one port.
 
     python bare_protocol.py PORT
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from service.artifact.runtime import Device
 from service.config import memory_share as memory
-from service.config.memory_share import max_held_bytes, memory_limit, memory_per_worker
+from service.config.memory_share import allocation_limit, max_held_bytes, memory_limit, memory_per_worker
 from service.config.settings import Settings
 
 MIB = 1 << 20
@@ -50,6 +51,16 @@ def test_workers_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_per_worker(Settings(workers=5)) == 170 * MIB
     monkeypatch.setattr(memory, "memory_limit", lambda: None)
     assert memory_per_worker(Settings(workers=5)) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"), [("cpu", 850 * MIB), ("openvino", 850 * MIB), ("cuda", None)]
+)
+def test_allocations_are_limited_on_a_cpu(
+    monkeypatch: pytest.MonkeyPatch, device: Device, expected: int | None
+) -> None:
+    monkeypatch.setattr(memory, "memory_limit", lambda: 1000 * MIB)
+    assert allocation_limit(Settings(device=device)) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""granian: an HTTP server in Rust, and an application that runs the session where the request stands."""
+"""granian: an HTTP server in Rust, and an application that runs the session in the event loop."""
 
 from __future__ import annotations
 
