@@ -19,7 +19,8 @@ from export.output.model_bytes import to_bytes
 from export.source import Array, Source
 from export.trace.recurrent_operators import closed_operators, has_open_operators, open_recurrent_operators
 from export.trace.trace import TracedGraph, strip_metadata, trace
-from service.artifact.runtime import Device, Runtime, device_available, open_model
+from service.artifact.devices import Device
+from service.artifact.runtime import Runtime, device_available, open_model
 
 # gates that an error names
 MAX_NAMES = 10

@@ -21,8 +21,9 @@ from export.precision.compare import Comparison, compare, require_agreement
 from export.prepared_graph import PreparedGraph, prepare_like
 from export.source import Source
 from export.steps import ProgressListener, Steps
+from service.artifact.devices import Device, DevicePrecision
 from service.artifact.manifest import Manifest
-from service.artifact.runtime import Device, DevicePrecision, Runtime, open_model
+from service.artifact.runtime import Runtime, open_model
 
 
 @dataclass(frozen=True)

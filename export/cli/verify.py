@@ -31,7 +31,7 @@ from export.cli.progress import (
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from export.errors import UsageError
 from models.imports import collector_paused
-from service.artifact.runtime import Device, DevicePrecision
+from service.artifact.devices import Device, DevicePrecision
 
 if TYPE_CHECKING:
     from export.verify import VerificationResult

@@ -15,8 +15,9 @@ from export.errors import PrecisionError, UsageError
 from export.measure.accuracy import are_probabilities, is_classification, score
 from export.measure.run_rows import first_rows, round_figure, run_rows
 from export.source import Array, Rows
+from service.artifact.devices import DevicePrecision
 from service.artifact.manifest import Gate, Precision, Variant
-from service.artifact.runtime import DevicePrecision, Runtime
+from service.artifact.runtime import Runtime
 
 AnswerKind = Literal["highest", "near", "equal"]
 

@@ -101,7 +101,7 @@ def unmoved_biases(model: Model) -> Mapping[str, Array] | None:
 
     With the file's own values it takes place there too, so that only the moved gates make a difference.
     """
-    return None if model.runtime.on_cpu is None else model.biases
+    return None if model.runtime.cpu_runtime is None else model.biases
 
 
 def has_class_scores(model: Model, output: Array) -> bool:

@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import copy
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
+from service.artifact.devices import (
+    PROVIDERS,
+    Device,
+    DevicePrecision,
+    expect_precision,
+    provider_options,
+)
 from service.artifact.low_priority import Caller, call_directly
 from service.artifact.manifest import METADATA_KEY, Manifest
-from service.artifact.plain_graph import plain_graph
+from service.artifact.openvino import OpenVinoRun
+from service.artifact.reduced_graph import reduce_graph
 from service.errors import DeviceError, ModelFileError, RunError
 from service.inference_types import Array
 from service.memory.thread_stacks import stack_room
-
-Device = Literal["cpu", "cuda", "openvino"]
-# the precision of a device's arithmetic
-DevicePrecision = Literal["fp32", "bf16"]
-
-PROVIDERS: dict[Device, str] = {
-    "cpu": "CPUExecutionProvider",
-    "cuda": "CUDAExecutionProvider",
-    "openvino": "OpenVINOExecutionProvider",
-}
-# TF32, the default of CUDA for float32 products, keeps 10 bits of the mantissa, which would break parity
-PROVIDER_OPTIONS: dict[Device, dict[str, str]] = {"cpu": {}, "cuda": {"use_tf32": "0"}}
-# OpenVINO's names of the precisions
-PRECISION_HINTS: dict[DevicePrecision, str] = {"fp32": "f32", "bf16": "bf16"}
-# Flags of x86 CPUs that have instructions for bf16. Without them OpenVINO computes in fp32 and says nothing.
-BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
-CPU_INFO = Path("/proc/cpuinfo")
 
 # what the errors of onnxruntime's allocators contain
 NO_MEMORY = ("Failed to allocate memory", "bad_alloc")
@@ -116,11 +105,10 @@ class Runtime:
     `manifest` is None in a file that was not exported by turnpike.
     """
 
-    def __init__(
-        self, session: onnxruntime.InferenceSession, where: str, precision: DevicePrecision = "fp32"
-    ) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession, where: str) -> None:
         self._session = session
-        self.precision = precision
+        # of the device's arithmetic
+        self.precision: DevicePrecision = "fp32"
         text = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
         self.manifest = None if text is None else Manifest.from_json(text, where)
         self.inputs = tuple(_tensor(arg, where) for arg in session.get_inputs())
@@ -134,8 +122,8 @@ class Runtime:
         self.provider: str = session.get_providers()[0]
         self._public = [tensor.name for tensor in self.outputs]
         self._run: Any = session.run if self.provider == PROVIDERS["cpu"] else self._run_bound
-        # the same model on the CPU if it is open there as well, to run what overrides levers
-        self.on_cpu: Runtime | None = None
+        # on OpenVINO: the same model on the CPU's own provider
+        self.cpu_runtime: Runtime | None = None
         # whether a caller may choose sizes other than the number of rows; an unfit size makes a run fail
         self._has_free_dims = any(isinstance(dim, str) for tensor in self.inputs for dim in tensor.dims[1:])
 
@@ -165,32 +153,18 @@ class Runtime:
         return other
 
     def on_openvino(
-        self, without_gates: onnxruntime.InferenceSession, with_gates: onnxruntime.InferenceSession
+        self,
+        without_gates: onnxruntime.InferenceSession,
+        with_gates: onnxruntime.InferenceSession,
+        precision: DevicePrecision,
     ) -> Runtime:
-        """The same model, with its runs on OpenVINO, except those that override levers.
-
-        OpenVINO ignores tensors that override weights, and says nothing. It computes all outputs of a graph,
-        also those that are not requested, so predictions have a graph without hidden outputs. Public outputs
-        always come from this graph, since the other one may compute other last bits.
-        """
-        other, on_cpu = copy.copy(self), self._session.run
-        public, levers = frozenset(self._public), frozenset(tensor.name for tensor in self.levers)
-
-        def run(names: Sequence[str], feeds: dict[str, Array]) -> list[Array]:
-            if not levers.isdisjoint(feeds):
-                return on_cpu(names, feeds)
-            if public.issuperset(names):
-                return without_gates.run(names, feeds)
-            shown = [name for name in names if name in public]
-            hidden = [name for name in names if name not in public]
-            arrays = dict(zip(hidden, with_gates.run(hidden, feeds), strict=True))
-            if shown:
-                arrays.update(zip(shown, without_gates.run(shown, feeds), strict=True))
-            return [arrays[name] for name in names]
-
-        other._run = run
+        """The same model, which runs in these sessions; see `OpenVinoRun`."""
+        other = copy.copy(self)
+        levers = [tensor.name for tensor in self.levers]
+        other._run = OpenVinoRun(self._session.run, without_gates.run, with_gates.run, self._public, levers)
         other.provider = without_gates.get_providers()[0]
-        other.on_cpu = self
+        other.precision = precision
+        other.cpu_runtime = self
         return other
 
     def _run_bound(self, names: Sequence[str], feeds: dict[str, Array]) -> list[Array]:
@@ -244,37 +218,25 @@ def open_model(
             f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, got one with "
             f"{', '.join(onnxruntime.get_available_providers())}"
         )
-    if precision == "bf16":
-        expect_bf16()
-    opening = partial(_open_session, threads=threads, where=where, call=call, arena=arena)
+    expect_precision(device, precision)
+    opening = partial(
+        _open_session, threads=threads, precision=precision, where=where, call=call, arena=arena
+    )
     if device != "openvino":
-        return Runtime(opening(model, device), where, precision)
+        return Runtime(opening(model, device), where)
 
-    # on OpenVINO: the whole graph on the CPU, which tells what the file has and runs what overrides levers
-    whole = Runtime(opening(model, "cpu"), where, precision)
-    options = openvino_options(threads, precision)
+    # on OpenVINO: on the CPU's own provider as well, which tells what the file has
+    whole = Runtime(opening(model, "cpu"), where)
     if precision == "bf16" and not openvino_computes_in_bf16():
-        raise DeviceError("precision: expected bf16, and OpenVINO computes in fp32 on this CPU all the same")
+        raise DeviceError("precision: expected bf16, but OpenVINO computes in fp32 on this CPU")
     hidden = [tensor.name for tensor in whole.hidden]
     try:
         data = memoryview(model.read_bytes() if isinstance(model, Path) else model)
-        with_gates = opening(plain_graph(data, ()), device, options=options)
-        without = opening(plain_graph(data, hidden), device, options=options) if hidden else with_gates
+        with_gates = opening(reduce_graph(data, ()), device)
+        without_gates = opening(reduce_graph(data, hidden), device) if hidden else with_gates
     except MemoryError as error:
         raise _open_error(where, error) from error
-    return whole.on_openvino(without, with_gates)
-
-
-def openvino_options(threads: int, precision: DevicePrecision) -> dict[str, str]:
-    """The options of OpenVINO's provider."""
-    config = {
-        "INFERENCE_PRECISION_HINT": PRECISION_HINTS[precision],
-        "INFERENCE_NUM_THREADS": str(threads),
-        "NUM_STREAMS": "1",
-        # otherwise each run moves to the first CPUs, and those of all workers share them
-        "ENABLE_CPU_PINNING": "NO",
-    }
-    return {"device_type": "CPU", "load_config": json.dumps({"CPU": config})}
+    return whole.on_openvino(without_gates, with_gates, precision)
 
 
 @cache
@@ -283,26 +245,17 @@ def openvino_computes_in_bf16() -> bool:
 
     The flags of the CPU do not tell: on ARM, or limited by its own variables, OpenVINO may compute in fp32.
     """
-    options = openvino_options(1, "bf16")
     session = _open_session(
-        PRODUCT_MODEL, "openvino", threads=1, where="bf16", call=call_directly, arena=False, options=options
+        PRODUCT_MODEL,
+        "openvino",
+        threads=1,
+        precision="bf16",
+        where="a model that tries bf16",
+        call=call_directly,
+        arena=False,
     )
     (product,) = session.run(None, {"x": np.array([[ROUNDED_BY_BF16]], np.float32)})
     return bool(product.item() == 1)
-
-
-def expect_bf16(cpu_info: Path = CPU_INFO) -> None:
-    """Raise a DeviceError if the CPU is known to have no instructions for bf16."""
-    try:
-        text = cpu_info.read_text("utf-8", errors="replace")
-    except OSError:
-        return
-    flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-    if flags is not None and BF16_FLAGS.isdisjoint(flags[1].split()):
-        needed = " or ".join(sorted(BF16_FLAGS))
-        raise DeviceError(
-            f"precision: bf16 needs a CPU with {needed}, and this one has neither; fp32 runs on any"
-        )
 
 
 def _open_session(
@@ -310,16 +263,16 @@ def _open_session(
     device: Device,
     *,
     threads: int,
+    precision: DevicePrecision,
     where: str,
     call: Caller,
     arena: bool,
-    options: Mapping[str, str] | None = None,
 ) -> onnxruntime.InferenceSession:
     open_session = partial(
         onnxruntime.InferenceSession,
         str(model) if isinstance(model, Path) else model,
         session_options(threads, arena=arena),
-        providers=[(PROVIDERS[device], PROVIDER_OPTIONS[device] if options is None else options)],
+        providers=[(PROVIDERS[device], provider_options(device, threads, precision))],
         # otherwise onnxruntime prints a message if the provider fails, and continues with another one
         enable_fallback=0,
     )

@@ -85,11 +85,11 @@ def load(
 
     # Probe it: what may be batched, and does the device compute what the CPU computes?
     batch = batch_dimension(runtime.inputs)
-    if runtime.on_cpu is not None:
-        check_openvino_inputs(runtime.on_cpu.with_caller(call), batch, where)
+    if runtime.cpu_runtime is not None:
+        check_openvino_inputs(runtime.cpu_runtime.with_caller(call), batch, where)
     result = probe(runtime.with_caller(call), batch, settings.max_batch)
     if settings.check_parity and settings.device != "cpu":
-        cpu = runtime.on_cpu or open_model(file.path, threads=threads)
+        cpu = runtime.cpu_runtime or open_model(file.path, threads=threads)
         check_device_agreement(runtime, cpu, batch, where)
     batched = may_batch(result, manifest, file, exact=settings.exact) and batch is not None
     pad_single_rows = batched and result.single_row_differs and settings.max_batch > 1

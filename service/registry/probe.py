@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from service.artifact.devices import DevicePrecision
 from service.artifact.manifest import Manifest
-from service.artifact.runtime import DevicePrecision, Runtime, Tensor
+from service.artifact.runtime import Runtime, Tensor
 from service.errors import ModelFileError, RunError
 from service.inference_types import Array
 
@@ -212,10 +213,10 @@ def _is_distribution(array: Array) -> bool | None:
 
 # rows on which a device is compared with the CPU
 AGREEMENT_ROWS = 64
-# The bound of the parity proof: this many times PyTorch's own error, or the last bit of a number if that is
-# more: of 24 in fp32. In bf16, inputs and weights of products have 8 bits.
+# The bound of the parity proof: this many times PyTorch's own error, or a last bit of fp32 if that is more.
+# For bf16 it is the largest error of rounding a number to its 8 bits.
 PARITY_FACTOR = 8
-LAST_BITS: dict[DevicePrecision, float] = {"fp32": 2.0**-23, "bf16": 2.0**-7}
+SMALLEST_ERRORS: dict[DevicePrecision, float] = {"fp32": 2.0**-23, "bf16": 2.0**-8}
 
 
 def check_device_agreement(device: Runtime, cpu: Runtime, batch: str | None, where: str) -> None:
@@ -230,7 +231,7 @@ def check_device_agreement(device: Runtime, cpu: Runtime, batch: str | None, whe
     names = [tensor.name for tensor in (*cpu.outputs, *cpu.hidden)]
     for name, actual, expected in zip(names, device.run(rows, names), cpu.run(rows, names), strict=True):
         difference = _max_difference(actual, expected)
-        allowed = _allowed_difference(cpu.manifest, name, expected, LAST_BITS[device.precision])
+        allowed = _allowed_difference(cpu.manifest, name, expected, SMALLEST_ERRORS[device.precision])
         if difference > allowed:
             raise ModelFileError(
                 f"{where}: {name}: expected {device.provider} within {allowed:.2g} of the CPU, "
@@ -248,10 +249,12 @@ def _max_difference(actual: Array, expected: Array) -> float:
     return float(np.nan_to_num(difference, nan=np.inf, posinf=np.inf).max(initial=0.0))
 
 
-def _allowed_difference(manifest: Manifest | None, name: str, expected: Array, last_bit: float) -> float:
+def _allowed_difference(
+    manifest: Manifest | None, name: str, expected: Array, smallest_error: float
+) -> float:
     """Twice the bound of parity: device and CPU may each differ that much from the exact result."""
     finite = expected[np.isfinite(expected)].astype(np.float64)
     size = max(1.0, float(np.sqrt(np.mean(finite**2)))) if finite.size else 1.0
     torch_errors = {tensor.name: tensor.max_torch for tensor in manifest.parity.tensors} if manifest else {}
     step = float(np.finfo(expected.dtype).eps) if expected.dtype.kind == "f" else 0.0
-    return 2 * PARITY_FACTOR * (torch_errors.get(name, 0.0) + max(step, last_bit) * size)
+    return 2 * PARITY_FACTOR * (torch_errors.get(name, 0.0) + max(step, smallest_error) * size)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.runtime import BF16_FLAGS, CPU_INFO, open_model
+from service.artifact.devices import BF16_FLAGS, CPU_INFO
+from service.artifact.runtime import open_model
 from tests.support.live_server import ROOT, Server, environment, serving, worker_processes
 from tests.support.virtualenvs import installed_programs
 

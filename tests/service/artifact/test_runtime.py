@@ -10,8 +10,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from service.artifact import runtime as runtime_module
+from service.artifact.devices import expect_precision
 from service.artifact.manifest import METADATA_KEY
-from service.artifact.runtime import device_available, expect_bf16, expect_device, open_model
+from service.artifact.runtime import device_available, expect_device, open_model
 from service.errors import DeviceError, ModelFileError, RunError
 from tests.support.manifests import MANIFEST
 
@@ -118,7 +119,7 @@ def test_a_device_can_be_tried_without_a_model() -> None:
 def test_a_device_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise onnxruntime would run on the CPU."""
     monkeypatch.setitem(runtime_module.PROVIDERS, "cuda", "AzureExecutionProvider")
-    monkeypatch.setitem(runtime_module.PROVIDER_OPTIONS, "cuda", {})
+    monkeypatch.setattr(runtime_module, "provider_options", lambda *arguments: {})
     monkeypatch.setattr(runtime_module, "device_available", lambda device: True)
     session = runtime_module.onnxruntime.InferenceSession
     monkeypatch.setattr(session, "get_providers", lambda self: ["CPUExecutionProvider"])
@@ -177,14 +178,14 @@ def test_opening_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 def openvino(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets onnxruntime's own provider stand in for OpenVINO's: only the graphs of the sessions differ."""
     monkeypatch.setitem(runtime_module.PROVIDERS, "openvino", "CPUExecutionProvider")
-    monkeypatch.setattr(runtime_module, "openvino_options", lambda threads, precision: {})
+    monkeypatch.setattr(runtime_module, "provider_options", lambda *arguments: {})
 
 
 @pytest.mark.usefixtures("openvino")
 def test_overridden_levers_take_effect_on_openvino() -> None:
     """Its graphs have no levers, so a run that was sent there would fail. A file without levers has none."""
     runtime = open_model(model(metadata={METADATA_KEY: MANIFEST.to_json()}), device="openvino")
-    assert runtime.on_cpu is not None
+    assert runtime.cpu_runtime is not None
     assert [tensor.name for tensor in runtime.levers] == ["bias"]
     (output,) = runtime.run({"x": X, "bias": np.full(4, 7, np.float32)}, ["output"])
     assert output[0].tolist() == [7, 7, 7, 7]
@@ -203,8 +204,8 @@ def test_predictions_on_openvino_have_a_graph_without_hidden_outputs(monkeypatch
         sessions.append((list(names), [output.name for output in self.get_outputs()]))
         return run(self, names, feeds)
 
-    runtime = open_model(model(metadata={METADATA_KEY: MANIFEST.to_json()}), device="openvino")
     monkeypatch.setattr(session, "run", recorded_run)
+    runtime = open_model(model(metadata={METADATA_KEY: MANIFEST.to_json()}), device="openvino")
     runtime._run(["output"], {"x": X})
     assert sessions == [(["output"], ["output"])]
     sessions.clear()
@@ -221,7 +222,7 @@ def test_too_little_memory_for_the_graphs_of_openvino_is_an_error(monkeypatch: p
     def fail(*arguments: Any) -> bytes:
         raise MemoryError
 
-    monkeypatch.setattr(runtime_module, "plain_graph", fail)
+    monkeypatch.setattr(runtime_module, "reduce_graph", fail)
     with pytest.raises(ModelFileError, match="model.onnx: onnxruntime cannot open it") as error:
         open_model(model(), device="openvino")
     assert error.value.public_message == "there is not enough memory to load it"
@@ -230,11 +231,11 @@ def test_too_little_memory_for_the_graphs_of_openvino_is_an_error(monkeypatch: p
 @pytest.mark.usefixtures("openvino")
 def test_bf16_is_found_out_from_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Onnxruntime's own provider computes in fp32, as OpenVINO does on some CPUs, and says as little."""
-    monkeypatch.setattr(runtime_module, "expect_bf16", lambda: None)
+    monkeypatch.setattr(runtime_module, "expect_precision", lambda *arguments: None)
     runtime_module.openvino_computes_in_bf16.cache_clear()
-    with pytest.raises(DeviceError, match="precision: expected bf16, and OpenVINO computes in fp32"):
+    with pytest.raises(DeviceError, match="precision: expected bf16, but OpenVINO computes in fp32"):
         open_model(model(), device="openvino", precision="bf16")
-    with pytest.raises(DeviceError, match="precision: expected bf16, and OpenVINO computes in fp32"):
+    with pytest.raises(DeviceError, match="precision: expected bf16, but OpenVINO computes in fp32"):
         expect_device("openvino", "bf16")
     runtime_module.openvino_computes_in_bf16.cache_clear()
     (product,) = open_model(runtime_module.PRODUCT_MODEL).run({"x": np.array([[3]], np.float32)})
@@ -255,10 +256,10 @@ def test_bf16_needs_a_cpu_that_has_it(tmp_path: Path, text: str, message: str) -
     (tmp_path / "cpuinfo").write_text(text, encoding="utf-8")
     if message:
         with pytest.raises(DeviceError, match=message):
-            expect_bf16(tmp_path / "cpuinfo")
+            expect_precision("openvino", "bf16", tmp_path / "cpuinfo")
     else:
-        expect_bf16(tmp_path / "cpuinfo")
-    expect_bf16(tmp_path / "absent")
+        expect_precision("openvino", "bf16", tmp_path / "cpuinfo")
+    expect_precision("openvino", "bf16", tmp_path / "absent")
 
 
 @pytest.mark.skipif(device_available("openvino"), reason="this machine has OpenVINO")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.artifact.runtime import Device
+from service.artifact.devices import Device
 from service.config import memory_share as memory
 from service.config.memory_share import allocation_limit, max_held_bytes, memory_limit, memory_per_worker
 from service.config.settings import Settings

@@ -91,9 +91,9 @@ def test_inputs_that_take_all_numbers_are_accepted(data: bytes) -> None:
 def test_the_loader_checks_the_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Onnxruntime's own provider stands in for OpenVINO's, and another network is still served."""
     monkeypatch.setitem(runtime_module.PROVIDERS, "openvino", "CPUExecutionProvider")
-    monkeypatch.setattr(runtime_module, "openvino_options", lambda threads, precision: {})
+    monkeypatch.setattr(runtime_module, "provider_options", lambda *arguments: {})
     options: dict[str, Any] = {"device": "openvino", "allow_unverified": True}
-    assert load_model(put_model(tmp_path, data=with_manifest(highway())), **options).runtime.on_cpu
+    assert load_model(put_model(tmp_path, data=with_manifest(highway())), **options).runtime.cpu_runtime
     words = put_model(tmp_path, "words", data=graph(TensorProto.INT32, ["n"], LOOK_UP))
     load_model(words, allow_unverified=True)
     with pytest.raises(ModelFileError, match="OpenVINO does not refuse inputs that do not fit"):

@@ -1,4 +1,4 @@
-"""Makes a smaller graph of a model file: without hidden outputs, and with its weights as constants."""
+"""Reduces the graph of a model file: drops hidden outputs, and makes weights constants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INITIALIZER_FIELD, INPUT_FIELD, OUTPUT_FIELD = 5, 11, 12
 TENSOR_NAME_FIELD, VALUE_NAME_FIELD = 8, 1
 
 
-def plain_graph(data: memoryview, hidden_outputs: Collection[str]) -> bytes:
+def reduce_graph(data: memoryview, dropped_outputs: Collection[str]) -> bytes:
     """The bytes of the same model without these outputs, and without inputs that override a weight.
 
     Raises:
@@ -21,17 +21,17 @@ def plain_graph(data: memoryview, hidden_outputs: Collection[str]) -> bytes:
     parts: list[bytes | memoryview] = []
     for number, raw, value in raw_fields(data):
         if number == GRAPH_FIELD and isinstance(value, memoryview):
-            graph = b"".join(_graph_parts(value, hidden_outputs))
+            graph = b"".join(_graph_parts(value, dropped_outputs))
             parts += [encode_varint(GRAPH_FIELD << 3 | BYTES), encode_varint(len(graph)), graph]
         else:
             parts.append(raw)
     return b"".join(parts)
 
 
-def _graph_parts(graph: memoryview, hidden_outputs: Collection[str]) -> Iterator[memoryview]:
+def _graph_parts(graph: memoryview, dropped_outputs: Collection[str]) -> Iterator[memoryview]:
     """The fields of the graph that are kept."""
     weights = {_name(tensor, TENSOR_NAME_FIELD) for tensor in submessages(graph, INITIALIZER_FIELD)}
-    dropped = {INPUT_FIELD: weights, OUTPUT_FIELD: set(hidden_outputs)}
+    dropped = {INPUT_FIELD: weights, OUTPUT_FIELD: set(dropped_outputs)}
     for number, raw, value in raw_fields(graph):
         names = dropped.get(number)
         if names is None or not isinstance(value, memoryview) or _name(value, VALUE_NAME_FIELD) not in names:

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from service.artifact.plain_graph import plain_graph
 from service.artifact.protobuf import MalformedError
+from service.artifact.reduced_graph import reduce_graph
 from service.artifact.runtime import open_model
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import with_manifest
@@ -22,7 +22,7 @@ def test_hidden_outputs_and_levers_are_left_out() -> None:
     hidden = [tensor.name for tensor in whole.hidden]
     assert hidden
     assert whole.levers
-    plain = onnx.load_from_string(plain_graph(memoryview(data), hidden))
+    plain = onnx.load_from_string(reduce_graph(memoryview(data), hidden))
     onnx.checker.check_model(plain)
     assert [output.name for output in plain.graph.output] == ["logits"]
     assert [value.name for value in plain.graph.input] == ["x"]
@@ -37,10 +37,10 @@ def test_hidden_outputs_and_levers_are_left_out() -> None:
 
 def test_outputs_that_are_not_named_stay() -> None:
     data = with_manifest(highway())
-    plain = onnx.load_from_string(plain_graph(memoryview(data), ()))
+    plain = onnx.load_from_string(reduce_graph(memoryview(data), ()))
     assert plain.graph.output == onnx.load_from_string(data).graph.output
 
 
 def test_bytes_that_are_no_model_are_refused() -> None:
     with pytest.raises(MalformedError):
-        plain_graph(memoryview(b"\xff\xff"), ())
+        reduce_graph(memoryview(b"\xff\xff"), ())
