@@ -122,16 +122,18 @@ def compare_openvino(
     """Measure candidates on OpenVINO, between two trials of the best settings.
 
     Returns:
-        The fastest of each precision, and a note for each candidate that cannot serve the model.
+        The fastest of each precision, and a note for each precision in which the model cannot be served.
     """
-    notes: list[str] = []
+    notes: dict[str, str] = {}
     trials: dict[Candidate, Trial] = {}
     before = bench.measure(decision.best)
     for candidate in candidates:
-        try:
-            trials[candidate] = bench.measure(candidate)
-        except ServeError as error:
-            notes.append(f"{candidate.name} was left out: {error}")
+        precision = str(candidate.openvino)
+        if precision not in notes:
+            try:
+                trials[candidate] = bench.measure(candidate)
+            except ServeError as error:
+                notes[precision] = f"OpenVINO in {precision} was left out: {error}"
     comparison = ComparisonRound(before, trials, after=bench.measure(decision.best))
     noise = max(decision.noise, comparison.base_difference)
     results = []
@@ -141,7 +143,7 @@ def compare_openvino(
             fastest = max(served, key=comparison.gain)
             gain = comparison.gain(fastest)
             results.append(PrecisionResult(precision, gain, noise, trials[fastest], fastest))
-    return results, notes
+    return results, list(notes.values())
 
 
 def candidate_results(search: SettingsSearch, decision: Decision) -> tuple[CandidateResult, ...]:
