@@ -145,7 +145,7 @@ def test_a_service_that_computes_in_fp32_does_not_claim_bf16() -> None:
         timeout=60,
     )
     assert result.returncode == 2
-    assert "error: precision: expected bf16, and OpenVINO computes in fp32 on this CPU" in result.stderr
+    assert "error: precision: expected bf16, but OpenVINO computes in fp32 on this CPU" in result.stderr
 
 
 @pytest.mark.skipif(not HAS_BF16, reason="no bf16")
