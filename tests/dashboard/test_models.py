@@ -425,7 +425,7 @@ def test_the_precision_of_the_device_is_shown(dashboard: OpenDashboard, bundled_
 
     certificate = bundled_server.get("/v2/models/digits-10/certificate").json()
     with dashboard(bundled_server.url, tab="models") as page:
-        expect(fact(summary(page), "Runs on")).to_have_text("cpu, in fp32")
+        expect(fact(summary(page), "Runs on")).to_have_text("cpu")
         expect(summary(page)).not_to_contain_text("The proof is for fp32")
         on_device = {"device": "openvino", "device_precision": "bf16"}
         page.route("**/certificate", responding(200, certificate | on_device))

@@ -134,7 +134,7 @@ function file({ precision, bytes: size, source, random_weights: random }) {
 }
 
 function device({ device: name, device_precision: precision }) {
-  return `${name}, in ${precision}`;
+  return precision === "fp32" ? name : `${name}, in ${precision}`;
 }
 
 function batching({ batched, batch_coupled: coupled }) {
