@@ -2,72 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-from fastapi import APIRouter, Depends, Path, Request, Response
 
 from service.api.context import ServiceContext
-from service.api.openapi.operation import PATH_PARAMETERS, operation
+from service.api.openapi.operation import operation
 from service.errors import NotFoundError, NotReadyError, RequestError
+from service.http.request import Request
+from service.http.response import Response
+from service.http.router import Router
 from service.protocol.json_document import expect_shallow, expect_short, kind, syntax_error
 
-ModelName = Annotated[
-    str, Path(description=PATH_PARAMETERS["model"][0], examples=[PATH_PARAMETERS["model"][1]])
-]
+# the group of these routes on the page /docs
+TAG = "Model repository"
+INDEX = operation("Index", "All versions with their state", TAG, body="IndexRequest", body_required=False)
+LOAD = operation("Change", "Load a model from the repository", TAG, body="Nothing", body_required=False)
+UNLOAD = operation("Change", "Stop serving a model", TAG, body="Nothing", body_required=False)
 
 
-def fastapi_routes(context: ServiceContext) -> APIRouter:
-    """The routes. The index is open to every API key; load and unload change what all workers serve."""
-    routes = APIRouter(prefix="/v2/repository", tags=["Model repository"])
-    any_key, admin = Depends(context.auth.require("api")), Depends(context.auth.require("admin"))
+def add_routes(router: Router, context: ServiceContext) -> None:
+    """Add the routes. The index is open to every API key; load and unload change what all workers serve."""
 
-    @routes.post(
-        "/index",
-        summary="All versions with their state",
-        dependencies=[any_key],
-        openapi_extra=operation("Index", body="IndexRequest", body_required=False),
-    )
-    async def index(request: Request) -> Any:
+    async def index(request: Request) -> Response:
         only_ready = (await _read_body(request, context)).get("ready", False)
         if not isinstance(only_ready, bool):
             raise RequestError(f"ready: expected true or false, got {only_ready!r}")
-        return [entry for entry in context.registry.index() if not only_ready or entry["state"] == "READY"]
+        entries = context.registry.index()
+        return Response(
+            orjson.dumps([entry for entry in entries if not only_ready or entry["state"] == "READY"])
+        )
 
-    @routes.post(
-        "/models/{model}/load",
-        summary="Load a model from the repository",
-        dependencies=[admin],
-        openapi_extra=operation("Change", body="Nothing", body_required=False),
-    )
-    async def load(model: ModelName, request: Request) -> Response:
+    async def load(request: Request) -> Response:
         await _read_body(request, context)
-        return _response(await context.supervisor.ask("load", model))
+        return _response(await context.supervisor.ask("load", request.path_params["model"]))
 
-    @routes.post(
-        "/models/{model}/unload",
-        summary="Stop serving a model",
-        dependencies=[admin],
-        openapi_extra=operation("Change", body="Nothing", body_required=False),
-    )
-    async def unload(model: ModelName, request: Request) -> Response:
+    async def unload(request: Request) -> Response:
         await _read_body(request, context)
-        return _response(await context.supervisor.ask("unload", model))
+        return _response(await context.supervisor.ask("unload", request.path_params["model"]))
 
-    return routes
+    router.add("POST", "/v2/repository/index", "api", index, "index", INDEX)
+    router.add("POST", "/v2/repository/models/{model}/load", "admin", load, "load", LOAD)
+    router.add("POST", "/v2/repository/models/{model}/unload", "admin", unload, "unload", UNLOAD)
 
 
 def _response(outcome: dict[str, Any]) -> Response:
     """An object for success, empty unless there is a warning, or an error with the reason."""
     if outcome["ok"]:
-        answer = {"warning": outcome["warning"]} if "warning" in outcome else {}
-        return Response(orjson.dumps(answer), media_type="application/json")
+        return Response(orjson.dumps({"warning": outcome["warning"]} if "warning" in outcome else {}))
     raise (NotReadyError if outcome.get("known", True) else NotFoundError)(outcome["reason"])
 
 
 async def _read_body(request: Request, context: ServiceContext) -> dict[str, Any]:
     """The request's JSON object, empty if there is no body."""
-    body = await context.bodies.read(request.scope["turnpike.request"])
+    body = await context.bodies.read(request)
     expect_short(body, context.limits.max_json_bytes)
     if not body.strip():
         return {}

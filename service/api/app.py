@@ -1,8 +1,8 @@
 """The application of one worker: creates the models, the routes and the middleware from the settings.
 
-Requests of programs (models, health, metrics) go from the connection through the middleware to their
-endpoint, without FastAPI. FastAPI serves all other routes (documentation, dashboard, admin, traffic) behind
-an adapter.
+Requests of programs (models, repository, health, metrics, traffic) go from the connection through the
+middleware to their endpoint, without FastAPI. FastAPI serves pages (dashboard, documentation) behind an
+adapter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
-from service.api import gates, health, lesion, model_facts, open_inference, predict
+from service.api import admin, gates, health, lesion, model_facts, open_inference, predict, traffic
 from service.api.context import ServiceContext, SupervisorClient
 from service.api.openapi.operation import operation
 from service.artifact.limits import RequestLimits
@@ -221,7 +221,7 @@ def build_router(context: ServiceContext, is_ready: Callable[[], bool], fallback
     """The routes that programs call, and `fallback` for all other requests."""
     router = Router(fallback)
     health.add_routes(router, is_ready, root=not context.settings.dashboard)
-    for module in (open_inference, predict, gates, lesion, model_facts):
+    for module in (open_inference, predict, gates, lesion, model_facts, admin, traffic):
         module.add_routes(router, context)
     router.add("GET", "/metrics", "api", MetricsEndpoint(context), "metrics", METRICS)
     return router

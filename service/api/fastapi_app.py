@@ -1,4 +1,4 @@
-"""The FastAPI application: admin routes, the traffic, the dashboard, and the documentation of all routes.
+"""The FastAPI application: the dashboard, and the documentation of all routes.
 
 It is imported and created at the first request for one of them, or for an unknown path: see
 `FastApiEndpoint` in `app.py`.
@@ -7,16 +7,12 @@ It is imported and created at the first request for one of them, or for an unkno
 from __future__ import annotations
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api import admin, traffic
 from service.api.context import ServiceContext
 from service.api.dashboard import add_dashboard
 from service.api.openapi.reference_page import add_reference
-from service.errors import RequestError
-from service.http.response import MAX_QUOTED_LENGTH
 from service.http.router import Route
 from service.version import VERSION
 
@@ -31,8 +27,6 @@ def create_app(context: ServiceContext, routes: list[Route]) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.include_router(admin.fastapi_routes(context))
-    app.include_router(traffic.fastapi_routes(context))
     if context.settings.dashboard:
         add_dashboard(app, context.auth)
     if context.settings.docs:
@@ -47,22 +41,6 @@ def without_middleware(app: FastAPI) -> ASGIApp:
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         # without an app in the scope, the routes answer 404 themselves instead of raising it
         scope["app"] = app
-        try:
-            await routes(scope, receive, send)
-        except RequestValidationError as error:
-            raise RequestError(first_invalid_field(error)) from error
+        await routes(scope, receive, send)
 
     return serve
-
-
-def first_invalid_field(error: RequestValidationError) -> str:
-    """FastAPI's list of errors as one sentence."""
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "missing":
-        return f"{field}: expected a value, got none"
-    expected = str(first["msg"])
-    if not expected.startswith("Input should be "):
-        return f"{field}: expected another value"
-    value = str(first["input"])[:MAX_QUOTED_LENGTH]
-    return f"{field}: expected {expected.removeprefix('Input should be ')}, got {value!r}"

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import math
+from urllib.parse import parse_qs
 
 import orjson
-from fastapi import APIRouter, Depends, Request, Response
 
 from service.api.context import ServiceContext
 from service.api.openapi.operation import operation, parameter
 from service.errors import RequestError
+from service.http.request import Request
+from service.http.response import Response
+from service.http.router import Router
+
+AFTER = parameter(
+    "after", "query", "Only moments later than this `at`.", {"type": "number", "default": 0, "minimum": 0}
+)
+TRAFFIC = operation("Traffic", "The traffic of the last 15 minutes", "Metrics", parameters=[AFTER])
 
 
-def fastapi_routes(context: ServiceContext) -> APIRouter:
-    """The route. It is read every few seconds by each open page, so it can return only what is new."""
-    routes = APIRouter(tags=["Metrics"], dependencies=[Depends(context.auth.require("api"))])
-    after = parameter(
-        "after", "query", "Only moments later than this `at`.", {"type": "number", "default": 0, "minimum": 0}
-    )
+def add_routes(router: Router, context: ServiceContext) -> None:
+    """Add the route. It is read every few seconds by each open page, so it can return only what is new."""
 
-    @routes.get(
-        "/traffic",
-        summary="The traffic of the last 15 minutes",
-        openapi_extra=operation("Traffic", parameters=[after]),
-    )
     async def traffic(request: Request) -> Response:
-        answer = await context.supervisor.ask("traffic", _seconds(request.query_params.get("after", "0")))
-        return Response(orjson.dumps(answer), media_type="application/json")
+        query = parse_qs(request.head.query.decode("latin-1"), keep_blank_values=True)
+        after = _seconds(query.get("after", ["0"])[-1])
+        return Response(orjson.dumps(await context.supervisor.ask("traffic", after)))
 
-    return routes
+    router.add("GET", "/traffic", "api", traffic, "traffic", TRAFFIC)
 
 
 def _seconds(text: str) -> float:

@@ -9,15 +9,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute, iter_route_contexts
-from starlette.routing import BaseRoute
-
 from service.api.openapi.operation import PATH_PARAMETERS, error
 from service.api.openapi.schemas import SCHEMAS, STRING
-from service.http.auth import Level, level_of
+from service.http.auth import Level
 from service.http.router import Route
+from service.version import VERSION
 
 DESCRIPTION = (
     "Models with their gates: the Open Inference Protocol (version 2), a simple predict route, and routes "
@@ -36,58 +32,36 @@ LEVEL_ERRORS: dict[Level, tuple[int, ...]] = {"open": (), "api": (401, 503), "ad
 MODEL_ERRORS = (404,)
 
 
-def build_document(app: FastAPI, routes: Iterable[Route]) -> dict[str, Any]:
-    """The whole document. `routes` are those that FastAPI does not know."""
-    document = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes)
-    paths = document["paths"]
+def build_document(routes: Iterable[Route]) -> dict[str, Any]:
+    """The whole document. Routes without an operation, such as those of pages, are left out."""
+    paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        if not route.operation:
-            continue
-        operation = _describe(route)
-        paths.setdefault(route.path, {})[route.method.lower()] = operation
-        _complete(operation, route.path, route.level)
-    for fastapi_route in _fastapi_routes(app):
-        path = fastapi_route.path
-        for method in fastapi_route.methods or ():
-            operation = paths[path][method.lower()]
-            # in place of those that FastAPI derives from the function
-            operation["responses"] = _declared(fastapi_route)["responses"]
-            _complete(operation, path, level_of(fastapi_route) or "admin")
-    components = document.setdefault("components", {})
-    components["schemas"] = SCHEMAS
-    components["securitySchemes"] = SECURITY_SCHEMES
-    return document
-
-
-def _fastapi_routes(app: FastAPI) -> list[APIRoute]:
-    routes: list[BaseRoute] = [context.original_route for context in iter_route_contexts(app.routes)]
-    return [route for route in routes if isinstance(route, APIRoute) and route.include_in_schema]
-
-
-def _declared(route: APIRoute) -> dict[str, Any]:
-    if route.openapi_extra is None:
-        raise ValueError(f"{route.path}: expected openapi_extra=operation(...), got none")
-    return route.openapi_extra
-
-
-def _describe(route: Route) -> dict[str, Any]:
-    """The operation of a route of ours, with its name and the parameters of its path."""
-    path_parameters = [_path_parameter(name) for name in re.findall(r"{(\w+)}", route.path)]
+        if route.operation:
+            paths.setdefault(route.path, {})[route.method.lower()] = _complete_operation(route)
     return {
-        **route.operation,
-        "operationId": route.name,
-        "parameters": [*path_parameters, *route.operation["parameters"]],
+        "openapi": "3.1.0",
+        "info": {"title": "turnpike", "description": DESCRIPTION, "version": VERSION},
+        "paths": paths,
+        "components": {"schemas": SCHEMAS, "securitySchemes": SECURITY_SCHEMES},
     }
 
 
-def _complete(operation: dict[str, Any], path: str, level: Level) -> None:
-    """Add the keys, and a response for each status that can occur and is not described yet."""
-    errors = {*ANY_ERRORS, *LEVEL_ERRORS[level], *(MODEL_ERRORS if "{model}" in path else ())}
-    responses = {str(status): error(status) for status in errors} | operation["responses"]
-    operation["responses"] = dict(sorted(responses.items()))
-    if level != "open":
+def _complete_operation(route: Route) -> dict[str, Any]:
+    """What a route declares, with its name, the parameters of its path, its keys and its errors."""
+    path_parameters = [_path_parameter(name) for name in re.findall(r"{(\w+)}", route.path)]
+    # a response for each status that can occur and is not described yet
+    errors = {*ANY_ERRORS, *LEVEL_ERRORS[route.level], *(MODEL_ERRORS if "{model}" in route.path else ())}
+    responses = {str(status): error(status) for status in errors} | route.operation["responses"]
+    operation = {
+        **route.operation,
+        "operationId": route.name,
+        "parameters": [*path_parameters, *route.operation["parameters"]],
+        "responses": dict(sorted(responses.items())),
+    }
+    if route.level != "open":
         # the empty entry means that no key is needed, as API keys may be disabled
-        operation["security"] = [*KEY_REQUIRED, {}] if level == "api" else KEY_REQUIRED
+        operation["security"] = [*KEY_REQUIRED, {}] if route.level == "api" else KEY_REQUIRED
+    return operation
 
 
 def _path_parameter(name: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a route declares for the OpenAPI document, in addition to its method, its path and its key.
 
-A route of our router declares it as `operation`, a route of FastAPI as `openapi_extra`. Schemas are only
-named here, because `schemas.py` and `document.py` are not imported before the document is requested.
+Schemas are only named here, because `schemas.py` and `document.py` are not imported before the document is
+requested.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ DRIFT = parameter(
 
 def operation(
     response: str,
-    summary: str = "",
-    tag: str = "",
+    summary: str,
+    tag: str,
     description: str = "",
     *,
     body: str | None = None,
@@ -102,8 +102,8 @@ def operation(
 
     Args:
         response: Name of the schema of a response with status 200.
-        summary: A few words for lists of operations; for routes of FastAPI, FastAPI adds it.
-        tag: The group that it belongs to on the page /docs; for routes of FastAPI, FastAPI adds it.
+        summary: A few words for lists of operations.
+        tag: The group that it belongs to on the page /docs.
         description: Longer text in Markdown.
         body: Name of the schema of the request body, None if it has no body.
         body_required: Whether a request without a body is an error.
@@ -126,11 +126,7 @@ def operation(
             media[CSV] = {"schema": {"type": "string"}}
         return media
 
-    declared: dict[str, Any] = {}
-    if tag:
-        declared["tags"] = [tag]
-    if summary:
-        declared["summary"] = summary
+    declared: dict[str, Any] = {"tags": [tag], "summary": summary}
     if description:
         declared["description"] = description
     declared["parameters"] = [

@@ -24,7 +24,7 @@ ASSETS = {
 
 
 def add_reference(app: FastAPI, routes: list[Route], auth: Authenticator) -> None:
-    """Add the page, its files and the document. `routes` are those that FastAPI does not know."""
+    """Add the page, its files and the document. `routes` are described by the document."""
     folder = files("fastapi_offline") / "static"
     no_key = [Depends(auth.require("open"))]
 
@@ -58,4 +58,4 @@ def add_reference(app: FastAPI, routes: list[Route], auth: Authenticator) -> Non
         # imported at the first request, because few workers are asked for the document
         from service.api.openapi.document import build_document
 
-        return orjson.dumps(build_document(app, routes))
+        return orjson.dumps(build_document(routes))

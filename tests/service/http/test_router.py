@@ -57,7 +57,7 @@ def test_each_path_has_its_route(router: Router, path: str, name: str, params: d
         "/v2/models//infer",
         "/v2/models/net/extra",
         "/v2/models/net/extra/infer",
-        "/v2/repository/models/net/load",
+        "/v2/repository/models/net/extra",
         "/v2/models/net/infer\n",
     ],
 )
