@@ -28,7 +28,7 @@ from export.output.repository import (
     write_model,
 )
 from export.precision.compare import Comparison, PrecisionLimits
-from export.prepared_graph import PreparedGraph, expect_gate_count, prepare, shorten
+from export.prepared_graph import PreparedGraph, expect_gate_count, prepare, with_short_sums
 from export.proved_graph import (
     ProvedGraph,
     lower_precision,
@@ -184,7 +184,7 @@ def export_model(
         graph = prepare(loaded, opset, open_recurrent=open_recurrent, plain=plain)
         expect_gate_count(graph, expect_gates)
         # fp16 has too few digits for H - x, and its largest number is 65504
-        short = None if precision == "fp16" else shorten(graph)
+        short = None if precision == "fp16" else with_short_sums(graph)
         forms = [graph] if short is None else [short, graph]
         if version is not None and not replace and precision == "fp32":
             expect_free_version(repository, loaded.name, version, [form.data for form in forms])

@@ -102,7 +102,7 @@ def prepare_plain(traced: TracedGraph | None, model: ir.Model) -> PreparedGraph:
     return PreparedGraph(traced, model, Instrumentation((), {}, ()), (), (), to_bytes(model))
 
 
-def shorten(graph: PreparedGraph) -> PreparedGraph | None:
+def with_short_sums(graph: PreparedGraph) -> PreparedGraph | None:
     """A copy with fewer operators in its gated sums; None if there are no sums to shorten."""
     model = graph.model.clone()
     if not shorten_sums(model, graph.gates.gates):
@@ -143,6 +143,9 @@ def _other_gate_sentences(
 
 
 def open_on_all_devices(data: bytes) -> list[Runtime]:
-    """Open the file on every device of this machine, the CPU first, as the service will."""
+    """Open the file on the CPU, and on the GPU if there is one, as the service will.
+
+    OpenVINO is left out: `turnpike verify --device openvino` proves a file there.
+    """
     devices: tuple[Device, ...] = ("cpu", "cuda")
     return [open_model(data, device=device) for device in devices if device_available(device)]

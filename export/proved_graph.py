@@ -71,9 +71,9 @@ def prove_graph(graph: PreparedGraph, source: Source, seed: int, steps: Steps) -
 
 
 def prove_first(graphs: Sequence[PreparedGraph], source: Source, seed: int, steps: Steps) -> ProvedGraph:
-    """The first of several forms of a graph whose proof holds for all its numbers, else the last form.
+    """Try the graphs in order, and return the first whose proof passes.
 
-    A form before the last must keep its bounds without explained errors, which only another form may have.
+    A graph before the last is taken only if its proof needs no explained errors.
     """
     *preferred, last = graphs
     for graph in preferred:

@@ -33,7 +33,8 @@ class VerificationResult:
     Attributes:
         manifest: The manifest of the verified file.
         proof: Every tensor and batch that was compared, with the errors.
-        comparison: How a file of lower precision compares with fp32; None for an fp32 file.
+        comparison: How lower precision, of the file or of the device, compares with fp32; None if both
+            are fp32.
         warnings: What a user should know about the source, the proof and the precision.
         notes: What was done with the source, which is usually what the user wants.
     """

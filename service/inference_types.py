@@ -57,7 +57,7 @@ class FeedLayout:
 Feeds = Mapping[str, Array]
 
 
-# not frozen, which would cost 0.5 µs for each object, but never changed; only the plan of a form is set later
+# Not frozen, since that costs 0.5 µs per object. Treat it as frozen: only `plan` is set later, once.
 @dataclass(slots=True, eq=False)
 class RequestForm:
     """A validated request without its numbers: requests that differ only in their numbers share one form.
@@ -105,20 +105,20 @@ class RunPlan:
     row_shapes: RowShapes | None
     # the outputs that the caller gets as arrays, in this order
     output_names: tuple[str, ...]
-    # those that the run must compute, each once: the outputs above, and those that the reader reads
+    # those that the run must compute, each once: the outputs above, and those that the processor reads
     needed_names: tuple[str, ...]
     # called for all requests of a run with this plan
-    reader: OutputReader | None = None
+    processor: OutputProcessor | None = None
 
 
-class OutputReader(Protocol):
+class OutputProcessor(Protocol):
     """Computes something from a run's outputs, for all requests of the run in one call."""
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The outputs that `read` needs."""
+        """The outputs that `process` needs."""
 
-    def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> Sequence[Any]:
+    def process(self, arrays: Mapping[str, Array], rows: int, requests: int) -> Sequence[Any]:
         """Return one result for each of `requests` requests, each of `rows` rows, stacked in order."""
 
 
@@ -126,16 +126,16 @@ class OutputReader(Protocol):
 class InferenceResult:
     """The arrays of one request, in the order in which it named the outputs, and the time they took.
 
-    `batch_rows` is the number of rows in the run, those of other requests included; `reader_result` is what
-    the request's OutputReader returned, and `read_ns` the request's share of the time that this took.
+    `batch_rows` is the number of rows in the run, those of other requests included; `processed` is what
+    the request's OutputProcessor returned, and `processing_ns` the request's share of the time for it.
     """
 
     arrays: tuple[Array, ...]
     queue_ns: int = 0
     run_ns: int = 0
     batch_rows: int = 0
-    reader_result: Any = None
-    read_ns: int = 0
+    processed: Any = None
+    processing_ns: int = 0
 
 
 class Waiter(Protocol):

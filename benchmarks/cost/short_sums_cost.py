@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.contestants.export_network import build
 from benchmarks.contestants.networks import NETWORK_L, NETWORK_S, OUTPUT_NAME
-from export.prepared_graph import prepare, shorten
+from export.prepared_graph import prepare, with_short_sums
 from export.source import Source
 from export.sources.checkpoint import network_input
 from service.artifact.runtime import Runtime, open_model
@@ -38,7 +38,7 @@ def main() -> None:
         module = build(network)
         spec = network_input(module)
         graph = prepare(Source(network.name, "module", (spec,), module=module))
-        short = shorten(graph)
+        short = with_short_sums(graph)
         if short is None:
             raise ValueError(f"{network.name}: expected gated sums that can be shortened, got none")
         runtimes = [open_model(form.data) for form in (graph, short)]

@@ -4,7 +4,7 @@ In networks of few units, every operator takes a noticeable part of a run. The t
 rounding, which the proof judges, and infinities. Where x is infinite, the first form gives infinity if T < 1,
 and the second gives NaN, as H - x is infinite too. So layers that carry an input of the network keep the
 first form. Behind a matrix, an infinity is in all units, and the matrices of the next layer turn it into NaN
-in H and T. Both forms return that.
+in H and T. Then both forms return NaN.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LongSum:
 
     Attributes:
         node: The addition.
-        unneeded: The nodes that the short form does not have, those that use others first.
+        unneeded: The nodes to remove, each before the nodes whose values it uses.
     """
 
     node: ir.Node

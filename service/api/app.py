@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
-from service.api import admin, gates, health, lesion, model_facts, open_inference, predict, traffic
+from service.api import (
+    admin,
+    gates,
+    health,
+    lesion,
+    model_facts,
+    open_inference,
+    predict,
+    statistics,
+    traffic,
+)
 from service.api.context import ServiceContext, SupervisorClient
 from service.api.openapi.operation import operation
 from service.artifact.limits import RequestLimits
@@ -221,7 +231,7 @@ def build_router(context: ServiceContext, is_ready: Callable[[], bool], fallback
     """The routes that programs call, and `fallback` for all other requests."""
     router = Router(fallback)
     health.add_routes(router, is_ready, root=not context.settings.dashboard)
-    for module in (open_inference, predict, gates, lesion, model_facts, admin, traffic):
+    for module in (statistics, open_inference, predict, gates, lesion, model_facts, admin, traffic):
         module.add_routes(router, context)
     router.add("GET", "/metrics", "api", MetricsEndpoint(context), "metrics", METRICS)
     return router

@@ -89,16 +89,16 @@ GATES = operation(
 
 
 class GatesAnswers:
-    """Writes the answers to requests for one tensor in JSON and a summary of the gates; an `OutputReader`."""
+    """Writes answers with a tensor in JSON and a summary of the gates: an `OutputProcessor`."""
 
     def __init__(self, answers: JsonAnswers, gates: GateReader) -> None:
         self._answers, self._gates = answers, gates
         self.output_names = tuple(dict.fromkeys(answers.output_names + gates.output_names))
 
-    def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[bytes | NotFiniteError]:
+    def process(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[bytes | NotFiniteError]:
         """The answer to each request, or the error that takes its place."""
-        bodies = self._answers.read(arrays, rows, requests)
-        summaries = self._gates.read(arrays, rows, requests)
+        bodies = self._answers.process(arrays, rows, requests)
+        summaries = self._gates.process(arrays, rows, requests)
         return [
             body
             if isinstance(body, NotFiniteError)
@@ -123,7 +123,7 @@ class GatesEndpoint(GatedEndpoint):
         if form.plan is not None and not call.request.head.query:
             # a request like an earlier one, which was for a summary
             await call.start(form.plan)
-            return expect_bytes(call.result().reader_result), None
+            return expect_bytes(call.result().processed), None
 
         # parse the query, and check the size of the response
         query = parse_gate_query(call.request.head.query, form.parameters)
@@ -156,11 +156,11 @@ class GatesEndpoint(GatedEndpoint):
                 if not call.request.head.query:
                     form.plan = plan
                 await call.start(plan)
-                return expect_bytes(call.result().reader_result), None
+                return expect_bytes(call.result().processed), None
             await call.start(call.plan(form.output_names, reader))
             result = call.result()
             infer_body = encode_infer(model.name, model.version, form, result, model.labels)
-            return _add_summary(infer_body, result.reader_result)
+            return _add_summary(infer_body, result.processed)
 
         # anything else needs the gates as arrays, whose exact size may be known only after the run
         names = tuple(dict.fromkeys((*form.output_names, *gate_names)))
@@ -199,7 +199,7 @@ def _encode_gates(
 ) -> ResponseBody:
     """The outputs, the summary of the gates, and the tensors that the query asks for."""
     rows = call.inference.form.rows
-    (summary,) = reader.read(arrays, rows)
+    (summary,) = reader.process(arrays, rows)
     body = _add_summary(call.encode_infer(arrays), summary)
     tensors = requested_tensors(query, call.model.gates, reader.output_names, arrays, rows)
     entries, tail = encode_tensors(tensors, binary=query.binary)

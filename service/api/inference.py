@@ -21,7 +21,7 @@ from service.inference_types import (
     Feeds,
     InferenceRequest,
     InferenceResult,
-    OutputReader,
+    OutputProcessor,
     RequestForm,
     RunPlan,
     Waiter,
@@ -62,12 +62,16 @@ class InferenceCall:
     last_run_ended_ns: int = 0
 
     def plan(
-        self, output_names: tuple[str, ...], reader: OutputReader | None = None, *, unbatched: bool = False
+        self,
+        output_names: tuple[str, ...],
+        processor: OutputProcessor | None = None,
+        *,
+        unbatched: bool = False,
     ) -> RunPlan:
         """How to run the model on the caller's rows for these outputs; see `BatchRunner.plan`."""
         form = self.inference.form
         runner = self.model.batcher.runner
-        return runner.plan(form.layout, form.rows, output_names, reader, unbatched=unbatched)
+        return runner.plan(form.layout, form.rows, output_names, processor, unbatched=unbatched)
 
     def start(self, plan: RunPlan, feeds: Feeds | None = None) -> Waiter:
         """Queue a run on the caller's rows, or on other feeds. Await what it returns, then call `result`.
@@ -117,7 +121,7 @@ class InferenceCall:
                 result,
                 ended_ns - self.request.started_ns,
                 self.first_queued_ns - received_ns,
-                ended_ns - self.last_run_ended_ns + result.read_ns,
+                ended_ns - self.last_run_ended_ns + result.processing_ns,
                 self.inference.form.rows,
             )
 
@@ -157,12 +161,12 @@ class InferenceCall:
     def _empty_result(self, plan: RunPlan) -> InferenceResult:
         """The result for no rows, without a run."""
         empty = {name: _empty_output(self.model, name, self.inference) for name in plan.needed_names}
-        reader_result = None if plan.reader is None else plan.reader.read(empty, 0, 1)[0]
-        return InferenceResult(tuple(empty[name] for name in plan.output_names), reader_result=reader_result)
+        processed = None if plan.processor is None else plan.processor.process(empty, 0, 1)[0]
+        return InferenceResult(tuple(empty[name] for name in plan.output_names), processed=processed)
 
 
 def expect_bytes(answer: bytes | NotFiniteError) -> bytes:
-    """The answer that a reader has written; raises the error that it returned in place of one."""
+    """The answer that a processor has written; raises the error that it returned in place of one."""
     if isinstance(answer, NotFiniteError):
         # a copy: an error holds the frames that it passes, and these hold the result, which holds the answer
         raise copy(answer)

@@ -58,8 +58,10 @@ async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
     class_output = next(iter(model.signature.outputs))
     names = tuple(dict.fromkeys((*form.output_names, class_output)))
     # neither run is batched: the effect must not depend on the rows of other requests
-    before = await call.run_named(names, unmoved_biases(model), unbatched=True)
-    after = await call.run_named(names, lesion.bias_overrides(model.biases), unbatched=True)
+    unmoved = unmoved_biases(model)
+    before = await call.run_named(names, unmoved, unbatched=True)
+    moved = {**unmoved, **lesion.bias_overrides(model.biases)}
+    after = await call.run_named(names, moved, unbatched=True)
     report: dict[str, Any] = {"rows": form.rows, **lesion.to_json(model.gates)}
     if has_class_scores(model, before[class_output]):
         effect = _effect(model, before[class_output], after[class_output])
@@ -96,12 +98,13 @@ async def _lesion_curve(call: InferenceCall) -> ResponseBody:
     return merge_json(call.encode_infer(before), (orjson.dumps({"curve": curve}), None))
 
 
-def unmoved_biases(model: Model) -> Mapping[str, Array] | None:
-    """Biases for a run that is compared with one that moves gates, if the latter takes place elsewhere.
+def unmoved_biases(model: Model) -> Mapping[str, Array]:
+    """The file's own biases, to feed to the runs of a comparison; empty if they make no difference.
 
-    With the file's own values it takes place there too, so that only the moved gates make a difference.
+    On OpenVINO, runs that feed biases take place on the CPU provider, and all runs of a comparison must use
+    the same provider.
     """
-    return None if model.runtime.cpu_runtime is None else model.biases
+    return {} if model.runtime.cpu_runtime is None else model.biases
 
 
 def has_class_scores(model: Model, output: Array) -> bool:

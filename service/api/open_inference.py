@@ -1,4 +1,4 @@
-"""The routes of the Open Inference Protocol: inference, metadata, readiness, configuration and statistics."""
+"""The routes of the Open Inference Protocol: inference, metadata, readiness and configuration."""
 
 from __future__ import annotations
 
@@ -20,62 +20,7 @@ from service.http.router import Endpoint, Router
 from service.protocol.infer_response import JsonAnswers, encode_infer
 from service.registry.model import Model
 from service.registry.registry import ModelRegistry
-from service.telemetry.counters import Snapshot, merge_snapshots
 from service.version import VERSION
-
-
-def model_stats(
-    snapshots: Iterable[Mapping[str, Any]], name: str | None = None, version: int | None = None
-) -> list[dict[str, Any]]:
-    """One entry per version: of all models, of the model `name`, or only of its `version`."""
-    merged = merge_snapshots(snapshot["counters"] for snapshot in snapshots)
-    return [
-        _stats_entry(model, number, counts)
-        for model, versions in sorted(merged["models"].items())
-        if name in (None, model)
-        for number, counts in sorted(versions.items(), key=lambda item: int(item[0]))
-        if version is None or number == str(version)
-    ]
-
-
-def _stats_entry(name: str, version: str, counts: Snapshot) -> dict[str, Any]:
-    answered = sum(counts["seconds"]["counts"])
-    failed = counts["failed"].values()
-    return {
-        "name": name,
-        "version": version,
-        "last_inference": counts["last"],
-        "inference_count": counts["rows"],
-        "execution_count": sum(counts["run"]["counts"]),
-        "inference_stats": {
-            "success": _count_and_ns(answered, counts["seconds"]["total"]),
-            "fail": _count_and_ns(sum(count for count, _ in failed), sum(ns for _, ns in failed)),
-            "queue": _count_and_ns(answered, counts["queue"]["total"]),
-            "compute_input": _count_and_ns(answered, counts["decode_ns"]),
-            "compute_infer": _count_and_ns(answered, counts["infer_ns"]),
-            "compute_output": _count_and_ns(answered, counts["encode_ns"]),
-            # the service caches no responses
-            "cache_hit": _count_and_ns(0, 0),
-            "cache_miss": _count_and_ns(0, 0),
-        },
-        "batch_stats": [
-            {
-                "batch_size": int(rows),
-                # input and output count the requests in batches of this size, compute_infer counts the runs
-                "compute_input": _count_and_ns(requests, decode_ns),
-                "compute_infer": _count_and_ns(runs, run_ns),
-                "compute_output": _count_and_ns(requests, encode_ns),
-            }
-            for rows, (runs, run_ns, requests, decode_ns, encode_ns) in sorted(
-                counts["sizes"].items(), key=lambda item: int(item[0])
-            )
-        ],
-    }
-
-
-def _count_and_ns(count: int, ns: int) -> dict[str, int]:
-    return {"count": count, "ns": ns}
-
 
 # the group of these routes on the page /docs
 TAG = "Open Inference Protocol"
@@ -114,8 +59,6 @@ MODELS = operation("Models", "The names of all models", TAG)
 METADATA = operation("Model", "A model's inputs and outputs", TAG)
 READY = operation("Ready", "Whether a model is served now", TAG, unready_response=True)
 CONFIG = operation("Config", "A model's configuration, in Triton's format", TAG)
-ALL_STATISTICS = operation("Statistics", "Statistics of all models, over all workers", TAG)
-STATISTICS = operation("Statistics", "A model's statistics, over all workers", TAG)
 
 
 class InferEndpoint(ModelEndpoint):
@@ -128,9 +71,9 @@ class InferEndpoint(ModelEndpoint):
             form.plan = call.plan(() if answers else form.output_names, answers)
         await call.start(form.plan)
         result = call.result()
-        if form.plan.reader is None:
+        if form.plan.processor is None:
             return encode_infer(model.name, model.version, form, result, model.labels)
-        return expect_bytes(result.reader_result), None
+        return expect_bytes(result.processed), None
 
 
 class JsonEndpoint:
@@ -141,22 +84,6 @@ class JsonEndpoint:
 
     async def __call__(self, request: Request) -> Response:
         return Response(orjson.dumps(self._describe(request.path_params)))
-
-
-class StatisticsEndpoint:
-    """Responds with the statistics, over all workers, of what the path of a request names."""
-
-    def __init__(self, context: ServiceContext) -> None:
-        self._context = context
-
-    async def __call__(self, request: Request) -> Response:
-        params = request.path_params
-        name, version = params.get("model"), None
-        if name is not None:
-            model = self._context.registry.find(name, params.get("version"))
-            version = model.version if "version" in params else None
-        snapshots = await self._context.supervisor.ask("snapshots")
-        return Response(orjson.dumps({"model_stats": model_stats(snapshots, name, version)}))
 
 
 class ReadyEndpoint:
@@ -194,12 +121,10 @@ def add_routes(router: Router, context: ServiceContext) -> None:
     def config(params: Mapping[str, str]) -> Any:
         return configuration(find_model(context, params), context)
 
-    statistics = StatisticsEndpoint(context)
     server_routes: Iterable[tuple[str, Endpoint, str, Mapping[str, Any]]] = (
         ("/v2", JsonEndpoint(server), "server", SERVER),
         ("/v2/", JsonEndpoint(server), "server", {}),
         ("/v2/models", JsonEndpoint(models), "models", MODELS),
-        ("/v2/models/stats", statistics, "all_stats", ALL_STATISTICS),
     )
     for path, endpoint, name, declared in server_routes:
         router.add("GET", path, "api", endpoint, name, declared)
@@ -208,7 +133,6 @@ def add_routes(router: Router, context: ServiceContext) -> None:
         ("", JsonEndpoint(metadata), "metadata", METADATA),
         ("/ready", ReadyEndpoint(registry), "model_ready", READY),
         ("/config", JsonEndpoint(config), "config", CONFIG),
-        ("/stats", statistics, "stats", STATISTICS),
     )
     for path, endpoint, name, declared in model_routes:
         add_model_routes(router, "GET", f"/v2/models/{{model}}{path}", endpoint, name, declared)

@@ -1,4 +1,4 @@
-"""The devices that models run on: their execution providers, and the options and precisions of these."""
+"""Devices that models run on: the execution provider, options and precisions of each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def provider_options(device: Device, threads: int, precision: DevicePrecision) -
 
 
 def expect_precision(device: Device, precision: DevicePrecision, cpu_info: Path = CPU_INFO) -> None:
-    """Raise a DeviceError if the device is known not to compute in this precision here."""
+    """Raise a DeviceError if this machine lacks instructions for the precision.
+
+    If they cannot be looked up, nothing is raised.
+    """
     if precision == "fp32":
         return
     if device != "openvino":

@@ -1,10 +1,16 @@
-"""Runs a model on OpenVINO, and on the CPU's own provider what OpenVINO would compute wrong."""
+"""Runs a model on OpenVINO. Runs with moved gates take place on the CPU provider."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
+from service.artifact.protobuf import BYTES, encode_varint, raw_fields, submessages
 from service.inference_types import Array
+
+# field numbers of onnx.proto
+GRAPH_FIELD = 7
+INITIALIZER_FIELD, INPUT_FIELD, OUTPUT_FIELD = 5, 11, 12
+TENSOR_NAME_FIELD, VALUE_NAME_FIELD = 8, 1
 
 # runs a session: the outputs of these names, from these feeds
 SessionRun = Callable[[Sequence[str], dict[str, Array]], list[Array]]
@@ -14,12 +20,12 @@ class OpenVinoRun:
     """Runs a model that is open in three sessions.
 
     OpenVINO ignores tensors that override weights, without an error, so runs that override levers take place
-    on the CPU's own provider. OpenVINO computes all outputs of a graph, also those that are not requested, so
+    on the CPU provider. OpenVINO computes all outputs of a graph, also those that are not requested, so
     predictions have a graph without hidden outputs. Public outputs always come from this graph, since the
     other one may compute other last bits.
 
     Args:
-        on_cpu: Runs the whole graph on the CPU's own provider.
+        on_cpu: Runs the whole graph on the CPU provider.
         without_gates: Runs the graph without hidden outputs on OpenVINO.
         with_gates: Runs the graph with hidden outputs on OpenVINO.
         public: The names of the public outputs.
@@ -48,3 +54,34 @@ class OpenVinoRun:
         if public:
             arrays.update(zip(public, self._without_gates(public, feeds), strict=True))
         return [arrays[name] for name in names]
+
+
+def reduce_graph(data: memoryview, dropped_outputs: Collection[str]) -> bytes:
+    """The bytes of the same model without these outputs, and without inputs that override a weight.
+
+    Raises:
+        MalformedError: The data is not a protobuf message.
+    """
+    parts: list[bytes | memoryview] = []
+    for number, raw, value in raw_fields(data):
+        if number == GRAPH_FIELD and isinstance(value, memoryview):
+            graph = b"".join(_graph_parts(value, dropped_outputs))
+            parts += [encode_varint(GRAPH_FIELD << 3 | BYTES), encode_varint(len(graph)), graph]
+        else:
+            parts.append(raw)
+    return b"".join(parts)
+
+
+def _graph_parts(graph: memoryview, dropped_outputs: Collection[str]) -> Iterator[memoryview]:
+    """The fields of the graph that are kept."""
+    weights = {_name(tensor, TENSOR_NAME_FIELD) for tensor in submessages(graph, INITIALIZER_FIELD)}
+    dropped = {INPUT_FIELD: weights, OUTPUT_FIELD: set(dropped_outputs)}
+    for number, raw, value in raw_fields(graph):
+        names = dropped.get(number)
+        if names is None or not isinstance(value, memoryview) or _name(value, VALUE_NAME_FIELD) not in names:
+            yield raw
+
+
+def _name(message: memoryview, field: int) -> str:
+    """The name of a tensor, an input or an output."""
+    return next((str(value, "utf-8") for value in submessages(message, field)), "")

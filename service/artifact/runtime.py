@@ -22,8 +22,7 @@ from service.artifact.devices import (
 )
 from service.artifact.low_priority import Caller, call_directly
 from service.artifact.manifest import METADATA_KEY, Manifest
-from service.artifact.openvino import OpenVinoRun
-from service.artifact.reduced_graph import reduce_graph
+from service.artifact.openvino import OpenVinoRun, reduce_graph
 from service.errors import DeviceError, ModelFileError, RunError
 from service.inference_types import Array
 from service.memory.thread_stacks import stack_room
@@ -122,7 +121,7 @@ class Runtime:
         self.provider: str = session.get_providers()[0]
         self._public = [tensor.name for tensor in self.outputs]
         self._run: Any = session.run if self.provider == PROVIDERS["cpu"] else self._run_bound
-        # on OpenVINO: the same model on the CPU's own provider
+        # on OpenVINO: the same model on the CPU provider
         self.cpu_runtime: Runtime | None = None
         # whether a caller may choose sizes other than the number of rows; an unfit size makes a run fail
         self._has_free_dims = any(isinstance(dim, str) for tensor in self.inputs for dim in tensor.dims[1:])
@@ -219,24 +218,25 @@ def open_model(
             f"{', '.join(onnxruntime.get_available_providers())}"
         )
     expect_precision(device, precision)
-    opening = partial(
+    open_session = partial(
         _open_session, threads=threads, precision=precision, where=where, call=call, arena=arena
     )
     if device != "openvino":
-        return Runtime(opening(model, device), where)
+        return Runtime(open_session(model, device), where)
 
-    # on OpenVINO: on the CPU's own provider as well, which tells what the file has
-    whole = Runtime(opening(model, "cpu"), where)
+    # OpenVINO needs three sessions. The first, on the CPU provider, reads the manifest and the tensors, and
+    # runs lesions.
+    cpu_runtime = Runtime(open_session(model, "cpu"), where)
     if precision == "bf16" and not openvino_computes_in_bf16():
         raise DeviceError("precision: expected bf16, but OpenVINO computes in fp32 on this CPU")
-    hidden = [tensor.name for tensor in whole.hidden]
+    hidden = [tensor.name for tensor in cpu_runtime.hidden]
     try:
         data = memoryview(model.read_bytes() if isinstance(model, Path) else model)
-        with_gates = opening(reduce_graph(data, ()), device)
-        without_gates = opening(reduce_graph(data, hidden), device) if hidden else with_gates
+        with_gates = open_session(reduce_graph(data, ()), device)
+        without_gates = open_session(reduce_graph(data, hidden), device) if hidden else with_gates
     except MemoryError as error:
         raise _open_error(where, error) from error
-    return whole.on_openvino(without_gates, with_gates, precision)
+    return cpu_runtime.on_openvino(without_gates, with_gates, precision)
 
 
 @cache
@@ -268,7 +268,7 @@ def _open_session(
     call: Caller,
     arena: bool,
 ) -> onnxruntime.InferenceSession:
-    open_session = partial(
+    create_session = partial(
         onnxruntime.InferenceSession,
         str(model) if isinstance(model, Path) else model,
         session_options(threads, arena=arena),
@@ -278,10 +278,10 @@ def _open_session(
     )
     try:
         if threads == 1 and device == "cpu":
-            session = call(open_session)
+            session = call(create_session)
         else:
             with stack_room(threads):
-                session = open_session()
+                session = create_session()
     except Exception as error:  # onnxruntime's own exceptions share no base
         raise _open_error(where, error) from error
     if session.get_providers()[0] != PROVIDERS[device]:

@@ -11,24 +11,17 @@ import numpy as np
 
 from service.batching.queue import QueuedRequest
 from service.errors import InternalError
-from service.inference_types import Array, FeedLayout, InferenceResult, OutputReader, RunPlan
+from service.inference_types import Array, FeedLayout, InferenceResult, OutputProcessor, RunPlan
 
 Run = Callable[[Mapping[str, Array], tuple[str, ...]], list[Array]]
 
 
 @dataclass(slots=True)
 class CompletedBatch:
-    """Figures of a run that has ended, for the counters.
-
-    `requests` is the number of requests that the run completed, `queue_ns` the sum of their waiting times.
-    `inline` is True if the run took place in the event loop rather than in a thread.
-    """
+    """Figures of a run that has ended, for the counters."""
 
     rows: int
-    requests: int
     run_ns: int
-    queue_ns: int
-    inline: bool
 
 
 class BatchRunner:
@@ -69,7 +62,7 @@ class BatchRunner:
         layout: FeedLayout,
         rows: int,
         output_names: tuple[str, ...],
-        reader: OutputReader | None = None,
+        processor: OutputProcessor | None = None,
         *,
         unbatched: bool = False,
     ) -> RunPlan:
@@ -79,11 +72,11 @@ class BatchRunner:
             layout: The layout of the feeds.
             rows: The length of the inputs' batch axis.
             output_names: The outputs to return, in this order.
-            reader: Summarizes more outputs within the run; see `InferenceResult.reader_result`.
+            processor: Summarizes more outputs within the run; see `InferenceResult.processed`.
             unbatched: Do not share a run with other requests.
         """
-        read_names = () if reader is None else reader.output_names
-        needed_names = tuple(dict.fromkeys(output_names + read_names))
+        processed_names = () if processor is None else processor.output_names
+        needed_names = tuple(dict.fromkeys(output_names + processed_names))
         row_shapes = None
         if (
             self.batched
@@ -97,9 +90,9 @@ class BatchRunner:
             row_shapes = layout.row_shapes
         # each output that is needed beyond the first counts as further input: it costs about the same time
         size = layout.size * max(1, len(needed_names))
-        return RunPlan(rows, size, row_shapes, output_names, needed_names, reader)
+        return RunPlan(rows, size, row_shapes, output_names, needed_names, processor)
 
-    def run(self, requests: list[QueuedRequest], inline: bool) -> list[CompletedBatch]:
+    def run(self, requests: list[QueuedRequest]) -> list[CompletedBatch]:
         """Set the outcome of every request; return the runs that this took.
 
         If a run of several requests fails, each half is run again, and so on, so that only the request that
@@ -107,16 +100,16 @@ class BatchRunner:
         """
         try:
             if requests[0].plan.rows > self.max_rows and self._can_be_cut(requests[0]):
-                return self._run_in_pieces(requests[0], inline)
-            return [self._run_together(requests, inline)]
+                return self._run_in_pieces(requests[0])
+            return [self._run_together(requests)]
         except Exception as error:  # whatever a model raises belongs to the request that caused it
             if len(requests) == 1:
                 requests[0].outcome = error
                 return []
         half = len(requests) // 2
-        return self.run(requests[:half], inline) + self.run(requests[half:], inline)
+        return self.run(requests[:half]) + self.run(requests[half:])
 
-    def _run_together(self, requests: list[QueuedRequest], inline: bool) -> CompletedBatch:
+    def _run_together(self, requests: list[QueuedRequest]) -> CompletedBatch:
         """One run for all requests."""
         start = perf_counter_ns()
         plans = [request.plan for request in requests]
@@ -135,23 +128,23 @@ class BatchRunner:
             rows = sum([plan.rows for plan in plans])
             names = tuple(dict.fromkeys([name for plan in plans for name in plan.needed_names]))
 
-        # run the model, then the readers
+        # run the model, then the processors
         unobserved = any([request.unobserved for request in requests])  # noqa: C419, it is faster
         run = self._unobserved_run if unobserved else self._run
         arrays = self._run_padded(run, feeds, rows, names)
         ended = perf_counter_ns()
         outputs = dict(zip(names, arrays, strict=True))
-        if have_one_plan and plan.reader is not None:
-            reader_results = plan.reader.read(outputs, plan.rows, len(plans))
+        if have_one_plan and plan.processor is not None:
+            all_processed = plan.processor.process(outputs, plan.rows, len(plans))
         else:
-            reader_results = _run_readers(plans, outputs, rows)
-        run_ns, read_ns = ended - start, (perf_counter_ns() - ended) // len(plans)
+            all_processed = _run_processors(plans, outputs, rows)
+        run_ns, processing_ns = ended - start, (perf_counter_ns() - ended) // len(plans)
 
         # give each request its own rows of the outputs that it named
-        queue_ns = row = 0
+        row = 0
         # Entries for each row: most outputs have one. An output of a request on its own may have no axis.
         sized = {name: (outputs[name], len(outputs[name]) // rows) for name in names if len(plans) > 1}
-        for request, plan, reader_result in zip(requests, plans, reader_results, strict=True):
+        for request, plan, processed in zip(requests, plans, all_processed, strict=True):
             stop = row + plan.rows
             own: list[Array] = []
             for name in plan.output_names:
@@ -160,13 +153,12 @@ class BatchRunner:
                     own.append(array[row * entries : stop * entries])
                 else:
                     own.append(outputs[name])
-            waited_ns = start - request.queued_ns
-            request.outcome = InferenceResult(tuple(own), waited_ns, run_ns, rows, reader_result, read_ns)
-            queue_ns += waited_ns
+            queue_ns = start - request.queued_ns
+            request.outcome = InferenceResult(tuple(own), queue_ns, run_ns, rows, processed, processing_ns)
             row = stop
-        return CompletedBatch(rows, len(plans), run_ns, queue_ns, inline)
+        return CompletedBatch(rows, run_ns)
 
-    def _run_in_pieces(self, request: QueuedRequest, inline: bool) -> list[CompletedBatch]:
+    def _run_in_pieces(self, request: QueuedRequest) -> list[CompletedBatch]:
         """Several runs for one request with more rows than a run may have; stops if its caller goes away."""
         start = perf_counter_ns()
         batches: list[CompletedBatch] = []
@@ -186,21 +178,19 @@ class BatchRunner:
                 for name, array in request.feeds.items()
             }
             pieces.append(self._run_padded(run, feeds, rows, names))
-            is_last = row + rows == plan.rows
-            queue_ns = start - request.queued_ns if is_last else 0
-            batches.append(
-                CompletedBatch(rows, int(is_last), perf_counter_ns() - piece_start, queue_ns, inline)
-            )
+            batches.append(CompletedBatch(rows, perf_counter_ns() - piece_start))
 
-        # put the outputs together again, so that the reader sees all rows as one request
+        # put the outputs together again, so that the processor sees all rows as one request
         arrays = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
         ended = perf_counter_ns()
         outputs = dict(zip(names, arrays, strict=True))
-        (reader_result,) = _run_readers([plan], outputs, plan.rows)
-        read_ns = perf_counter_ns() - ended
+        (processed,) = _run_processors([plan], outputs, plan.rows)
+        processing_ns = perf_counter_ns() - ended
         own = tuple([outputs[name] for name in plan.output_names])
         queue_ns = start - request.queued_ns
-        request.outcome = InferenceResult(own, queue_ns, ended - start, self.max_rows, reader_result, read_ns)
+        request.outcome = InferenceResult(
+            own, queue_ns, ended - start, self.max_rows, processed, processing_ns
+        )
         return batches
 
     def _run_padded(
@@ -235,34 +225,34 @@ class BatchRunner:
         return self.batched and self._splittable.issuperset(request.plan.needed_names)
 
 
-def _run_readers(plans: Sequence[RunPlan], outputs: Mapping[str, Array], rows: int) -> Sequence[Any]:
-    """The reader's result for each request of a run, None for those without a reader.
+def _run_processors(plans: Sequence[RunPlan], outputs: Mapping[str, Array], rows: int) -> Sequence[Any]:
+    """The processor's result for each request of a run, None for those without a processor.
 
-    Requests with the same reader and the same number of rows are read in one call.
+    Requests with the same processor and the same number of rows are processed in one call.
     """
-    if not any([plan.reader is not None for plan in plans]):  # noqa: C419, it is faster
+    if not any([plan.processor is not None for plan in plans]):  # noqa: C419, it is faster
         return [None] * len(plans)
 
-    # group the requests by reader and number of rows
-    groups: dict[tuple[OutputReader, int], list[int]] = {}
+    # group the requests by processor and number of rows
+    groups: dict[tuple[OutputProcessor, int], list[int]] = {}
     starts, row = [], 0
     for index, plan in enumerate(plans):
         starts.append(row)
         row += plan.rows
-        if plan.reader is not None:
-            groups.setdefault((plan.reader, plan.rows), []).append(index)
+        if plan.processor is not None:
+            groups.setdefault((plan.processor, plan.rows), []).append(index)
 
-    # Read the rows of each group. If it covers the whole run, no rows need copying.
+    # Process the rows of each group. If it covers the whole run, no rows need copying.
     results: list[Any] = [None] * len(plans)
-    for (reader, rows_each), members in groups.items():
+    for (processor, rows_each), members in groups.items():
         own = outputs
         if len(members) < len(plans):
             spans = [(starts[index], starts[index] + rows_each) for index in members]
             own = {
                 name: np.concatenate([_slice_rows(outputs[name], start, stop, rows) for start, stop in spans])
-                for name in reader.output_names
+                for name in processor.output_names
             }
-        for index, result in zip(members, reader.read(own, rows_each, len(members)), strict=True):
+        for index, result in zip(members, processor.process(own, rows_each, len(members)), strict=True):
             results[index] = result
     return results
 

@@ -24,7 +24,7 @@ from time import perf_counter_ns
 from service.batching.batch_run import BatchRunner, CompletedBatch
 from service.batching.queue import QueuedRequest, RequestQueue
 from service.errors import OverloadedError
-from service.inference_types import FeedLayout, Feeds, InferenceResult, OutputReader, RunPlan, Waiter
+from service.inference_types import FeedLayout, Feeds, InferenceResult, OutputProcessor, RunPlan, Waiter
 
 # Runs expected to take less than this (2 ms) stay in the event loop. A change of thread costs about 0.1 ms,
 # which is little compared to a longer run, and others can wait for a shorter one.
@@ -152,10 +152,13 @@ class Batcher:
         deadline: float = math.inf,
         unbatched: bool = False,
         future: Waiter | None = None,
-        reader: OutputReader | None = None,
+        processor: OutputProcessor | None = None,
     ) -> InferenceResult:
-        """Plan and queue a request, and return its result; see `BatchRunner.plan` and `enqueue`."""
-        plan = self.runner.plan(FeedLayout.of(feeds), rows, output_names, reader, unbatched=unbatched)
+        """Plan and queue a request, and return its result; see `BatchRunner.plan` and `enqueue`.
+
+        The service calls these two itself, and plans once for all requests of a form: see `InferenceCall`.
+        """
+        plan = self.runner.plan(FeedLayout.of(feeds), rows, output_names, processor, unbatched=unbatched)
         request = self.enqueue(feeds, plan, deadline, future)
         try:
             await request.future
@@ -289,14 +292,14 @@ class Batcher:
                 return
 
         start = perf_counter_ns()
-        completed = self.runner.run(batch, inline=True)
+        completed = self.runner.run(batch)
         self._finish_run(batch, size, completed, perf_counter_ns() - start, loop)
 
     def _run_in_thread(self, batch: list[QueuedRequest], size: int, loop: asyncio.AbstractEventLoop) -> None:
         start = perf_counter_ns()
         completed: list[CompletedBatch] = []
         try:
-            completed = self.runner.run(batch, inline=False)
+            completed = self.runner.run(batch)
         finally:
             # Raises if the loop was closed in the meantime. The error goes unnoticed, which is fine: closing
             # the loop has cancelled all requests that waited.

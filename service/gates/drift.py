@@ -23,7 +23,7 @@ from service.inference_types import Array
 
 log = logging.getLogger(__name__)
 
-Level = Literal["ok", "watch", "alarm"]
+DriftLevel = Literal["ok", "watch", "alarm"]
 
 # seconds between two sampled runs at least
 MIN_INTERVAL = 0.1
@@ -46,7 +46,7 @@ class LayerDrift:
     gate: str
     layer: int
     psi: float | None
-    level: Level | None
+    level: DriftLevel | None
     mean: float | None
     baseline: float
 
@@ -63,7 +63,7 @@ class DriftReport:
     baseline_rows: int
     window: int
     bias: float | None
-    level: Level | None
+    level: DriftLevel | None
     worst: str | None
     reason: str | None
     layers: tuple[LayerDrift, ...]
@@ -191,9 +191,11 @@ def sampled_run(
     """The model's `run`, which shows its gates to the drift monitor now and then.
 
     Args:
-        runtime: The model. drift: The monitor; None to return the plain `run`. batch: The name of the batch
-        dimension; None if the model has none. pad_single_rows: True if the batcher pads a single row with a
-        copy of itself, which must not count twice.
+        runtime: The model.
+        drift: The monitor; None to return the plain `run`.
+        batch: The name of the batch dimension; None if the model has none.
+        pad_single_rows: True if the batcher pads a single row with a copy of itself, which must not count
+            twice.
     """
     if drift is None:
         return runtime.run
@@ -234,7 +236,7 @@ def _psi(live: Array, baseline: Array) -> float:
     return float(((p - q) * np.log(p / q)).sum())
 
 
-def _level(psi: float) -> Level:
+def _level(psi: float) -> DriftLevel:
     return "alarm" if psi >= ALARM else "watch" if psi >= WATCH else "ok"
 
 

@@ -16,8 +16,8 @@ from service.errors import RequestError, TooLargeError
 from service.gates.reader import unit_statistics
 from service.inference_types import Array, InferenceRequest
 
-Level = Literal["summary", "units", "rows"]
-LEVELS = ("summary", "units", "rows")
+Detail = Literal["summary", "units", "rows"]
+DETAILS = ("summary", "units", "rows")
 OPTIONS = ("detail", "blocks", "binary")
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 # about how many times as long a number is in JSON as in bytes
@@ -32,7 +32,7 @@ class GateQuery:
     outputs of the layers. With `binary`, these tensors follow the JSON as bytes.
     """
 
-    detail: Level = "summary"
+    detail: Detail = "summary"
     blocks: bool = False
     binary: bool = False
 
@@ -53,12 +53,12 @@ def parse_gate_query(query: bytes, parameters: Mapping[str, Any]) -> GateQuery:
     if "binary_data_output" in parameters:
         options.setdefault("binary", parameters["binary_data_output"])
     detail = options.get("detail", "summary")
-    if detail not in LEVELS:
-        raise RequestError(f"detail: expected one of {', '.join(LEVELS)}, got {str(detail)[:40]!r}")
+    if detail not in DETAILS:
+        raise RequestError(f"detail: expected one of {', '.join(DETAILS)}, got {str(detail)[:40]!r}")
     for name in ("blocks", "binary"):
         if not isinstance(options.get(name, False), bool):
             raise RequestError(f"{name}: expected true or false, got {str(options[name])[:40]!r}")
-    return GateQuery(cast("Level", detail), options.get("blocks", False), options.get("binary", False))
+    return GateQuery(cast("Detail", detail), options.get("blocks", False), options.get("binary", False))
 
 
 def block_names(gates: Iterable[Gate]) -> tuple[str, ...]:

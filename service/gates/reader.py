@@ -1,6 +1,6 @@
 """Reads the gates of a run: statistics of each gate, and the route of each row through the layers, as JSON.
 
-docs/gates.md describes the response that these become part of.
+docs/reference/gates.md describes the response that these become part of.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class GateReader:
         # the threads start when there is work for them, and end when the reader is dropped
         self._pool = ThreadPoolExecutor(threads, "gates")
 
-    def read(self, arrays: Mapping[str, Array], rows: int, requests: int = 1) -> list[GateSummary]:
+    def process(self, arrays: Mapping[str, Array], rows: int, requests: int = 1) -> list[GateSummary]:
         """Return the summary of each of `requests` requests of `rows` rows.
 
         It is a NotFiniteError for a request with a gate that is NaN. The rows of the requests follow one

@@ -21,7 +21,7 @@ from service.errors import ForbiddenError, SettingError, UnauthorizedError
 if TYPE_CHECKING:
     from service.config.settings import Settings
 
-Level = Literal["open", "api", "admin"]
+AccessLevel = Literal["open", "api", "admin"]
 Headers = Iterable[tuple[bytes, bytes]]
 
 NO_KEY = "expected a key in the header Authorization (Bearer …) or X-Api-Key, got none"
@@ -55,11 +55,11 @@ class Authenticator:
             raise SettingError("admin_key: expected a key of its own, got one of the API keys")
         return cls(api_keys, admin_key)
 
-    def has_keys(self, level: Level) -> bool:
+    def has_keys(self, level: AccessLevel) -> bool:
         """Whether there are keys for this level."""
         return bool(self._admin if level == "admin" else self._api)
 
-    def check(self, level: Level, headers: Headers) -> None:
+    def check(self, level: AccessLevel, headers: Headers) -> None:
         """Raise UnauthorizedError or ForbiddenError unless the headers have a key for this level."""
         if level == "open" or (level == "api" and not self._api):
             return
@@ -76,7 +76,7 @@ class Authenticator:
         if level == "admin" and not admin:
             raise ForbiddenError(NOT_ADMIN)
 
-    def require(self, level: Level) -> RequireKey:
+    def require(self, level: AccessLevel) -> RequireKey:
         """`check` as a dependency of a FastAPI route: `dependencies=[Depends(auth.require("admin"))]`."""
         return RequireKey(self, level)
 
@@ -84,7 +84,7 @@ class Authenticator:
 class RequireKey:
     """A FastAPI dependency that refuses requests without a key for its level."""
 
-    def __init__(self, auth: Authenticator, level: Level) -> None:
+    def __init__(self, auth: Authenticator, level: AccessLevel) -> None:
         self.level = level
         self._check = auth.check
 
@@ -92,7 +92,7 @@ class RequireKey:
         self._check(self.level, connection.scope["headers"])
 
 
-def level_of(route: BaseRoute) -> Level | None:
+def level_of(route: BaseRoute) -> AccessLevel | None:
     """The level that a FastAPI route declares, or None if it declares none."""
     for dependency in getattr(route, "dependencies", ()):
         if isinstance(dependency.dependency, RequireKey):

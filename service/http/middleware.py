@@ -84,4 +84,4 @@ class RequestMiddleware:
         request.complete_body = None
         self._budget.release(request)
         if request.result is not None:
-            request.result = replace(request.result, arrays=(), reader_result=None)
+            request.result = replace(request.result, arrays=(), processed=None)

@@ -147,7 +147,7 @@ class Request(ABC):
     # HTTP status of the answer; 0 until one has begun
     status: int = 0
     error_message: str | None = None
-    # refused with an OverloadedError
+    # refused because the queue or the memory is full
     overloaded: bool = False
     client_gone: bool = False
 

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from service.bounded_cache import BoundedCache
-from service.http.auth import Level
+from service.http.auth import AccessLevel
 from service.http.request import Request, RequestHead
 from service.http.response import Response
 
@@ -29,7 +29,7 @@ class Route:
 
     path: str
     method: str
-    level: Level
+    level: AccessLevel
     endpoint: Endpoint
     name: str
     regex: re.Pattern[str]
@@ -57,7 +57,7 @@ class Router:
         self,
         method: str,
         path: str,
-        level: Level,
+        level: AccessLevel,
         endpoint: Endpoint,
         name: str,
         operation: Mapping[str, Any],
@@ -105,7 +105,7 @@ class Router:
 
 
 def _route(
-    method: str, path: str, level: Level, endpoint: Endpoint, name: str, operation: Mapping[str, Any]
+    method: str, path: str, level: AccessLevel, endpoint: Endpoint, name: str, operation: Mapping[str, Any]
 ) -> Route:
     # re.split puts the names in braces at the odd indices
     segments = re.split(r"\{(\w+)\}", path)

@@ -181,7 +181,7 @@ def _binary_size(value: Any, where: str) -> int | None:
     return expect_whole(parameters["binary_data_size"], f"{where}.parameters.binary_data_size")
 
 
-LENGTH_HEADER = "Inference-Header-Content-Length"
+JSON_LENGTH_HEADER = "Inference-Header-Content-Length"
 
 # bytes of JSON that the body may have under an extra key
 MAX_EXTRA_BYTES = 64 * 1024
@@ -217,7 +217,7 @@ def decode_infer(
         return _decode_raw(body, signature, limits)
     if json_size is not None and json_size > len(body):
         raise RequestError(
-            f"{LENGTH_HEADER}: expected at most the {len(body)} bytes of the body, got {json_size}"
+            f"{JSON_LENGTH_HEADER}: expected at most the {len(body)} bytes of the body, got {json_size}"
         )
 
     # parse the JSON, and read the parameters
@@ -304,8 +304,8 @@ def _decode_raw(body: bytes | memoryview, signature: Signature, limits: RequestL
     """Decode a request without JSON, whose body is the binary data of the model's one input."""
     if len(signature.inputs) != 1:
         raise RequestError(
-            f"{LENGTH_HEADER}: 0 needs a model with one input, and this one has {len(signature.inputs)}; "
-            "expected JSON"
+            f"{JSON_LENGTH_HEADER}: 0 needs a model with one input, and this one has "
+            f"{len(signature.inputs)}; expected JSON"
         )
     (tensor,) = signature.inputs.values()
     dtype = WIRE_DTYPES[tensor.dtype]

@@ -56,7 +56,7 @@ def encode_infer(
 
 @dataclass(frozen=True)
 class JsonAnswers:
-    """Writes the answers to requests for one tensor in JSON; an `OutputReader`, called once for each run.
+    """Writes the answers to requests for one tensor in JSON; an `OutputProcessor`, called once for each run.
 
     For 64 requests of ten numbers, an answer takes 0.5 µs, and 2.5 µs with `encode_infer`.
     """
@@ -80,7 +80,7 @@ class JsonAnswers:
             return None
         return cls(name, version, output.name)
 
-    def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[bytes | NotFiniteError]:
+    def process(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[bytes | NotFiniteError]:
         """The answer to each request; a NotFiniteError if its numbers cannot be written in JSON."""
         array = arrays[self.output]
         shape = (array.shape[0] // requests, *array.shape[1:]) if array.ndim else ()

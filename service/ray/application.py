@@ -15,7 +15,7 @@ from ray.serve import Application
 from service.config.settings import SECRETS, Settings
 from service.config.sources import resolve, unknown_setting
 from service.errors import SettingError
-from service.http.auth import Authenticator, Level
+from service.http.auth import AccessLevel, Authenticator
 from service.ray.coordinator import Coordinator
 from service.ray.replica import Replica, replica_with_models_on_request
 
@@ -51,7 +51,7 @@ def build_with(arguments: Mapping[str, Any]) -> Application:
     """The application with these settings and no others but those of the environment."""
     settings = resolve(arguments).settings
     auth = Authenticator.from_settings(settings)
-    levels: tuple[Level, ...] = ("api", "admin")
+    levels: tuple[AccessLevel, ...] = ("api", "admin")
     keys = tuple(level for level in levels if auth.has_keys(level))
     models = settings.replica_models
     replica = serve.ingress()(replica_with_models_on_request(models) if models else Replica)

@@ -16,7 +16,7 @@ from service.api.app import Application
 from service.config.settings import Settings
 from service.config.sources import resolve
 from service.errors import SettingError
-from service.http.auth import Authenticator, Level
+from service.http.auth import AccessLevel, Authenticator
 from service.process.worker import GC_THRESHOLD
 from service.ray.coordinator_client import CoordinatorClient
 from service.ray.model_on_request import HeldModel, ModelsOnRequest
@@ -128,7 +128,7 @@ def replica_settings(arguments: Mapping[str, Any]) -> Settings:
 
 def expect_keys(auth: Authenticator, keys: tuple[str, ...]) -> None:
     """Raise a SettingError unless this node has the keys, without which the service would be open to all."""
-    levels: tuple[tuple[Level, str], ...] = (("api", "api_keys"), ("admin", "admin_key"))
+    levels: tuple[tuple[AccessLevel, str], ...] = (("api", "api_keys"), ("admin", "admin_key"))
     for level, name in levels:
         if level in keys and not auth.has_keys(level):
             raise SettingError(

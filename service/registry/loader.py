@@ -22,9 +22,10 @@ from service.errors import DeviceError, ModelFileError
 from service.gates.drift import DriftMonitor, sampled_run
 from service.inference_types import Array
 from service.memory.free_memory import trim_memory
+from service.registry.device_agreement import check_device_agreement
 from service.registry.model import Model
 from service.registry.openvino_inputs import check_openvino_inputs
-from service.registry.probe import ProbeResult, check_device_agreement, probe
+from service.registry.probe import ProbeResult, probe
 from service.repository.scan import ModelFile, expect_unchanged, read_model_file
 from service.telemetry.counters import RequestCounters
 

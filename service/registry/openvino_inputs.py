@@ -1,7 +1,7 @@
 """Checks whether a model may run on OpenVINO: it must accept all values of its inputs.
 
-OpenVINO answers what onnxruntime's own provider refuses, and says nothing: it reads zeros for an id outside
-of a table, keeps 32 bits of an id of 64 bits, and returns an empty output if an input is too short.
+Where the CPU provider raises an error, OpenVINO returns a wrong answer: it reads zeros for an id outside of a
+table, keeps 32 bits of an id of 64 bits, and returns an empty output if an input is too short.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ MAX_FLOAT = 1e9
 
 
 def check_openvino_inputs(cpu: Runtime, batch: str | None, where: str) -> None:
-    """Raise ModelFileError if there may be inputs that the CPU refuses and OpenVINO does not.
+    """Raise ModelFileError if there may be inputs that the CPU provider refuses and OpenVINO does not.
 
     Args:
-        cpu: The model on the CPU.
+        cpu: The model on the CPU provider.
         batch: The name of the batch dimension.
         where: Name of the model in error messages.
     """

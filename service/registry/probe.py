@@ -1,4 +1,4 @@
-"""Probes a model with random rows: may it be batched, and does its device agree with the CPU?"""
+"""Probes a model with random rows: may requests share its runs?"""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.artifact.devices import DevicePrecision
-from service.artifact.manifest import Manifest
 from service.artifact.runtime import Runtime, Tensor
-from service.errors import ModelFileError, RunError
+from service.errors import RunError
 from service.inference_types import Array
 
 Rows = dict[str, Array]
@@ -33,12 +31,13 @@ class ProbeResult:
     """What the probe found out about a model.
 
     Attributes:
-        ran: False if the model accepted none of the rows; the other attributes then mean nothing. coupled:
-        The output of a row depends on the other rows of its batch. bit_stable: The output of a row has the
-        same bits in all batches of two and more rows. single_row_differs: A row that runs alone gets other
-        bits than in a batch. splittable: The outputs that can be cut along axis 0 into equal parts, one for
-        each row. distribution: True if the first public output has class probabilities, False for logits,
-        None for neither.
+        ran: False if the model accepted none of the rows; the other attributes then mean nothing.
+        coupled: The output of a row depends on the other rows of its batch.
+        bit_stable: The output of a row has the same bits in all batches of two and more rows.
+        single_row_differs: A row that runs alone gets other bits than in a batch.
+        splittable: The outputs that can be cut along axis 0 into equal parts, one for each row.
+        distribution: True if the first public output has class probabilities, False for logits, None for
+            neither.
     """
 
     ran: bool
@@ -209,52 +208,3 @@ def _is_distribution(array: Array) -> bool | None:
         return None
     sums = array.sum(1, dtype=np.float64)
     return bool((array >= 0).all() and np.allclose(sums, 1, atol=1e-2 if array.dtype.itemsize == 2 else 1e-4))
-
-
-# rows on which a device is compared with the CPU
-AGREEMENT_ROWS = 64
-# The bound of the parity proof: this many times PyTorch's own error, or a last bit of fp32 if that is more.
-# For bf16 it is the largest error of rounding a number to its 8 bits.
-PARITY_FACTOR = 8
-SMALLEST_ERRORS: dict[DevicePrecision, float] = {"fp32": 2.0**-23, "bf16": 2.0**-8}
-
-
-def check_device_agreement(device: Runtime, cpu: Runtime, batch: str | None, where: str) -> None:
-    """Raise ModelFileError if a device differs from the CPU by more than parity allows."""
-    rows = next(find_rows(cpu, batch, AGREEMENT_ROWS), None)
-    if rows is None:
-        raise ModelFileError(
-            f"{where}: expected rows on which to compare {device.provider} with the CPU, "
-            "and the model accepts none of those that were tried",
-            "its device could not be compared with the CPU",
-        )
-    names = [tensor.name for tensor in (*cpu.outputs, *cpu.hidden)]
-    for name, actual, expected in zip(names, device.run(rows, names), cpu.run(rows, names), strict=True):
-        difference = _max_difference(actual, expected)
-        allowed = _allowed_difference(cpu.manifest, name, expected, SMALLEST_ERRORS[device.precision])
-        if difference > allowed:
-            raise ModelFileError(
-                f"{where}: {name}: expected {device.provider} within {allowed:.2g} of the CPU, "
-                f"got {difference:.2g}",
-                "its device does not compute what the CPU computes",
-            )
-
-
-def _max_difference(actual: Array, expected: Array) -> float:
-    """The largest difference; infinite if shapes differ or only one side is NaN."""
-    if actual.shape != expected.shape:
-        return float("inf")
-    unequal = ~((actual == expected) | (np.isnan(actual) & np.isnan(expected)))
-    difference = np.abs(actual[unequal].astype(np.float64) - expected[unequal].astype(np.float64))
-    return float(np.nan_to_num(difference, nan=np.inf, posinf=np.inf).max(initial=0.0))
-
-
-def _allowed_difference(
-    manifest: Manifest | None, name: str, expected: Array, smallest_error: float
-) -> float:
-    """Twice the bound of parity: device and CPU may each differ that much from the exact result."""
-    finite = expected[np.isfinite(expected)].astype(np.float64)
-    size = max(1.0, float(np.sqrt(np.mean(finite**2)))) if finite.size else 1.0
-    torch_errors = {tensor.name: tensor.max_torch for tensor in manifest.parity.tensors} if manifest else {}
-    step = float(np.finfo(expected.dtype).eps) if expected.dtype.kind == "f" else 0.0
-    return 2 * PARITY_FACTOR * (torch_errors.get(name, 0.0) + max(step, smallest_error) * size)

@@ -201,7 +201,7 @@ class RequestCounters:
         # number of responses by route, method and status; nanoseconds by route
         self._answered: dict[tuple[str, str, int], int] = {}
         self._seconds: dict[str, Histogram] = {}
-        # nanoseconds of the responses that are not counted yet
+        # durations in nanoseconds that are not in the histograms yet
         self._pending: dict[tuple[str, str, int], list[int]] = {}
         self._refused: dict[str, int] = {}
 
@@ -215,9 +215,9 @@ class RequestCounters:
 
     def count_responses(self, times: Mapping[tuple[str, str, int], Sequence[int]]) -> None:
         """Count finished HTTP requests: their nanoseconds by route, method and status."""
-        for key, some in times.items():
+        for key, durations in times.items():
             pending = self._pending.setdefault(key, [])
-            pending += some
+            pending += durations
             if len(pending) >= MAX_PENDING:
                 self._count_pending()
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from export.errors import ParityError
 from export.input_spec import parse_inputs
 from export.pipeline import export_model
-from export.prepared_graph import prepare, shorten
+from export.prepared_graph import prepare, with_short_sums
 from export.proved_graph import prove_first
 from export.source import Source
 from export.steps import Steps
@@ -72,7 +72,7 @@ def test_the_next_form_is_tried_only_if_a_proof_fails() -> None:
     net = long()
     source = Source("net", "module", tuple(parse_inputs([INPUT])), module=net)
     graph = prepare(source)
-    shortened = shorten(graph)
+    shortened = with_short_sums(graph)
     assert shortened is not None
     with pytest.raises(ParityError, match="output"):
         prove_first([shortened], source, 0, Steps())

@@ -8,7 +8,7 @@ from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
 from service.api.app import Application
-from service.http.auth import Level, level_of
+from service.http.auth import AccessLevel, level_of
 
 
 class Entry(NamedTuple):
@@ -16,7 +16,7 @@ class Entry(NamedTuple):
 
     method: str
     path: str
-    level: Level | None
+    level: AccessLevel | None
 
 
 def route_table(application: Application) -> list[Entry]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from service.api.openapi.operation import PATH_PARAMETERS, error
 from service.api.openapi.schemas import SCHEMAS, STRING
-from service.http.auth import Level
+from service.http.auth import AccessLevel
 from service.http.router import Route
 from service.version import VERSION
 
@@ -28,7 +28,7 @@ KEY_REQUIRED: list[dict[str, list[str]]] = [{"bearer": []}, {"key": []}]
 
 # errors of any route, by level of access, and of routes of a model
 ANY_ERRORS = (400, 421, 431, 500)
-LEVEL_ERRORS: dict[Level, tuple[int, ...]] = {"open": (), "api": (401, 503), "admin": (401, 403, 503)}
+LEVEL_ERRORS: dict[AccessLevel, tuple[int, ...]] = {"open": (), "api": (401, 503), "admin": (401, 403, 503)}
 MODEL_ERRORS = (404,)
 
 

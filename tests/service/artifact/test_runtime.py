@@ -176,7 +176,7 @@ def test_opening_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def openvino(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets onnxruntime's own provider stand in for OpenVINO's: only the graphs of the sessions differ."""
+    """Lets the CPU provider stand in for OpenVINO's: only the graphs of the sessions differ."""
     monkeypatch.setitem(runtime_module.PROVIDERS, "openvino", "CPUExecutionProvider")
     monkeypatch.setattr(runtime_module, "provider_options", lambda *arguments: {})
 
@@ -230,7 +230,7 @@ def test_too_little_memory_for_the_graphs_of_openvino_is_an_error(monkeypatch: p
 
 @pytest.mark.usefixtures("openvino")
 def test_bf16_is_found_out_from_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Onnxruntime's own provider computes in fp32, as OpenVINO does on some CPUs, and says as little."""
+    """The CPU provider computes in fp32, as OpenVINO does on some CPUs, and says as little."""
     monkeypatch.setattr(runtime_module, "expect_precision", lambda *arguments: None)
     runtime_module.openvino_computes_in_bf16.cache_clear()
     with pytest.raises(DeviceError, match="precision: expected bf16, but OpenVINO computes in fp32"):

@@ -40,10 +40,10 @@ def test_each_request_gets_its_own_rows(make_request: MakeRequest) -> None:
     """Requests of one row and of several rows share a run."""
     model = Doubler()
     requests = [make_request(rows(1)), make_request(rows(2, 3)), make_request(rows(4))]
-    (batch,) = make_runner(model.run).run(requests, inline=True)
+    (batch,) = make_runner(model.run).run(requests)
     assert model.rows == [[1, 2, 3, 4]]
     assert [arrays(request) for request in requests] == [[[[2, 2]]], [[[4, 4], [6, 6]]], [[[8, 8]]]]
-    assert (batch.rows, batch.requests, batch.inline) == (4, 3, True)
+    assert batch.rows == 4
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_runs_with_an_unobserved_request_are_not_observed(
     """A run for one request, for several, and each of the runs for a large one."""
     plain, watched = Doubler(), Doubler()
     requests = [make_request(rows(*range(size)), unobserved=unobserved) for unobserved in marks]
-    make_runner(watched.run, unobserved_run=plain.run).run(requests, inline=True)
+    make_runner(watched.run, unobserved_run=plain.run).run(requests)
     assert (bool(watched.feeds), bool(plain.feeds)) == (not any(marks), any(marks))
     assert all(len(arrays(request)[0]) == size for request in requests)
 
@@ -69,7 +69,7 @@ def test_each_request_gets_its_outputs_in_its_order(make_request: MakeRequest) -
         make_request(rows(2), ("double", "negative")),
         make_request(rows(3), ("negative", "double")),
     ]
-    make_runner(model.run).run(requests, inline=True)
+    make_runner(model.run).run(requests)
     assert model.requested == [("negative", "double")]
     assert [arrays(request) for request in requests] == [
         [[[-1, -1]]],
@@ -87,42 +87,39 @@ def test_inputs_are_stacked_by_name(make_request: MakeRequest) -> None:
     first_value = {"x": np.array([[5.0]]), "y": np.array([[1.0]])}
     second = {"y": np.array([[2.0]]), "x": np.array([[9.0]])}
     requests = [make_request(first_value), make_request(second)]
-    make_runner(run, inputs=("x", "y")).run(requests, inline=True)
+    make_runner(run, inputs=("x", "y")).run(requests)
     assert [arrays(request) for request in requests] == [[[[4]]], [[[7]]]]
 
 
 def test_queue_time_and_run_time_are_measured(make_request: MakeRequest) -> None:
-    """Queue time counts from the request's arrival; the batch reports the sum over its requests."""
+    """Queue time counts from the request's arrival."""
     requests = [make_request(rows(1)), make_request(rows(2))]
     requests[0].queued_ns, requests[1].queued_ns = -1_000, -3_000
-    (batch,) = make_runner(Doubler().run).run(requests, inline=False)
+    (batch,) = make_runner(Doubler().run).run(requests)
     results = [request.result() for request in requests]
     assert results[1].queue_ns - results[0].queue_ns == 2_000
-    assert batch.queue_ns == results[0].queue_ns + results[1].queue_ns
     assert results[0].run_ns == results[1].run_ns == batch.run_ns > 0
     assert [result.batch_rows for result in results] == [2, 2]
-    assert not batch.inline
 
 
 def test_a_large_request_is_split_over_several_runs(make_request: MakeRequest) -> None:
     """Nineteen rows take runs of eight, eight and three rows."""
     model = Doubler()
     request = make_request(rows(*range(19)), ("double", "negative"))
-    batches = make_runner(model.run).run([request], inline=True)
+    batches = make_runner(model.run).run([request])
     result = request.result()
     assert [len(run) for run in model.rows] == [8, 8, 3]
     np.testing.assert_array_equal(result.arrays[0][:, 0], 2 * np.arange(19))
     np.testing.assert_array_equal(result.arrays[1][:, 1], -np.arange(19))
     assert result.batch_rows == 8
-    assert [(batch.rows, batch.requests) for batch in batches] == [(8, 0), (8, 0), (3, 1)]
-    assert [batch.queue_ns for batch in batches] == [0, 0, result.queue_ns]
+    assert [batch.rows for batch in batches] == [8, 8, 3]
 
 
 def test_levers_are_not_split(make_request: MakeRequest) -> None:
     """Levers are fed whole to each run, whatever their length."""
     model = Doubler()
     request = make_request(rows(*range(9)) | {"bias": np.arange(9)})
-    make_runner(model.run).run([request], inline=True)
+    make_runner(model.run).run([request])
     assert [feeds["bias"].tolist() for feeds in model.feeds] == [list(range(9))] * 2
 
 
@@ -133,7 +130,7 @@ def test_a_request_with_an_unsplittable_output_is_not_split(
     """If the model couples rows, all of them must be in one run too."""
     model = Doubler()
     request = make_request(rows(*range(9)), names)
-    make_runner(model.run, batched=batched).run([request], inline=True)
+    make_runner(model.run, batched=batched).run([request])
     assert [len(run) for run in model.rows] == [9]
     assert isinstance(request.outcome, InferenceResult)
 
@@ -146,9 +143,9 @@ def test_a_cancelled_request_gets_no_further_runs(make_request: MakeRequest) -> 
         request.future.cancel()
 
     model = Doubler(rule)
-    batches = make_runner(model.run).run([request], inline=True)
+    batches = make_runner(model.run).run([request])
     assert [len(run) for run in model.rows] == [8]
-    assert [(batch.rows, batch.requests) for batch in batches] == [(8, 0)]
+    assert [batch.rows for batch in batches] == [8]
     assert request.outcome is None
 
 
@@ -156,7 +153,7 @@ def test_a_single_row_is_padded_with_a_copy(make_request: MakeRequest) -> None:
     """If single rows get other last bits, a row runs next to a copy of itself."""
     model = Doubler()
     request = make_request(rows(7) | {"bias": np.ones(1)})
-    (batch,) = make_runner(model.run, pad_single_rows=True).run([request], inline=True)
+    (batch,) = make_runner(model.run, pad_single_rows=True).run([request])
     assert model.rows == [[7, 7]]
     assert model.feeds[0]["bias"].shape == (1,)
     assert arrays(request) == [[[14, 14]]]
@@ -167,7 +164,7 @@ def test_the_last_row_of_a_split_request_is_padded(make_request: MakeRequest) ->
     """Nine rows are split into eight and one."""
     model = Doubler()
     request = make_request(rows(*range(9)))
-    make_runner(model.run, pad_single_rows=True).run([request], inline=True)
+    make_runner(model.run, pad_single_rows=True).run([request])
     assert [len(run) for run in model.rows] == [8, 2]
     assert len(request.result().arrays[0]) == 9
 
@@ -179,7 +176,7 @@ def test_a_row_with_an_unsplittable_output_is_not_padded(
     """An output that cannot be split would change with a second row."""
     model = Doubler()
     request = make_request(rows(7), names)
-    make_runner(model.run, pad_single_rows=True, batched=batched).run([request], inline=True)
+    make_runner(model.run, pad_single_rows=True, batched=batched).run([request])
     assert model.rows == [[7]]
 
 
@@ -192,7 +189,7 @@ def no_sevens(feeds: Mapping[str, Array]) -> None:
 def test_only_the_faulty_request_fails(make_request: MakeRequest, bad: set[int]) -> None:
     """A failed run is halved until the faulty requests are on their own; each gets its own error."""
     requests = [make_request(rows(7 if n in bad else 10 + n)) for n in range(8)]
-    batches = make_runner(Doubler(no_sevens).run).run(requests, inline=True)
+    batches = make_runner(Doubler(no_sevens).run).run(requests)
     errors = {
         n: request.outcome
         for n, request in enumerate(requests)
@@ -202,22 +199,20 @@ def test_only_the_faulty_request_fails(make_request: MakeRequest, bad: set[int])
     assert len({id(error) for error in errors.values()}) == len(bad)
     for n in set(range(8)) - bad:
         assert arrays(requests[n]) == [[[20 + 2 * n] * 2]]
-    assert sum(batch.requests for batch in batches) == 8 - len(bad)
+    assert sum(batch.rows for batch in batches) == 8 - len(bad)
 
 
 def test_finding_a_faulty_request_takes_few_runs(make_request: MakeRequest) -> None:
     """One faulty request among 64 takes 13 runs, not 65."""
     model = Doubler(no_sevens)
-    make_runner(model.run, max_rows=64).run(
-        [make_request(rows(7 if n == 20 else 1)) for n in range(64)], inline=True
-    )
+    make_runner(model.run, max_rows=64).run([make_request(rows(7 if n == 20 else 1)) for n in range(64)])
     assert len(model.feeds) == 13
 
 
 def test_a_wrong_number_of_outputs_is_an_error(make_request: MakeRequest) -> None:
     for given in (0, 1, 3):
         request = make_request(rows(1), ("double", "negative"))
-        make_runner(lambda feeds, names, given=given: [feeds["x"]] * given).run([request], inline=True)
+        make_runner(lambda feeds, names, given=given: [feeds["x"]] * given).run([request])
         with pytest.raises(InternalError, match=f"outputs: expected 2 of the model, got {given}"):
             request.result()
 
@@ -230,7 +225,7 @@ def test_a_wrong_number_of_rows_is_an_error_for_all_requests(make_request: MakeR
         return [np.zeros((wrong if len(feeds["x"]) == 2 else 9, 1))]
 
     requests = [make_request(rows(1, 2)), make_request(rows(3, 4))]
-    make_runner(run).run(requests, inline=True)
+    make_runner(run).run(requests)
     for request in requests:
         with pytest.raises(
             InternalError, match=f"outputs: expected 2 rows of 'double', got shape \\[{wrong}, 1\\]"
@@ -240,7 +235,7 @@ def test_a_wrong_number_of_rows_is_an_error_for_all_requests(make_request: MakeR
 
 def test_a_scalar_output_is_an_error(make_request: MakeRequest) -> None:
     request = make_request(rows(1))
-    make_runner(lambda feeds, names: [np.array(1.0)]).run([request], inline=True)
+    make_runner(lambda feeds, names: [np.array(1.0)]).run([request])
     with pytest.raises(InternalError, match=r"expected 1 rows of 'double', got shape \[\]"):
         request.result()
 
@@ -284,7 +279,7 @@ def test_outputs_with_several_values_per_row_are_split_by_row(make_request: Make
         return [np.repeat(feeds["x"] * 2, 3, axis=0)]
 
     requests = [make_request(rows(1, 2)), make_request(rows(3))]
-    make_runner(run).run(requests, inline=True)
+    make_runner(run).run(requests)
     assert arrays(requests[0]) == [[[2, 2]] * 3 + [[4, 4]] * 3]
     assert arrays(requests[1]) == [[[6, 6]] * 3]
 
@@ -297,9 +292,9 @@ def test_an_output_may_be_empty_if_one_of_the_inputs_is(make_request: MakeReques
 
     runner = make_runner(run, inputs=("x", "words"))
     request = make_request(rows(1, 2) | {"words": np.zeros((2, 0))})
-    runner.run([request], inline=True)
+    runner.run([request])
     assert arrays(request) == [[]]
     request = make_request(rows(1, 2) | {"words": np.zeros((2, 1))})
-    make_runner(lambda feeds, names: [np.zeros((0, 4))], inputs=("x", "words")).run([request], inline=True)
+    make_runner(lambda feeds, names: [np.zeros((0, 4))], inputs=("x", "words")).run([request])
     with pytest.raises(InternalError, match=r"expected 2 rows of 'double', got shape \[0, 4\]"):
         request.result()

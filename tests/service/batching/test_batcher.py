@@ -159,8 +159,7 @@ def test_short_runs_are_inline_and_long_runs_in_a_thread(run_in_loop: RunInLoop)
         await batcher.submit(rows(1), 1, ("double",))
         assert model.threads == [threading.get_ident()]
         slow = Doubler(sleep_for(0.05))
-        observed: list[CompletedBatch] = []
-        batcher = make_batcher(slow.run, observed)
+        batcher = make_batcher(slow.run)
         task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         loop_turns = 0
         while not task.done():
@@ -168,7 +167,6 @@ def test_short_runs_are_inline_and_long_runs_in_a_thread(run_in_loop: RunInLoop)
             loop_turns += 1
         assert loop_turns > 5
         assert slow.threads != [threading.get_ident()]
-        assert [batch.inline for batch in observed] == [False]
 
     run_in_loop(main())
 
@@ -282,8 +280,7 @@ def test_every_successful_run_is_observed(run_in_loop: RunInLoop) -> None:
         with pytest.raises(ArithmeticError):
             await batcher.submit(rows(7), 1, ("double",))
         (batch,) = observed
-        assert (batch.rows, batch.requests, batch.inline) == (3, 2, True)
-        assert batch.queue_ns == sum(answer.queue_ns for answer in answers) > 0
+        assert batch.rows == 3
         assert batch.run_ns == answers[0].run_ns > 0
 
     run_in_loop(main())

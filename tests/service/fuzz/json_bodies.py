@@ -15,7 +15,7 @@ from service.artifact.limits import RequestLimits
 from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError
 from service.gates.lesions import LESION_KEYS, parse_lesion_request
-from service.gates.query import LEVELS, OPTIONS, parse_gate_query
+from service.gates.query import DETAILS, OPTIONS, parse_gate_query
 from service.protocol.infer_request import decode_infer
 from service.protocol.infer_request_cache import CachingDecoder
 from service.protocol.predict_json import decode_instances
@@ -198,7 +198,7 @@ def lesion_decoder() -> Decoder:
 def gate_query_decoder() -> Decoder:
     def read(data: bytes) -> None:
         query = parse_gate_query(data, {})
-        assert query.detail in LEVELS
+        assert query.detail in DETAILS
         assert {type(query.blocks), type(query.binary)} == {bool}
         if data.isalpha():
             raise AssertionError(f"expected an option with a value, got {data!r}")

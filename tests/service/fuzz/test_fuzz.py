@@ -56,7 +56,7 @@ def test_any_bytes_are_decoded_correctly_or_refused(name: str, tmp_path: Path, l
     ("name", "target", "fault"),
     [
         ("infer", "service.protocol.infer_request.InputReader.expect_even", lambda *_: None),
-        ("gate query", "service.gates.query.LEVELS", ("summary", "units", "rows", "row")),
+        ("gate query", "service.gates.query.DETAILS", ("summary", "units", "rows", "row")),
         ("body", "service.http.decompression._damaged", lambda: ValueError("damaged")),
         ("http", "service.http.connection.request_parser.LINE_ENDS", b""),
         ("onnx", "service.artifact.onnx_constants.FLOATS", {1: ("<f4", 4), 10: ("<f2", 5), 11: ("<f8", 4)}),

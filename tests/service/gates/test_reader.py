@@ -28,7 +28,7 @@ def read(
     """The gates and the route of a summary."""
     reader = GateReader(gates, signature(dict.fromkeys(arrays, dims), splittable), None)
     assert set(reader.output_names) == set(arrays)
-    (summary,) = reader.read(arrays, rows)
+    (summary,) = reader.process(arrays, rows)
     if isinstance(summary, NotFiniteError):
         raise summary
     answered = json.loads(b"{%b}" % summary)

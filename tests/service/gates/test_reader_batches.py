@@ -44,9 +44,9 @@ def test_requests_read_together_get_the_same_bytes_as_alone(rows: int, values: i
         max_values_per_pass=values,
         min_values_per_thread=100,
     )
-    together = reader.read(arrays, rows, 7)
+    together = reader.process(arrays, rows, 7)
     for n, summary in enumerate(together):
-        (alone,) = reader.read({k: v[n * rows : (n + 1) * rows] for k, v in arrays.items()}, rows)
+        (alone,) = reader.process({k: v[n * rows : (n + 1) * rows] for k, v in arrays.items()}, rows)
         assert summary == alone
     assert len(set(together)) == 7
     assert isinstance(together[4], bytes)
@@ -58,11 +58,11 @@ def test_nan_in_a_gate_fails_only_its_own_request() -> None:
     """The other requests get their summaries."""
     arrays = {"a": random_gates(3, 2), "b": f32([0.5, 0.1], [0.1, np.nan], [0.2, 0.3])}
     reader = GateReader([gate("a", 0), gate("b", 1)], signature(dict.fromkeys(arrays, ("batch", 2))), None)
-    first, second, third = reader.read(arrays, 1, 3)
+    first, second, third = reader.process(arrays, 1, 3)
     assert isinstance(second, NotFiniteError)
     assert "got NaN in 'b'" in str(second)
-    assert [first] == reader.read({name: array[:1] for name, array in arrays.items()}, 1)
-    assert [third] == reader.read({name: array[2:] for name, array in arrays.items()}, 1)
+    assert [first] == reader.process({name: array[:1] for name, array in arrays.items()}, 1)
+    assert [third] == reader.process({name: array[2:] for name, array in arrays.items()}, 1)
 
 
 @pytest.fixture
@@ -82,10 +82,10 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 def test_a_pass_reads_a_limited_number_of_values(passes: list[tuple[str, int]]) -> None:
     """A single request is never split. One thread needs no pool."""
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, max_values_per_pass=30)
-    assert len(reader.read({"a": random_gates(8, 9)}, 1, 8)) == 8
+    assert len(reader.process({"a": random_gates(8, 9)}, 1, 8)) == 8
     assert sorted(size for _, size in passes) == [18, 27, 27]
     passes.clear()
-    assert len(reader.read({"a": random_gates(8, 9)}, 4, 2)) == 2
+    assert len(reader.process({"a": random_gates(8, 9)}, 4, 2)) == 2
     assert [size for _, size in passes] == [36, 36]
     assert {name for name, _ in passes} == {current_thread().name}
 
@@ -93,7 +93,7 @@ def test_a_pass_reads_a_limited_number_of_values(passes: list[tuple[str, int]]) 
 def test_large_batches_are_read_by_several_threads(passes: list[tuple[str, int]]) -> None:
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, 3, min_values_per_thread=20)
     for requests, sizes in ((8, [18, 27, 27]), (5, [18, 27]), (4, [36])):
-        assert len(reader.read({"a": random_gates(requests, 9)}, 1, requests)) == requests
+        assert len(reader.process({"a": random_gates(requests, 9)}, 1, requests)) == requests
         assert sorted(size for _, size in passes) == sizes
         others = {name for name, _ in passes if name.startswith("gates")}
         assert bool(others) is (len(sizes) > 1)
@@ -105,7 +105,7 @@ def test_if_no_thread_is_free_the_result_is_the_same(
 ) -> None:
     """The pool keeps no reference to the arrays."""
     sig, given = signature({"a": ("batch", 9)}), random_gates(8, 9)
-    expected = GateReader([gate("a", 0)], sig, None).read({"a": given}, 1, 8)
+    expected = GateReader([gate("a", 0)], sig, None).process({"a": given}, 1, 8)
     passes.clear()
 
     def none(thread: Thread) -> None:
@@ -113,7 +113,7 @@ def test_if_no_thread_is_free_the_result_is_the_same(
 
     monkeypatch.setattr(Thread, "start", none)
     reader = GateReader([gate("a", 0)], sig, None, 3, min_values_per_thread=20)
-    assert reader.read({"a": given}, 1, 8) == expected
+    assert reader.process({"a": given}, 1, 8) == expected
     assert [size for _, size in passes] == [18, 27, 27]
     pool_input = ref(given)
     del given

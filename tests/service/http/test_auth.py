@@ -14,7 +14,7 @@ from starlette.routing import Route
 from service.config.settings import Settings
 from service.errors import ForbiddenError, SettingError, UnauthorizedError
 from service.http import auth as module
-from service.http.auth import Authenticator, Level, level_of
+from service.http.auth import AccessLevel, Authenticator, level_of
 
 BOTH = Authenticator(["one", "two"], "root")
 
@@ -45,7 +45,7 @@ def api_key(key: str) -> list[tuple[bytes, bytes]]:
         (Authenticator((), "root"), "admin", bearer("root")),
     ],
 )
-def test_a_valid_key_is_accepted(access: Authenticator, level: Level, headers: Any) -> None:
+def test_a_valid_key_is_accepted(access: Authenticator, level: AccessLevel, headers: Any) -> None:
     """Either header may carry the key. Without API keys the api level is open to all."""
     access.check(level, headers)
 
@@ -69,7 +69,7 @@ def test_a_valid_key_is_accepted(access: Authenticator, level: Level, headers: A
     ],
 )
 def test_an_invalid_key_is_refused(
-    access: Authenticator, level: Level, headers: Any, error: type[Exception]
+    access: Authenticator, level: AccessLevel, headers: Any, error: type[Exception]
 ) -> None:
     """401 for no key or a wrong one. Admin routes: 403 for an API key, or if there is no admin key."""
     with pytest.raises(error):

@@ -184,7 +184,7 @@ def test_a_missing_array_is_an_error() -> None:
 def test_answers_of_a_run_are_those_of_each_request(shape: tuple[int, ...], dtype: str) -> None:
     """`JsonAnswers` writes the same bytes for three requests of a run as `encode_infer` for each."""
     array = np.random.default_rng(0).standard_normal(shape).astype(dtype)
-    answers = JsonAnswers("digits", 3, "y").read({"y": array}, 1, 3)
+    answers = JsonAnswers("digits", 3, "y").process({"y": array}, 1, 3)
     form = RequestForm(1, (RequestedOutput("y"),), FeedLayout.of({}))
     own = [encode_infer("digits", 3, form, InferenceResult((part,)), ()) for part in np.split(array, 3)]
     assert [(json.loads(answer), None) for answer in answers if isinstance(answer, bytes)] == [
@@ -194,7 +194,7 @@ def test_answers_of_a_run_are_those_of_each_request(shape: tuple[int, ...], dtyp
 
 def test_nan_in_a_run_is_the_error_of_its_own_request() -> None:
     array = np.float32([[1, 2], [3, np.nan], [np.inf, 4], [5, 6]])
-    first, second, third, last = JsonAnswers("digits", 3, "y").read({"y": array}, 1, 4)
+    first, second, third, last = JsonAnswers("digits", 3, "y").process({"y": array}, 1, 4)
     assert isinstance(first, bytes)
     assert isinstance(last, bytes)
     assert json.loads(last)["outputs"][0]["data"] == [5, 6]
@@ -204,7 +204,7 @@ def test_nan_in_a_run_is_the_error_of_its_own_request() -> None:
 
 
 def test_a_number_without_axes_is_an_answer() -> None:
-    (answer,) = JsonAnswers("digits", 3, "y").read({"y": np.array(7, np.int64)}, 2, 1)
+    (answer,) = JsonAnswers("digits", 3, "y").process({"y": np.array(7, np.int64)}, 2, 1)
     assert isinstance(answer, bytes)
     assert json.loads(answer)["outputs"] == [{"name": "y", "datatype": "INT64", "shape": [], "data": [7]}]
 

@@ -89,7 +89,7 @@ def test_inputs_that_take_all_numbers_are_accepted(data: bytes) -> None:
 
 
 def test_the_loader_checks_the_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Onnxruntime's own provider stands in for OpenVINO's, and another network is still served."""
+    """The CPU provider stands in for OpenVINO's, and another network is still served."""
     monkeypatch.setitem(runtime_module.PROVIDERS, "openvino", "CPUExecutionProvider")
     monkeypatch.setattr(runtime_module, "provider_options", lambda *arguments: {})
     options: dict[str, Any] = {"device": "openvino", "allow_unverified": True}

@@ -1,4 +1,4 @@
-"""Tests of the probe and of the agreement with the CPU, on models with known behaviour."""
+"""Tests of the probe, on models with known behaviour."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.artifact.runtime import Runtime, Tensor, open_model
-from service.errors import ModelFileError, RunError
-from service.registry.probe import ProbeResult, check_device_agreement, probe
+from service.artifact.runtime import Runtime, Tensor
+from service.errors import RunError
+from service.registry.probe import ProbeResult, probe
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import with_manifest
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -251,74 +250,3 @@ def test_random_rows_have_the_dtype_of_the_input(kind: str) -> None:
     assert probe_model(FakeRuntime({"y": record}, takes=Tensor("x", kind, ("batch", 4)))).ran
     assert {str(x.dtype) for x in seen} == {kind}
     assert len(np.unique(seen[0])) > 1
-
-
-class Device:
-    """A runtime with a deviation in one tensor."""
-
-    provider = "TestProvider"
-
-    def __init__(
-        self, runtime: Runtime, tensor: str = "", deviation: float = 0.0, rows: int | None = None
-    ) -> None:
-        self.runtime, self.tensor, self.deviation, self.rows = runtime, tensor, deviation, rows
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.runtime, name)
-
-    def run(self, feeds: Mapping[str, Array], names: Sequence[str] | None = None) -> list[Array]:
-        arrays = self.runtime.run(feeds, names)
-        return [
-            (array + np.float32(self.deviation))[: self.rows] if name == self.tensor else array
-            for name, array in zip(names or ["logits"], arrays, strict=True)
-        ]
-
-
-@pytest.fixture(scope="module")
-def cpu() -> Runtime:
-    return open_model(with_manifest(highway()))
-
-
-@pytest.mark.parametrize("deviation", [0.0, 1e-6])
-def test_a_device_with_equal_results_is_accepted(cpu: Runtime, deviation: float) -> None:
-    check_device_agreement(Device(cpu, "logits", deviation), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("tensor", ["logits", "layer01.transform_gate"])
-@pytest.mark.parametrize("deviation", [1e-3, -1e-3, float("nan"), float("inf")])
-def test_a_device_with_other_results_is_refused(cpu: Runtime, tensor: str, deviation: float) -> None:
-    """TF32, with ten bits of precision, fails in outputs and in gates; the tensor is named."""
-    with pytest.raises(
-        ModelFileError, match=f"a.onnx: {tensor}: expected TestProvider within .* of the CPU"
-    ) as error:
-        check_device_agreement(Device(cpu, tensor, deviation), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
-    assert error.value.public_message == "its device does not compute what the CPU computes"
-
-
-@pytest.mark.parametrize("tensor", ["logits", "layer01.transform_gate"])
-def test_bf16_may_differ_by_its_own_last_bits(cpu: Runtime, tensor: str) -> None:
-    """What is too much for fp32 is accepted, and a tenth of a value is not."""
-    near, far = Device(cpu, tensor, 1e-2), Device(cpu, tensor, 1e-1)
-    near.precision = far.precision = "bf16"
-    check_device_agreement(near, cpu, "batch", "a.onnx")  # type: ignore[arg-type]
-    with pytest.raises(ModelFileError, match=f"a.onnx: {tensor}: expected TestProvider within"):
-        check_device_agreement(far, cpu, "batch", "a.onnx")  # type: ignore[arg-type]
-
-
-def test_shapes_and_nan_of_a_device_must_agree(cpu: Runtime) -> None:
-    """NaN on both sides agrees. NaN on one side and another shape do not."""
-    nan = Device(cpu, "logits", float("nan"))
-    check_device_agreement(nan, nan, "batch", "a.onnx")  # type: ignore[arg-type]
-    for device, truth in ((Device(cpu, "logits", rows=-1), cpu), (nan, cpu), (cpu, nan)):
-        with pytest.raises(ModelFileError, match="of the CPU, got inf"):
-            check_device_agreement(device, truth, "batch", "a.onnx")  # type: ignore[arg-type]
-
-
-def test_a_model_that_refuses_all_rows_cannot_be_compared(cpu: Runtime) -> None:
-
-    class Never(Device):
-        def run(self, feeds: Mapping[str, Array], names: Sequence[str] | None = None) -> list[Array]:
-            raise RunError("no")
-
-    with pytest.raises(ModelFileError, match="the model accepts none of those that were tried"):
-        check_device_agreement(cpu, Never(cpu), "batch", "a.onnx")  # type: ignore[arg-type]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
-from typing import Any
 
+from service.batching.batch_run import CompletedBatch
 from service.inference_types import InferenceResult
 from service.telemetry.counters import (
     MAX_PENDING,
@@ -19,8 +18,8 @@ from service.telemetry.counters import (
 )
 
 
-def batch(rows: int, run_ns: int) -> Any:
-    return SimpleNamespace(rows=rows, requests=1, run_ns=run_ns, queue_ns=0, inline=True)
+def batch(rows: int, run_ns: int) -> CompletedBatch:
+    return CompletedBatch(rows, run_ns)
 
 
 def worker() -> RequestCounters:

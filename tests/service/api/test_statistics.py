@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from service.api.open_inference import model_stats
+from service.api.statistics import model_stats
 from service.inference_types import InferenceResult
 from service.telemetry.counters import RequestCounters
 

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
+from service.artifact.openvino import reduce_graph
 from service.artifact.protobuf import MalformedError
-from service.artifact.reduced_graph import reduce_graph
 from service.artifact.runtime import open_model
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import with_manifest

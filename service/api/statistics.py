@@ -1,0 +1,96 @@
+"""The statistics of the Open Inference Protocol: how many requests and runs, and the time they took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from service.api.context import ServiceContext
+from service.api.endpoint import add_model_routes
+from service.api.open_inference import TAG
+from service.api.openapi.operation import operation
+from service.http.request import Request
+from service.http.response import Response
+from service.http.router import Router
+from service.telemetry.counters import Snapshot, merge_snapshots
+
+ALL_STATISTICS = operation("Statistics", "Statistics of all models, over all workers", TAG)
+STATISTICS = operation("Statistics", "A model's statistics, over all workers", TAG)
+
+
+class StatisticsEndpoint:
+    """Responds with the statistics, over all workers, of what the path of a request names."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+
+    async def __call__(self, request: Request) -> Response:
+        params = request.path_params
+        name, version = params.get("model"), None
+        if name is not None:
+            model = self._context.registry.find(name, params.get("version"))
+            version = model.version if "version" in params else None
+        snapshots = await self._context.supervisor.ask("snapshots")
+        return Response(orjson.dumps({"model_stats": model_stats(snapshots, name, version)}))
+
+
+def model_stats(
+    snapshots: Iterable[Mapping[str, Any]], name: str | None = None, version: int | None = None
+) -> list[dict[str, Any]]:
+    """One entry per version: of all models, of the model `name`, or only of its `version`."""
+    merged = merge_snapshots(snapshot["counters"] for snapshot in snapshots)
+    return [
+        _stats_entry(model, number, counts)
+        for model, versions in sorted(merged["models"].items())
+        if name in (None, model)
+        for number, counts in sorted(versions.items(), key=lambda item: int(item[0]))
+        if version is None or number == str(version)
+    ]
+
+
+def _stats_entry(name: str, version: str, counts: Snapshot) -> dict[str, Any]:
+    answered = sum(counts["seconds"]["counts"])
+    failed = counts["failed"].values()
+    return {
+        "name": name,
+        "version": version,
+        "last_inference": counts["last"],
+        "inference_count": counts["rows"],
+        "execution_count": sum(counts["run"]["counts"]),
+        "inference_stats": {
+            "success": _count_and_ns(answered, counts["seconds"]["total"]),
+            "fail": _count_and_ns(sum(count for count, _ in failed), sum(ns for _, ns in failed)),
+            "queue": _count_and_ns(answered, counts["queue"]["total"]),
+            "compute_input": _count_and_ns(answered, counts["decode_ns"]),
+            "compute_infer": _count_and_ns(answered, counts["infer_ns"]),
+            "compute_output": _count_and_ns(answered, counts["encode_ns"]),
+            # the service caches no responses
+            "cache_hit": _count_and_ns(0, 0),
+            "cache_miss": _count_and_ns(0, 0),
+        },
+        "batch_stats": [
+            {
+                "batch_size": int(rows),
+                # input and output count the requests in batches of this size, compute_infer counts the runs
+                "compute_input": _count_and_ns(requests, decode_ns),
+                "compute_infer": _count_and_ns(runs, run_ns),
+                "compute_output": _count_and_ns(requests, encode_ns),
+            }
+            for rows, (runs, run_ns, requests, decode_ns, encode_ns) in sorted(
+                counts["sizes"].items(), key=lambda item: int(item[0])
+            )
+        ],
+    }
+
+
+def _count_and_ns(count: int, ns: int) -> dict[str, int]:
+    return {"count": count, "ns": ns}
+
+
+def add_routes(router: Router, context: ServiceContext) -> None:
+    """Add the routes: of all models, of one, and of one version."""
+    endpoint = StatisticsEndpoint(context)
+    router.add("GET", "/v2/models/stats", "api", endpoint, "all_stats", ALL_STATISTICS)
+    add_model_routes(router, "GET", "/v2/models/{model}/stats", endpoint, "stats", STATISTICS)
