@@ -17,10 +17,12 @@ from service.http.request import Request, RequestHead
 from service.http.response import Response, ResponseBody, body_response
 from service.http.router import Endpoint, Router
 from service.inference_types import InferenceRequest
+from service.protocol.infer_request import JSON_LENGTH_HEADER
 from service.protocol.infer_request_cache import CachingDecoder
 from service.registry.model import Model
 
-JSON_LENGTH_HEADER = b"inference-header-content-length"
+# how headers are looked up
+JSON_LENGTH_FIELD = JSON_LENGTH_HEADER.lower().encode()
 TIMEOUT_HEADER = b"x-request-timeout-ms"
 # the arrays of a larger body are counted against the memory budget in place of it
 LARGE_BODY_BYTES = 1 << 16
@@ -47,7 +49,7 @@ class ModelEndpoint(ABC):
 
     def decode(self, body: bytes, head: RequestHead, model: Model) -> InferenceRequest:
         """Decode the body."""
-        length = head.fields.get(JSON_LENGTH_HEADER)
+        length = head.fields.get(JSON_LENGTH_FIELD)
         json_length = None if length is None else _json_length(length)
         return self._decoder.decode(body, json_length, model.signature, model.serial)
 
@@ -106,5 +108,5 @@ def _json_length(header: bytes) -> int:
     """The number of bytes of the body that are JSON, by its header."""
     if not (header.isdigit() and len(header) <= 12):
         value = header[:40].decode("latin-1")
-        raise RequestError(f"Inference-Header-Content-Length: expected a number of bytes, got {value!r}")
+        raise RequestError(f"{JSON_LENGTH_HEADER}: expected a number of bytes, got {value!r}")
     return int(header)

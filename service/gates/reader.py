@@ -53,7 +53,7 @@ GateSummary = bytes | NotFiniteError
 
 
 class GateReader:
-    """Reads the gates of one model; an `OutputReader` that the batcher calls for all requests of a run.
+    """Reads the gates of one model; an `OutputProcessor` that the batcher calls for all requests of a run.
 
     If a gate's rows cannot be separated, all rows of a request count as one.
 
@@ -138,7 +138,7 @@ class GateReader:
         return list(chain.from_iterable(map(read_part, range(parts))))
 
     def _read_part(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[GateSummary]:
-        """`read` in one pass. A NaN affects the statistics of its own request only."""
+        """`process` in one pass. A NaN affects the statistics of its own request only."""
         # compute the statistics, and turn them into JSON for all requests together
         per, count = (b"row", rows) if rows == 1 or None not in self._row_axes else (b"request", 1)
         with np.errstate(all="ignore"):
