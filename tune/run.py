@@ -20,15 +20,20 @@ from tune.plan import TunePlan
 from tune.result import CandidateResult, PrecisionResult, TuneResult
 from tune.search.candidates import OPENVINO_PRECISIONS, Candidate, openvino_splits
 from tune.search.measurements import Trial, median_trial
-from tune.search.search import HIGH_NOISE, ComparisonRound, Decision, SettingsSearch, count_trials
+from tune.search.search import (
+    BEFORE_AND_AFTER,
+    HIGH_NOISE,
+    ComparisonRound,
+    Decision,
+    SettingsSearch,
+    count_trials,
+)
 from tune.trial.bench import Bench, estimate_seconds, lower_precision, seconds_per_load
 from tune.trial.child_process import StopRequested
 from tune.trial.model_under_test import ModelUnderTest, find_model
 
 # the build of onnxruntime with OpenVINO; it replaces the usual one
 OPENVINO_PACKAGE = "onnxruntime-openvino"
-# trials to compare a lower precision: the served file before and after it, and the lower precision itself
-TRIALS_PER_PRECISION = 3
 NOISY_MACHINE = (
     "Measurements of the same settings differ a lot: other processes use this machine, or the loads are too "
     "short. Use more --minutes, or run the search when the machine is idle."
@@ -64,13 +69,14 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
 
         # plan the time
         cpu_count = max(1, int(available_cpus()))
-        max_rows, users = max(plan.users) * plan.rows, len(plan.users)
+        max_rows, loads_per_trial = max(plan.users) * plan.rows, len(plan.users)
         has_openvino = settings.device == "cpu" and OPENVINO_PACKAGE in versions()
-        trials = count_trials(base, cpu_count, max_rows) + TRIALS_PER_PRECISION * len(repositories)
+        trials = count_trials(base, cpu_count, max_rows) + (1 + BEFORE_AND_AFTER) * len(repositories)
         if has_openvino:
-            trials += len(openvino_splits(base, base, cpu_count)) + 2
-        load_seconds = seconds_per_load(plan.minutes, trials, users)
-        listener.started(trials * users, estimate_seconds(trials, users, load_seconds))
+            trials += len(openvino_splits(base, base, cpu_count)) + BEFORE_AND_AFTER
+        load_seconds = seconds_per_load(plan.minutes, trials, loads_per_trial)
+        seconds = estimate_seconds(trials, loads_per_trial, load_seconds)
+        listener.started(trials * loads_per_trial, seconds)
 
         # search, then compare the other precisions with the best settings
         bench = Bench(plan, settings, model, scratch, load_seconds, stop_requested, listener.load_started)

@@ -19,6 +19,8 @@ MIN_NOISE = 0.02
 HIGH_NOISE = 0.15
 # number of candidates that are measured again at the end, and how often
 FINALIST_COUNT, ROUND_COUNT = 2, 2
+# trials of the settings that others are compared with: one before them and one after them
+BEFORE_AND_AFTER = 2
 
 # loads a server with these settings; raises a ServeError if it does not start
 Measure = Callable[[Candidate], Trial]
@@ -97,7 +99,11 @@ def count_trials(base: Candidate, cpus: int, max_rows: int) -> int:
     first, second = len(cpu_splits(base, cpus)), len(batch_variants(base, max_rows))
     # the best of the first step is measured again in the second
     finalists = min(first + second - 2, FINALIST_COUNT)
-    return first + (second if second > 1 else 0) + (ROUND_COUNT * (finalists + 2) if finalists else 0)
+    return (
+        first
+        + (second if second > 1 else 0)
+        + (ROUND_COUNT * (finalists + BEFORE_AND_AFTER) if finalists else 0)
+    )
 
 
 @dataclass(slots=True)

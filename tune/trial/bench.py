@@ -153,15 +153,13 @@ class Bench:
         return file
 
 
-def seconds_per_load(minutes: float, trials: int, users: int) -> int:
-    """Measured seconds of each load, so that all trials fit into the time.
-
-    `users` is how many different numbers of users each trial has.
-    """
+def seconds_per_load(minutes: float, trials: int, loads_per_trial: int) -> int:
+    """Measured seconds of each load, so that all trials fit into the time."""
     per_trial = minutes * 60 / max(1, trials) - SERVER_SECONDS
-    return min(MAX_LOAD_SECONDS, max(MIN_LOAD_SECONDS, round(per_trial / users - LOAD_OVERHEAD_SECONDS)))
+    seconds = round(per_trial / loads_per_trial - LOAD_OVERHEAD_SECONDS)
+    return min(MAX_LOAD_SECONDS, max(MIN_LOAD_SECONDS, seconds))
 
 
-def estimate_seconds(trials: int, users: int, load_seconds: int) -> float:
-    """Seconds that this many trials take; `users` is how many different numbers of users each has."""
-    return trials * (SERVER_SECONDS + users * (LOAD_OVERHEAD_SECONDS + load_seconds))
+def estimate_seconds(trials: int, loads_per_trial: int, load_seconds: int) -> float:
+    """Seconds that this many trials take."""
+    return trials * (SERVER_SECONDS + loads_per_trial * (LOAD_OVERHEAD_SECONDS + load_seconds))
