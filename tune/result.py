@@ -30,10 +30,10 @@ class CandidateResult:
 
 
 @dataclass(frozen=True, slots=True)
-class PrecisionResult:
-    """The result of another precision with the best settings, compared with the file that is served.
+class Alternative:
+    """The throughput of an alternative, compared with the served file at the best settings.
 
-    It is a file of lower precision; or, with a `candidate`, the same file on OpenVINO with these settings.
+    It is a file of lower precision, or (with a `candidate`) the same file on OpenVINO.
     """
 
     precision: str
@@ -61,7 +61,7 @@ class TuneResult:
     base: Candidate
     decision: Decision
     candidates: tuple[CandidateResult, ...]  # the best first
-    precisions: tuple[PrecisionResult, ...]
+    alternatives: tuple[Alternative, ...]
     notes: tuple[str, ...]
     machine: Mapping[str, Any]
     versions: Mapping[str, str]

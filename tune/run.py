@@ -17,7 +17,7 @@ from service.config.sources import resolve
 from service.version import VERSION
 from tune.errors import LowerPrecisionError, ServeError, UsageError
 from tune.plan import TunePlan
-from tune.result import CandidateResult, PrecisionResult, TuneResult
+from tune.result import Alternative, CandidateResult, TuneResult
 from tune.search.candidates import OPENVINO_PRECISIONS, Candidate, openvino_splits
 from tune.search.measurements import Trial, median_trial
 from tune.search.search import (
@@ -78,17 +78,17 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
         seconds = estimate_seconds(trials, loads_per_trial, load_seconds)
         listener.started(trials * loads_per_trial, seconds)
 
-        # search, then compare the other precisions with the best settings
+        # search, then compare the alternatives with the best settings
         bench = Bench(plan, settings, model, scratch, load_seconds, stop_requested, listener.load_started)
         search = SettingsSearch(base, cpu_count, max_rows, bench.measure, listener.best_changed)
         decision = search.run()
-        precisions = [
+        alternatives = [
             compare_precision(bench, decision, precision, path) for precision, path in repositories.items()
         ]
         if has_openvino:
             candidates = openvino_splits(base, decision.best, cpu_count)
             results, more_notes = compare_openvino(bench, decision, candidates)
-            precisions += results
+            alternatives += results
             notes += more_notes
     return TuneResult(
         plan=plan,
@@ -96,7 +96,7 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
         base=base,
         decision=decision,
         candidates=candidate_results(search, decision),
-        precisions=tuple(precisions),
+        alternatives=tuple(alternatives),
         notes=(*notes, *result_notes(search, decision)),
         machine=describe_machine(settings.device),
         versions=versions(),
@@ -112,19 +112,19 @@ def base_candidate(settings: Settings) -> Candidate:
     )
 
 
-def compare_precision(bench: Bench, decision: Decision, precision: str, repository: Path) -> PrecisionResult:
+def compare_precision(bench: Bench, decision: Decision, precision: str, repository: Path) -> Alternative:
     """Measure the best settings with a lower precision, between two trials of the served file."""
     best = decision.best
     before = bench.measure(best)
     trial = bench.measure(best, repository)
     comparison = ComparisonRound(before, {best: trial}, after=bench.measure(best))
     noise = max(decision.noise, comparison.base_difference)
-    return PrecisionResult(precision, comparison.gain(best), noise, trial)
+    return Alternative(precision, comparison.gain(best), noise, trial)
 
 
 def compare_openvino(
     bench: Bench, decision: Decision, candidates: Sequence[Candidate]
-) -> tuple[list[PrecisionResult], list[str]]:
+) -> tuple[list[Alternative], list[str]]:
     """Measure candidates on OpenVINO, between two trials of the best settings.
 
     Returns:
@@ -148,7 +148,7 @@ def compare_openvino(
         if served:
             fastest = max(served, key=comparison.gain)
             gain = comparison.gain(fastest)
-            results.append(PrecisionResult(precision, gain, noise, trials[fastest], fastest))
+            results.append(Alternative(precision, gain, noise, trials[fastest], fastest))
     return results, list(notes.values())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tune.errors import ServeError
 from tune.plan import TunePlan
-from tune.result import CandidateResult, PrecisionResult, TuneResult
+from tune.result import Alternative, CandidateResult, TuneResult
 from tune.search.candidates import Candidate
 from tune.search.measurements import LoadFigures, Trial, median_trial
 from tune.search.search import Decision, SettingsSearch
@@ -69,7 +69,7 @@ def sample_result(
     trials: Mapping[Candidate, Trial] | None = None,
     *,
     kept: bool = True,
-    precisions: Sequence[PrecisionResult] = (),
+    alternatives: Sequence[Alternative] = (),
     notes: Sequence[str] = (),
     model: str = "digits-10",
     **options: object,
@@ -91,7 +91,7 @@ def sample_result(
             CandidateResult(candidate, median_trial([trial]), gains[candidate], 1)
             for candidate, trial in trials.items()
         ),
-        precisions=tuple(precisions),
+        alternatives=tuple(alternatives),
         notes=tuple(notes),
         machine={"cpus": 2.0, "cpu": "AMD EPYC", "device": "cpu"},
         versions={"turnpike": "0.1.0", "python": "3.11.7"},

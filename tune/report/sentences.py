@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 
-from tune.result import PrecisionResult, TuneResult
+from tune.result import Alternative, TuneResult
 from tune.search.candidates import Candidate
 
 
 def result_sentences(result: TuneResult) -> list[str]:
-    """The best settings, whether they keep the SLO, and what other precisions would gain."""
-    lower = (_precision_sentence(result, precision) for precision in result.precisions)
-    return [_best_sentence(result), _slo_sentence(result), *lower]
+    """The best settings, whether they keep the SLO, and what the alternatives would gain."""
+    alternatives = (_alternative_sentence(result, alternative) for alternative in result.alternatives)
+    return [_best_sentence(result), _slo_sentence(result), *alternatives]
 
 
 def settings_text(candidate: Candidate) -> str:
@@ -54,18 +54,19 @@ def _slo_sentence(result: TuneResult) -> str:
     return f"No settings keep {limits}; these come closest."
 
 
-def _precision_sentence(result: TuneResult, lower: PrecisionResult) -> str:
-    times = f"the model has {lower.gain:.2f} times the throughput"
-    if lower.candidate is None:
-        speed = f"In {lower.precision}, {times} with these settings"
+def _alternative_sentence(result: TuneResult, alternative: Alternative) -> str:
+    times = f"the model has {alternative.gain:.2f} times the throughput"
+    if alternative.candidate is None:
+        speed = f"In {alternative.precision}, {times} with these settings"
     else:
-        speed = f"In {lower.name} with {settings_text(lower.candidate)}, {times} of these settings"
-    if not lower.is_better:
+        settings = settings_text(alternative.candidate)
+        speed = f"In {alternative.name} with {settings}, {times} of these settings"
+    if not alternative.is_better:
         return f"{speed}, which is no reason to change."
-    if lower.candidate is not None:
-        return f"{speed}. To use it: {shlex.join(_serve_command(result, lower.candidate))}"
+    if alternative.candidate is not None:
+        return f"{speed}. To use it: {shlex.join(_serve_command(result, alternative.candidate))}"
     command = ["turnpike", "export", result.plan.source or str(result.model.file), "--to"]
-    command += [str(result.model.repository or "repository"), "--precision", lower.precision]
+    command += [str(result.model.repository or "repository"), "--precision", alternative.precision]
     return f"{speed}. To use it: {shlex.join(command)}"
 
 

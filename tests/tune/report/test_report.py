@@ -17,10 +17,10 @@ from tune.errors import TuneError, UsageError
 from tune.report.charts import make_charts
 from tune.report.report import prepare_folder, render_html, render_tuned_toml, write_results
 from tune.report.sentences import result_sentences
-from tune.result import PrecisionResult
+from tune.result import Alternative
 from tune.search.candidates import Candidate
 
-INT8 = PrecisionResult("int8", 2.61, 0.03, sample_trial(3000, 9000, 15000))
+INT8 = Alternative("int8", 2.61, 0.03, sample_trial(3000, 9000, 15000))
 
 
 @pytest.mark.usefixtures("without_variables")
@@ -54,7 +54,7 @@ def test_the_file_says_how_it_was_measured() -> None:
 
 
 def test_a_name_cannot_end_its_comment() -> None:
-    text = render_tuned_toml(sample_result(precisions=[INT8], source="a\nhost = '0.0.0.0'\x07\x85port = 1"))
+    text = render_tuned_toml(sample_result(alternatives=[INT8], source="a\nhost = '0.0.0.0'\x07\x85port = 1"))
     assert set(tomllib.loads(text)) == {*TUNED_SETTINGS, "measured"}
     assert "host = " in text
 
@@ -82,7 +82,7 @@ def test_the_folder_is_checked_before_measuring(tmp_path: Path) -> None:
 
 
 def test_the_result_in_sentences() -> None:
-    sentences = result_sentences(sample_result(precisions=[INT8]))
+    sentences = result_sentences(sample_result(alternatives=[INT8]))
     assert sentences[0].startswith("Best: 2 workers with 1 thread each, batches of up to 128 rows, no delay")
     assert (
         "throughput is 1.20 times that of the current settings (1 worker with 2 threads each" in sentences[0]
@@ -96,18 +96,19 @@ def test_the_result_in_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    "lower",
+    "alternative",
     [
-        PrecisionResult("int8", 1.02, 0.03, sample_trial(1, 2, 3)),
-        PrecisionResult("int8", 2.6, 0.03, sample_trial(1, 2, 3, missed=(64,))),
+        Alternative("int8", 1.02, 0.03, sample_trial(1, 2, 3)),
+        Alternative("int8", 2.6, 0.03, sample_trial(1, 2, 3, missed=(64,))),
     ],
 )
-def test_a_lower_precision_without_gain_is_not_recommended(lower: PrecisionResult) -> None:
-    assert result_sentences(sample_result(precisions=[lower]))[-1].endswith("which is no reason to change.")
+def test_a_lower_precision_without_gain_is_not_recommended(alternative: Alternative) -> None:
+    sentence = result_sentences(sample_result(alternatives=[alternative]))[-1]
+    assert sentence.endswith("which is no reason to change.")
 
 
 def test_the_page_is_self_contained() -> None:
-    text = render_html(sample_result(precisions=[INT8], notes=["4 x 1 did not start: <no room>"]))
+    text = render_html(sample_result(alternatives=[INT8], notes=["4 x 1 did not start: <no room>"]))
     assert "Content-Security-Policy" in text
     assert not re.search(r"(src|href)=|<script", text)
     assert "&lt;no room&gt;" in text
