@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -128,28 +128,46 @@ def compare_openvino(
     """Measure candidates on OpenVINO, between two trials of the best settings.
 
     Returns:
-        The fastest of each precision, and a note for each precision in which the model cannot be served.
+        The fastest of each precision, and notes on those that did not start.
     """
-    notes: dict[str, str] = {}
     trials: dict[Candidate, Trial] = {}
+    notes = []
     before = bench.measure(decision.best)
-    for candidate in candidates:
-        precision = str(candidate.openvino)
-        if precision not in notes:
-            try:
-                trials[candidate] = bench.measure(candidate)
-            except ServeError as error:
-                notes[precision] = f"OpenVINO in {precision} was left out: {error}"
+    for precision in OPENVINO_PRECISIONS:
+        splits = [candidate for candidate in candidates if candidate.openvino == precision]
+        served, start_errors = _measure_splits(bench, splits)
+        trials |= served
+        if served:
+            notes += _start_error_notes(start_errors)
+        else:
+            notes.append(f"OpenVINO in {precision} was left out: {next(iter(start_errors.values()))}")
     comparison = ComparisonRound(before, trials, after=bench.measure(decision.best))
     noise = max(decision.noise, comparison.base_difference)
     results = []
     for precision in OPENVINO_PRECISIONS:
-        served = [candidate for candidate in trials if candidate.openvino == precision]
-        if served:
-            fastest = max(served, key=comparison.gain)
+        splits = [candidate for candidate in trials if candidate.openvino == precision]
+        if splits:
+            fastest = max(splits, key=comparison.gain)
             gain = comparison.gain(fastest)
             results.append(Alternative(precision, gain, noise, trials[fastest], fastest))
-    return results, list(notes.values())
+    return results, notes
+
+
+def _measure_splits(
+    bench: Bench, splits: Sequence[Candidate]
+) -> tuple[dict[Candidate, Trial], dict[Candidate, str]]:
+    """Trials of the candidates that start, and why the others do not."""
+    trials: dict[Candidate, Trial] = {}
+    start_errors: dict[Candidate, str] = {}
+    for candidate in splits:
+        try:
+            trials[candidate] = bench.measure(candidate)
+        except ServeError as error:
+            start_errors[candidate] = str(error)
+            if candidate.workers == 1 and not trials:
+                # a single worker needs the least memory, so more of them would not start either
+                break
+    return trials, start_errors
 
 
 def candidate_results(search: SettingsSearch, decision: Decision) -> tuple[CandidateResult, ...]:
@@ -165,9 +183,13 @@ def candidate_results(search: SettingsSearch, decision: Decision) -> tuple[Candi
 def result_notes(search: SettingsSearch, decision: Decision) -> list[str]:
     """Notes for the reader of the results, each once."""
     noisy = [NOISY_MACHINE] if decision.noise > HIGH_NOISE else []
-    failed = [f"{candidate.name} did not start: {why}" for candidate, why in search.start_errors.items()]
     figures = [load for trials in search.trials.values() for trial in trials for load in trial]
+    failed = _start_error_notes(search.start_errors)
     return [*noisy, *failed, *dict.fromkeys(note for load in figures for note in load.notes)]
+
+
+def _start_error_notes(start_errors: Mapping[Candidate, str]) -> list[str]:
+    return [f"{candidate.name} did not start: {error}" for candidate, error in start_errors.items()]
 
 
 def versions() -> dict[str, str]:

@@ -174,7 +174,7 @@ def test_openvino_is_advice_where_it_is_installed(
 def test_a_model_that_openvino_cannot_serve_is_left_out(
     call: Callable[..., Result], fake: FakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One start shows that no candidate of that precision can be served."""
+    """If it does not start with one worker, no other split is tried."""
     monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
     measure = fake.measure
     starts = []
@@ -192,6 +192,27 @@ def test_a_model_that_openvino_cannot_serve_is_left_out(
     assert result.stdout.count("note: OpenVINO in bf16 was left out: turnpike serve: precision: ") == 1
     assert "In fp32 on OpenVINO" in result.stdout
     assert "In bf16" not in result.stdout
+
+
+def test_a_split_that_openvino_cannot_serve_leaves_the_others(
+    call: Callable[..., Result], fake: FakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory may be enough for one worker, but not for two."""
+    (tmp_path / "serve.toml").write_text("workers = 2\nthreads = 1\n")
+    monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
+    measure = fake.measure
+
+    def refuse(bench: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
+        if candidate.openvino == "bf16" and candidate.workers == 2:
+            raise ServeError("no memory")
+        return measure(bench, candidate, repository)
+
+    monkeypatch.setattr(fake, "measure", refuse)
+    result = call("--precision", "fp32", "--users", "1", "--config", "serve.toml")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("note: ") == 1
+    assert "note: 2 x 1, bf16 on OpenVINO did not start: no memory" in result.stdout
+    assert "In bf16 on OpenVINO with 1 worker with 2 threads each" in result.stdout
 
 
 @pytest.mark.parametrize("installed", [True, False])
