@@ -82,9 +82,12 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
         bench = Bench(plan, settings, model, scratch, load_seconds, stop_requested, listener.load_started)
         search = SettingsSearch(base, cpu_count, max_rows, bench.measure, listener.best_changed)
         decision = search.run()
-        alternatives = [
-            compare_precision(bench, decision, precision, path) for precision, path in repositories.items()
-        ]
+        alternatives = []
+        for precision, path in repositories.items():
+            try:
+                alternatives.append(compare_precision(bench, decision, precision, path))
+            except ServeError as error:
+                notes.append(f"{precision} was left out: {error}")
         if has_openvino:
             candidates = openvino_splits(base, decision.best, cpu_count)
             results, more_notes = compare_openvino(bench, decision, candidates)
@@ -113,7 +116,11 @@ def base_candidate(settings: Settings) -> Candidate:
 
 
 def compare_precision(bench: Bench, decision: Decision, precision: str, repository: Path) -> Alternative:
-    """Measure the best settings with a lower precision, between two trials of the served file."""
+    """Measure the best settings with a lower precision, between two trials of the served file.
+
+    Raises:
+        ServeError: The file of lower precision cannot be served or loaded.
+    """
     best = decision.best
     before = bench.measure(best)
     trial = bench.measure(best, repository)

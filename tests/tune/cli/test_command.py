@@ -253,6 +253,26 @@ def test_without_an_int8_file_the_rest_is_measured(
     )
 
 
+def test_an_int8_file_that_cannot_be_served_is_left_out(
+    call: Callable[..., Result], fake: FakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings that were measured before are still written."""
+    measure = fake.measure
+
+    def refuse(bench: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
+        if repository is not None:
+            raise ServeError("turnpike serve: int8 needs another opset")
+        return measure(bench, candidate, repository)
+
+    monkeypatch.setattr(run, "lower_precision", lambda *arguments: tmp_path / "int8")
+    monkeypatch.setattr(fake, "measure", refuse)
+    result = call("--source", "runs/net", "--users", "1")
+    assert result.exit_code == 0, result.stderr
+    assert "note: int8 was left out: turnpike serve: int8 needs another opset" in result.stdout
+    assert "In int8" not in result.stdout
+    assert (tmp_path / "tuned.toml").exists()
+
+
 def test_a_file_of_turnpike_is_not_exported_again(
     call: Callable[..., Result], fake: FakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
