@@ -9,7 +9,7 @@ from typing import Any
 
 from tune.plan import TunePlan
 from tune.search.candidates import Candidate
-from tune.search.measurements import Trial
+from tune.search.measurements import Trial, missed_users
 from tune.search.search import Decision
 from tune.trial.model_under_test import ModelUnderTest
 
@@ -26,7 +26,7 @@ class CandidateResult:
     @property
     def keeps_slo(self) -> bool:
         """Whether it has no failure at any number of users."""
-        return not any(figures.failures for figures in self.trial)
+        return not missed_users(self.trial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,6 @@ class Alternative:
     def name(self) -> str:
         return f"{self.precision} on OpenVINO" if self.candidate else self.precision
 
-    @property
-    def is_better(self) -> bool:
-        """Whether it is faster by more than noise, and has no failure."""
-        return self.gain > 1 + self.noise and not any(figures.failures for figures in self.trial)
-
 
 @dataclass(frozen=True, slots=True)
 class TuneResult:
@@ -67,3 +62,14 @@ class TuneResult:
     versions: Mapping[str, str]
     ended: datetime
     load_seconds: int  # measured seconds of each load
+
+    def slo_losses(self, alternative: Alternative) -> tuple[int, ...]:
+        """The numbers of users at which an alternative misses the SLO, while the best settings keep it.
+
+        Empty if it keeps the SLO at as many numbers of users as they do; the search judges alike.
+        """
+        best_missed = missed_users(self.candidates[0].trial)
+        missed = missed_users(alternative.trial)
+        if len(missed) <= len(best_missed):
+            return ()
+        return tuple(users for users in missed if users not in best_missed)

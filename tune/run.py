@@ -19,7 +19,7 @@ from tune.errors import LowerPrecisionError, ServeError, UsageError
 from tune.plan import TunePlan
 from tune.result import Alternative, CandidateResult, TuneResult
 from tune.search.candidates import OPENVINO_PRECISIONS, Candidate, openvino_splits
-from tune.search.measurements import Trial, median_trial
+from tune.search.measurements import Trial, median_trial, missed_users
 from tune.search.search import (
     BEFORE_AND_AFTER,
     HIGH_NOISE,
@@ -135,7 +135,7 @@ def compare_openvino(
     """Measure candidates on OpenVINO, between two trials of the best settings.
 
     Returns:
-        The fastest of each precision, and notes on those that did not start.
+        The best of each precision, and notes on those that did not start.
     """
     trials: dict[Candidate, Trial] = {}
     notes = []
@@ -154,9 +154,9 @@ def compare_openvino(
     for precision in OPENVINO_PRECISIONS:
         splits = [candidate for candidate in trials if candidate.openvino == precision]
         if splits:
-            fastest = max(splits, key=comparison.gain)
-            gain = comparison.gain(fastest)
-            results.append(Alternative(precision, gain, noise, trials[fastest], fastest))
+            # the SLO comes before speed, as in the search
+            best = min(splits, key=lambda split: (len(missed_users(trials[split])), -comparison.gain(split)))
+            results.append(Alternative(precision, comparison.gain(best), noise, trials[best], best))
     return results, notes
 
 

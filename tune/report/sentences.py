@@ -61,8 +61,12 @@ def _alternative_sentence(result: TuneResult, alternative: Alternative) -> str:
     else:
         settings = settings_text(alternative.candidate)
         speed = f"In {alternative.name} with {settings}, {times} of these settings"
-    if not alternative.is_better:
+    if alternative.gain * (1 + alternative.noise) < 1:
         return f"{speed}, which is no reason to change."
+    if alternative.gain <= 1 + alternative.noise:
+        return f"{speed}, which is within the noise ({alternative.noise:.0%})."
+    if losses := result.slo_losses(alternative):
+        return f"{speed}, but it misses the SLO at {users_texts(losses)}."
     if alternative.candidate is not None:
         return f"{speed}. To use it: {shlex.join(_serve_command(result, alternative.candidate))}"
     command = ["turnpike", "export", result.plan.source or str(result.model.file), "--to"]

@@ -69,6 +69,11 @@ def keeps_slo(trials: Sequence[Trial]) -> tuple[bool, ...]:
     )
 
 
+def missed_users(trial: Trial) -> tuple[int, ...]:
+    """The numbers of users at which a trial has a failure."""
+    return tuple(figures.users for figures in trial if figures.failures)
+
+
 def median_trial(trials: Sequence[Trial]) -> Trial:
     """The medians of several trials; has failures where at least half of them failed."""
     return tuple(

@@ -171,6 +171,27 @@ def test_openvino_is_advice_where_it_is_installed(
     assert "openvino" not in (models / "tuned.toml").read_text().split("\n\n")[1]
 
 
+def test_a_split_on_openvino_that_keeps_the_slo_comes_before_a_faster_one(
+    call: Callable[..., Result], fake: FakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
+
+    def measure(bench: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
+        bench.on_load(candidate, 1)
+        if candidate.openvino is None:
+            return sample_trial(100, users=(1,))
+        if candidate.workers == 1:
+            return sample_trial(900, users=(1,), missed=(1,))
+        return sample_trial(500, users=(1,))
+
+    monkeypatch.setattr(fake, "measure", measure)
+    result = call("--precision", "fp32", "--users", "1")
+    assert result.exit_code == 0, result.stderr
+    for precision in ("fp32", "bf16"):
+        assert f"In {precision} on OpenVINO with 2 workers with 1 thread each" in result.stdout
+    assert result.stdout.count("5.00 times the throughput of these settings. To use it: ") == 2
+
+
 def test_a_model_that_openvino_cannot_serve_is_left_out(
     call: Callable[..., Result], fake: FakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

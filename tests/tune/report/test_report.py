@@ -96,15 +96,32 @@ def test_the_result_in_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    "alternative",
+    ("alternative", "end"),
     [
-        Alternative("int8", 1.02, 0.03, sample_trial(1, 2, 3)),
-        Alternative("int8", 2.6, 0.03, sample_trial(1, 2, 3, missed=(64,))),
+        (Alternative("int8", 0.7, 0.03, sample_trial(1, 2, 3)), ", which is no reason to change."),
+        (Alternative("int8", 0.98, 0.03, sample_trial(1, 2, 3)), ", which is within the noise (3%)."),
+        (Alternative("int8", 1.02, 0.03, sample_trial(1, 2, 3)), ", which is within the noise (3%)."),
+        (
+            Alternative("int8", 2.6, 0.03, sample_trial(1, 2, 3, missed=(16, 64))),
+            ", but it misses the SLO at 16 and 64 users.",
+        ),
     ],
 )
-def test_a_lower_precision_without_gain_is_not_recommended(alternative: Alternative) -> None:
-    sentence = result_sentences(sample_result(alternatives=[alternative]))[-1]
-    assert sentence.endswith("which is no reason to change.")
+def test_a_reason_against_an_alternative_is_named(alternative: Alternative, end: str) -> None:
+    assert result_sentences(sample_result(alternatives=[alternative]))[-1].endswith(end)
+
+
+def test_an_alternative_need_not_keep_more_of_the_slo_than_the_best_settings() -> None:
+    """Otherwise no alternative would be recommended for an SLO that nothing keeps."""
+
+    def sentence(*missed: int) -> str:
+        alternative = Alternative("int8", 2.6, 0.03, sample_trial(1, 2, 3, missed=missed))
+        best = {BASE: sample_trial(1, 2, 3, missed=(64,))}
+        return result_sentences(sample_result(best, alternatives=[alternative], kept=False))[-1]
+
+    assert "To use it: turnpike export" in sentence(64)
+    assert "To use it: turnpike export" in sentence(16)
+    assert sentence(16, 64).endswith("but it misses the SLO at 16 users.")
 
 
 def test_the_page_is_self_contained() -> None:
