@@ -221,8 +221,8 @@ def _lower_precisions(
     repositories, notes = {}, []
     for precision in plan.lower_precisions:
         if plan.source is None and model.is_export:
-            reason = "it is made from what the model was exported from, which --source names"
-            notes.append(f"{precision} was left out: {reason}")
+            hint = "name the checkpoint or module of the export with --source"
+            notes.append(f"{precision} was left out: {hint}")
             listener.message(notes[-1])
             continue
         listener.message(f"exporting {model.name} in {precision}, for comparison")

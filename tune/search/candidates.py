@@ -80,7 +80,7 @@ def batch_variants(best: Candidate, max_rows: int) -> list[Candidate]:
 def openvino_splits(base: Candidate, best: Candidate, cpus: int) -> list[Candidate]:
     """The best candidate on OpenVINO, in each precision and for each way to split the CPUs.
 
-    The best way is another than that of onnxruntime's own provider.
+    Every split is tried again, because OpenVINO may need another one than the CPU provider.
     """
     return [
         replace(best, workers=split.workers, threads=split.threads, openvino=precision)

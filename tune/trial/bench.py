@@ -75,7 +75,7 @@ def run_load(url: str, options: Sequence[str], folder: Path, stop_requested: Sto
 def lower_precision(
     model: ModelUnderTest, source: str | None, precision: str, scratch: Path, stop_requested: StopRequested
 ) -> Path:
-    """Export the model in a lower precision; returns the repository with it, or raises an ExportError.
+    """Export the model in a lower precision; returns the repository with it.
 
     Args:
         model: The model.
@@ -83,13 +83,16 @@ def lower_precision(
         precision: Name of the precision.
         scratch: Temporary folder, in which the repository is made.
         stop_requested: Returns True once the user wants to stop.
+
+    Raises:
+        LowerPrecisionError: The export fails.
     """
     repository = scratch / precision
     options = ["--to", str(repository), "--name", model.name, "--precision", precision]
     command = turnpike_command("export", source or str(model.file), *options)
     with ChildProcess(command, stop_requested) as process:
         if process.wait():
-            hint = "" if source else "; with --source, it can be made from what the model was exported from"
+            hint = "" if source else "; name the checkpoint or module of the export with --source"
             raise LowerPrecisionError(
                 f"{precision} was left out, because turnpike export failed: {process.error_text}{hint}"
             )

@@ -302,8 +302,8 @@ def test_a_file_of_turnpike_is_not_exported_again(
     result = call("--users", "1", "--precision", "fp32,fp16,int8")
     assert result.exit_code == 0, result.stderr
     for precision in ("fp16", "int8"):
-        says = "it is made from what the model was exported from, which --source names"
-        assert f"note: {precision} was left out: {says}" in result.stdout
+        hint = "name the checkpoint or module of the export with --source"
+        assert f"note: {precision} was left out: {hint}" in result.stdout
     assert "exporting" not in result.stdout
 
 

@@ -132,7 +132,7 @@ def test_a_precision_that_cannot_be_made_is_one_line(script: Path, tmp_path: Pat
     script.write_text("import sys\nsys.stderr.write('error: was exported already\\n')\nsys.exit(1)\n")
     with pytest.raises(
         LowerPrecisionError,
-        match="int8 was left out, .*: was exported already; with --source, it can be made",
+        match="int8 was left out, .*: was exported already; name the checkpoint .* with --source",
     ):
         lower_precision(model, None, "int8", tmp_path, never)
     with pytest.raises(LowerPrecisionError, match="was exported already$"):
