@@ -101,7 +101,7 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
         candidates=candidate_results(search, decision),
         alternatives=tuple(alternatives),
         notes=(*notes, *result_notes(search, decision)),
-        machine=describe_machine(settings.device),
+        machine=describe_machine(settings),
         versions=versions(),
         ended=datetime.now(UTC),
         load_seconds=load_seconds,

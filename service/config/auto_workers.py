@@ -30,6 +30,8 @@ from service.repository.scan import VersionPolicy
 TUNED_FILE = "tuned.toml"
 # the table of that file that says when and on which machine the settings were measured
 MEASURED_TABLE = "measured"
+# properties that older files lack, with their values there
+OLDER_MEASURED = {"precision": "fp32"}
 # the settings that the file must have
 TUNED_SETTINGS = ("workers", "threads", "max_batch", "max_delay_ms")
 
@@ -56,7 +58,7 @@ def auto_settings(settings: Settings) -> TunedSettings:
     if not file.exists():
         return guess(settings)
     try:
-        return TunedSettings(read_tuned_file(file, describe_machine(settings.device)), str(file))
+        return TunedSettings(read_tuned_file(file, describe_machine(settings)), str(file))
     except SettingError as error:
         return guess(settings, f"--workers auto ignores {error}")
 
@@ -83,6 +85,7 @@ def read_tuned_file(file: Path, machine: Mapping[str, Any]) -> dict[str, int | f
         raise SettingError(
             f"{file}: expected a table [{MEASURED_TABLE}] that describes the machine, got none"
         )
+    measured = OLDER_MEASURED | measured
     for name, value in machine.items():
         if measured.get(name) != value:
             raise SettingError(
@@ -107,9 +110,17 @@ def read_tuned_file(file: Path, machine: Mapping[str, Any]) -> dict[str, int | f
     return values
 
 
-def describe_machine(device: str) -> dict[str, Any]:
-    """Properties of this machine on which speed depends. Settings measured elsewhere may be poor ones."""
-    return {"cpus": available_cpus(), "cpu": cpu_model(), "device": device}
+def describe_machine(settings: Settings) -> dict[str, Any]:
+    """Properties of this machine, and of what runs models on it, on which speed depends.
+
+    Settings measured elsewhere may be poor ones.
+    """
+    return {
+        "cpus": available_cpus(),
+        "cpu": cpu_model(),
+        "device": settings.device,
+        "precision": settings.precision,
+    }
 
 
 def guess(settings: Settings, warning: str = "") -> TunedSettings:

@@ -93,7 +93,7 @@ def sample_result(
         ),
         alternatives=tuple(alternatives),
         notes=tuple(notes),
-        machine={"cpus": 2.0, "cpu": "AMD EPYC", "device": "cpu"},
+        machine={"cpus": 2.0, "cpu": "AMD EPYC", "device": "cpu", "precision": "fp32"},
         versions={"turnpike": "0.1.0", "python": "3.11.7"},
         ended=datetime(2026, 2, 3, 4, 5, tzinfo=UTC),
         load_seconds=3,

@@ -131,6 +131,18 @@ def test_a_tuned_file_of_another_device_is_ignored(tmp_path: Path) -> None:
     assert "with device = 'cuda', got 'cpu'" in resolved.warning
 
 
+def test_a_tuned_file_of_another_precision_is_ignored(tmp_path: Path) -> None:
+    """Runs in bf16 take a fraction of the time, so other settings are best. Older files are for fp32."""
+    in_bf16 = MEASURED.replace('"cpu"', '"openvino"').replace("date", 'precision = "bf16"\ndate')
+    options = {"device": "openvino", "precision": "bf16"}
+    assert resolve_auto(tmp_path, TUNED + in_bf16, **options).settings.max_batch == 32
+    resolved = resolve_auto(tmp_path, TUNED + in_bf16, device="openvino")
+    assert "with precision = 'fp32', got 'bf16'" in resolved.warning
+    older = MEASURED.replace('"cpu"', '"openvino"')
+    assert resolve_auto(tmp_path, TUNED + older, device="openvino").warning == ""
+    assert "with precision = 'bf16', got 'fp32'" in resolve_auto(tmp_path, TUNED + older, **options).warning
+
+
 @pytest.mark.parametrize(
     ("cpus", "weight", "expected"),
     [
