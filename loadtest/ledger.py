@@ -239,9 +239,6 @@ class Ledger:
         """Requests (of one kind, or of all) that were due from `begin` until before `end`."""
         return PeriodSummary(float(end - begin), self._sum(range(begin, end), kind))
 
-    def total_summary(self, kind: str | None = None) -> PeriodSummary:
-        return self.summary(*self.span(), kind)
-
     def _totals(self, second: int, kind: str) -> OutcomeTotals:
         key = second, kind
         if key not in self.totals:

@@ -47,8 +47,8 @@ def test_summaries_cover_one_kind_or_all() -> None:
     ledger.add(outcome(1, kind="gates, 1 row"))
     assert ledger.kinds() == ["gates, 1 row", "json, 1 row"]
     assert ledger.span() == (START, START + 2)
-    assert ledger.total_summary().requests == 2
-    assert ledger.total_summary("gates, 1 row").requests == 1
+    assert ledger.summary(*ledger.span()).requests == 2
+    assert ledger.summary(*ledger.span(), "gates, 1 row").requests == 1
 
 
 def test_ledgers_of_processes_add_up() -> None:
@@ -96,6 +96,7 @@ def test_groups_of_good_answers_count_like_single_ones() -> None:
 
 
 def test_an_empty_ledger_has_zeros() -> None:
-    summary = Ledger().total_summary()
+    assert Ledger().span() == (0, 0)
+    summary = Ledger().summary(0, 0)
     assert (summary.requests, summary.rate, summary.errors) == (0, 0, 0)
     assert math.isnan(summary.percentile(0.99))

@@ -77,7 +77,7 @@ class Barrier:
 
 
 def summary(process_load: ProcessLoad) -> PeriodSummary:
-    return process_load.ledger.total_summary()
+    return process_load.ledger.summary(*process_load.ledger.span())
 
 
 def test_a_closed_loop_waits_for_each_response() -> None:
