@@ -200,14 +200,15 @@ class Ledger:
         Args:
             kind: The kind of all requests.
             rows: The rows of each of them.
-            times: Three Unix times for each request: when it was due, was sent, and had its answer.
+            times: Three Unix times for each request: when it was due, when it was taken up, and when it
+                had its answer.
         """
-        due, sent, ended = np.array(times).reshape(-1, 3).T
+        due, begun, ended = np.array(times).reshape(-1, 3).T
         seconds = due.astype(int)
         for second in np.unique(seconds).tolist():
             is_due = seconds == second
             totals = self._totals(second, kind)
-            totals.late.add_all((sent - due)[is_due])
+            totals.late.add_all((begun - due)[is_due])
             totals.latency.add_all((ended - due)[is_due])
             totals.rows += rows * int(is_due.sum())
         self.completed.update(ended.astype(int).tolist())
