@@ -210,7 +210,10 @@ class LoadTest:
             coordinator.ledger,
             self._poller,
             (first, last),
-            [busy for at, busy in coordinator.busy_samples if first < at - 1 and at <= last + 1],
+            [
+                [busy for at, busy in samples if first < at - 1 and at <= last + 1]
+                for samples in coordinator.busy_samples.values()
+            ],
             begun=self._begun,
             wrong_answer=coordinator.first_wrong,
             steps=tuple(self._steps),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,8 +35,8 @@ class LoadCoordinator:
         self.plan, self._pids = plan, pids
         self.ledger = Ledger()
         self.first_wrong: str | None = None
-        # (time, share of a CPU that a worker used in the second before it)
-        self.busy_samples: list[tuple[float, float]] = []
+        # for each worker: (time, share of a CPU that it used in the second before)
+        self.busy_samples: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         self._environment = Environment(user_classes=[WireUser], host=plan.url)
         self._runner = self._environment.create_master_runner("127.0.0.1", 0)
         # workers that have drained, by number of the request to drain
@@ -117,7 +118,7 @@ class LoadCoordinator:
         self.ledger.merge_json(data["ledger"])
         if data["busy"]:
             at, busy = data["busy"]
-            self.busy_samples.append((at, busy))
+            self.busy_samples[client_id].append((at, busy))
         self.first_wrong = self.first_wrong or data["wrong"]
         self._message_arrived.set()
 

@@ -62,7 +62,7 @@ class Record:
     capacity: Capacity | None = None
     scrapes: tuple[Scrape, ...] = ()
     notes: tuple[str, ...] = ()
-    busy: float | None = None  # share of a CPU that the sending processes used, None if not measured
+    busy: float | None = None  # share of a CPU that the busiest sending process used, None if not measured
     wrong_answer: str | None = None  # the first wrong answer: what was expected, what came
     interrupted: bool = False  # whether the user ended the test early
 

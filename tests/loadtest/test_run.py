@@ -35,7 +35,7 @@ class OverloadedServer:
     # processes and a server in place of real ones: no request has a good answer, at any rate
     def __init__(self):
         self.ledger, self.events, self.latencies = Ledger(), [], iter([math.inf, 0.5, 0.02])
-        self.user_count, self.busy_samples, self.first_wrong = 0, [], None
+        self.user_count, self.busy_samples, self.first_wrong = 0, {}, None
         self.idle_latency, self.target = 0.01, sample_target()
         self.checker = SimpleNamespace(kinds_with_equal_answers=())
 

@@ -9,7 +9,7 @@ import pytest
 
 from loadtest.ledger import Ledger, OutcomeTotals, PeriodSummary
 from loadtest.measure.record import Capacity
-from loadtest.measure.summary import caveats, failures
+from loadtest.measure.summary import busiest_share, caveats, failures
 from loadtest.plan import LoadPlan
 from loadtest.slo import Slo
 from tests.support.loadtest_records import START, URL, add_requests, sample_record, sample_target
@@ -80,6 +80,14 @@ def notes(
         target=sample_target(), checker=SimpleNamespace(kinds_with_equal_answers=equal)
     )
     return " ".join(caveats(plan, workload, PeriodSummary(1, totals), busy))
+
+
+def test_the_busiest_process_counts() -> None:
+    """One of many processes may be saturated, but a few busy seconds of it do no harm."""
+    assert busiest_share([[0.2] * 10] * 7 + [[0.99] * 10]) == 0.99
+    assert busiest_share([[0.2] * 9 + [1.0], [0.3] * 9 + [1.0]]) == 0.3
+    assert busiest_share([[], [0.2]]) == 0.2
+    assert busiest_share([]) is busiest_share([[], []]) is None
 
 
 def test_an_ordinary_test_has_no_notes() -> None:
