@@ -96,7 +96,12 @@ OPTIONS = (
     Option("version", "Version of the model; without it, the server chooses.", "VERSION", parse_text),
     Option("wire", "Format of the requests.", "|".join(WIRES), parse_text),
     Option("rows", "Rows per request; several sizes are sent equally often.", "N,N", parse_ints),
-    Option("users", "Closed loop: users; each waits for its answer, then sends again.", "N", parse_int),
+    Option(
+        "users",
+        "Closed loop: users; each waits for its answer, then sends again. Open loop: connections at first.",
+        "N",
+        parse_int,
+    ),
     Option("spawn_rate", "Users started per second.", "NUMBER", parse_number),
     Option("duration", "Length of the test, after the warm-up.", "TIME", parse_seconds),
     Option("warmup", "Time at the start that is not measured.", "TIME", parse_seconds),

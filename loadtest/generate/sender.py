@@ -78,8 +78,8 @@ class Sender:
 
     def __init__(self, plan: LoadPlan, checker: AnswerChecker, log: OutcomeLog) -> None:
         self.in_flight = 0
-        # connections that are opened as soon as they are needed
-        self._own_connections = max(1, plan.users // plan.process_count)
+        # connections of a schedule that are opened at once; more are opened if requests have waited
+        self._first_connections = max(1, plan.users // plan.process_count)
         self._connecting = 0
         # requests of a schedule that wait for a connection
         self._waiting: deque[tuple[PreparedRequest, Exchange]] = deque()
@@ -116,7 +116,7 @@ class Sender:
             if connection.usable:
                 self._send(connection, request, exchange)
                 return
-        if due is None or self._connecting + len(self._exchanges) < self._own_connections:
+        if due is None or self._connecting + len(self._exchanges) < self._first_connections:
             self._send_over_new_connection(request, exchange)
             return
         if not self._waiting:
@@ -130,7 +130,7 @@ class Sender:
 
     def open_connections(self) -> None:
         """Open the first connections; a failure is reported when a request needs one."""
-        while len(self._idle) < self._own_connections:
+        while len(self._idle) < self._first_connections:
             try:
                 self._idle.append(self._server.connect())
             except NoAnswerError:
@@ -138,7 +138,7 @@ class Sender:
 
     def close_connections(self) -> None:
         """Close the connections that too high a rate has opened."""
-        while len(self._idle) > self._own_connections:
+        while len(self._idle) > self._first_connections:
             self._idle.popleft().close()
 
     def wait_for_answers(self) -> None:
