@@ -18,8 +18,8 @@ from loadtest.workload.workload import Workload
 
 # share of a CPU: a sending process that uses more sends and reads late, so its latencies are too long
 MAX_BUSY = 0.85
-# seconds: a p99 of lateness above this is reported
-MAX_LATE_SECONDS = 0.010
+# seconds: a p99 of lateness above this is noted
+NOTED_LATE_SECONDS = 0.010
 MORE_PROCESSES = "Use more --processes, or generate the load on another machine."
 
 # beginning of the fault of an answer that arrived but is wrong
@@ -124,7 +124,7 @@ def _busy_senders(busy: float | None) -> list[str]:
 
 def _late_requests(plan: LoadPlan, summary: PeriodSummary) -> list[str]:
     late = summary.totals.late.percentile(0.99)
-    if not plan.open_loop or not late > MAX_LATE_SECONDS:
+    if not plan.open_loop or not late > NOTED_LATE_SECONDS:
         return []
     return [
         f"One request in a hundred was sent {late * 1e3:.0f} ms late or more, and latencies include this "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from loadtest.measure.summary import MORE_PROCESSES
 from loadtest.report import number_format as fmt
 
 WIRES = {
@@ -36,7 +37,6 @@ OPEN = (
     "no request is missing from the figures (no coordinated omission)."
 )
 GENERATOR_WAS_LIMIT = "the load generator was the limit"
-MORE_PROCESSES = "Use more --processes, or another machine for the load."
 SERVER_LIMITED = "At higher rates the server did not keep the SLO."
 UNDONE = "The search was stopped before it found the capacity."
 NO_RATE = "No rate kept the SLO long enough to be confirmed."
