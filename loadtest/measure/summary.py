@@ -13,6 +13,7 @@ from loadtest.measure.record import Machine, Record
 from loadtest.measure.server_metrics import MetricsPoller
 from loadtest.plan import WIRES, LoadPlan
 from loadtest.slo import DEFAULT_ERROR_LIMIT
+from loadtest.workload.answer_check import WRONG_PREFIX
 from loadtest.workload.payloads import why_unsupported
 from loadtest.workload.workload import Workload
 
@@ -21,9 +22,6 @@ MAX_BUSY = 0.85
 # seconds: a p99 of lateness above this is noted
 NOTED_LATE_SECONDS = 0.010
 MORE_PROCESSES = "Use more --processes, or generate the load on another machine."
-
-# beginning of the fault of an answer that arrived but is wrong
-WRONG_PREFIX = "wrong: "
 
 
 def make_record(

@@ -16,6 +16,9 @@ from loadtest.workload.payloads import Payload
 from loadtest.workload.target import Target
 from loadtest.workload.tensors import Array, TensorSpec
 
+# beginning of the fault of an answer that arrived but is wrong
+WRONG_PREFIX = "wrong: "
+
 
 @dataclass(frozen=True, slots=True)
 class ReferenceAnswer:
@@ -86,7 +89,7 @@ class AnswerChecker:
             return None
         if self.first_wrong is None:
             self.first_wrong = f"{payload.kind}: {mismatch.detail}"
-        return f"wrong: {mismatch.label}"
+        return f"{WRONG_PREFIX}{mismatch.label}"
 
     @property
     def kinds_with_equal_answers(self) -> tuple[str, ...]:
