@@ -133,7 +133,7 @@ class LoadTest:
         self._set_rate(search.start_rate)
         self._wait_until(now() + plan.warmup, "warm-up")
         while (rate := search.next_rate()) is not None:
-            if self._steps and not self._steps[-1].held:
+            if self._steps and not self._steps[-1].kept:
                 self._wait_for_recovery()
             verb, factor = ("confirming", CONFIRMATION_FACTOR) if search.confirming else ("trying", 1)
             self._steps.append(self._try_rate(search, rate, factor * plan.step_seconds, verb))
@@ -152,7 +152,7 @@ class LoadTest:
         late = summary.totals.late.percentile(0.99)
         completed = sum(ledger.completed[second] for second in range(self._first, self._last))
         result = search.record(rate, summary, late, completed)
-        return RateStep(rate, self._first, self._last, summary, late, result.held, result.generator_limited)
+        return RateStep(rate, self._first, self._last, summary, late, result.kept, result.generator_limited)
 
     def _wait_for_recovery(self) -> None:
         """Wait until the server answers quickly again."""

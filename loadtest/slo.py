@@ -35,7 +35,7 @@ class Limit:
             return summary.totals.latency.mean
         return summary.percentile(PERCENTILES[self.measure])
 
-    def holds(self, summary: PeriodSummary) -> bool:
+    def is_kept(self, summary: PeriodSummary) -> bool:
         """Whether the limit was kept; False if there were no requests."""
         value = self.value(summary)
         return summary.requests > 0 and (value > self.bound if self.measure == "rate" else value < self.bound)
@@ -61,7 +61,7 @@ class Slo:
         return cls(limits)
 
     def missed(self, summary: PeriodSummary) -> tuple[Limit, ...]:
-        return tuple(limit for limit in self.limits if not limit.holds(summary))
+        return tuple(limit for limit in self.limits if not limit.is_kept(summary))
 
     def __str__(self) -> str:
         return ", ".join(limit.text for limit in self.limits)

@@ -122,7 +122,7 @@ def status_line(state: LiveState, recent: RecentFigures) -> str:
 
 def step_text(step: RateStep) -> str:
     """The result of one rate of a capacity search, with markup."""
-    verdict = "[green]kept[/]" if step.held else "[red]missed[/]"
+    verdict = "[green]kept[/]" if step.kept else "[red]missed[/]"
     summary = step.summary
     result = (
         f"{fmt.number(step.rate)}/s: SLO {verdict}, p50 {fmt.seconds(summary.percentile(0.5))}, "

@@ -13,7 +13,8 @@ from typing import Literal
 from loadtest.ledger import PeriodSummary
 from loadtest.slo import PERCENTILES, Slo
 
-# the search ends when the lowest rate that missed is at most this many times the highest that held
+# the search ends when the lowest rate that missed the SLO is at most this many times the highest that
+# kept it
 MAX_RATIO = 1.03
 # after a failed confirmation the rate is multiplied by this; by its second power after the second, and so on
 BACK_OFF = 0.9
@@ -37,7 +38,7 @@ class RateResult:
     """The result of one rate."""
 
     rate: float
-    held: bool
+    kept: bool
     generator_limited: bool  # whether the load generator, not the server, was too slow
 
 
@@ -53,7 +54,7 @@ class CapacitySearch:
         self._tightest = min(times, default=math.inf)
         self._max_late = MAX_LATE_SHARE * self._tightest if times else MAX_LATE_SECONDS
         self.start_rate = start_rate
-        self._held: float | None = None
+        self._kept: float | None = None
         self._missed: RateResult | None = None
         self._rate_to_confirm: float | None = None
         self._confirmations = 0
@@ -78,11 +79,11 @@ class CapacitySearch:
             return None
         if self._rate_to_confirm is not None:
             return self._rate_to_confirm
-        if self._held is None:
+        if self._kept is None:
             return self.start_rate if self._missed is None else self._missed.rate / 2
         if self._missed is None:
-            return self._held * 2
-        return (self._held + self._missed.rate) / 2
+            return self._kept * 2
+        return (self._kept + self._missed.rate) / 2
 
     def record(self, rate: float, summary: PeriodSummary, late_p99: float, completed: int) -> RateResult:
         """Judge a rate that was tried, and choose how to continue.
@@ -97,17 +98,17 @@ class CapacitySearch:
         too_few = summary.requests < expected - MAX_DEVIATIONS * math.sqrt(expected)
         # a growing queue does not miss a limit on times yet, but it will miss every one in the end
         backlog = summary.good - completed > max(MAX_BACKLOG_SHARE * summary.good, MIN_BACKLOG)
-        held = not self._slo.missed(summary) and not too_few and not backlog
-        result = RateResult(rate, held, generator_limited=not held and (too_few or late_p99 > self._max_late))
+        kept = not self._slo.missed(summary) and not too_few and not backlog
+        result = RateResult(rate, kept, generator_limited=not kept and (too_few or late_p99 > self._max_late))
         # Too high a rate slows down most requests. If the median kept the limit, a disturbance may have
         # slowed down a few, so the same rate is tried again.
         first_try, self._narrow_miss = self._narrow_miss, None
-        if first_try is None and not held and summary.percentile(0.5) < self._tightest:
+        if first_try is None and not kept and summary.percentile(0.5) < self._tightest:
             self._narrow_miss = result
             return result
         # a generator that was late in either try says nothing about the server
         limited = result.generator_limited or (
-            not held and first_try is not None and first_try.generator_limited
+            not kept and first_try is not None and first_try.generator_limited
         )
         combined = replace(result, generator_limited=limited)
         if self._rate_to_confirm is not None:
@@ -117,18 +118,18 @@ class CapacitySearch:
         return result
 
     def _after_trial(self, result: RateResult) -> None:
-        if result.held:
-            self._held = result.rate
+        if result.kept:
+            self._kept = result.rate
         else:
             self._missed = result
-        if self._held is None:
+        if self._kept is None:
             self._done = result.rate / 2 < MIN_RATE
-        elif self._missed is not None and self._missed.rate / self._held <= MAX_RATIO:
-            self._rate_to_confirm = self._held
+        elif self._missed is not None and self._missed.rate / self._kept <= MAX_RATIO:
+            self._rate_to_confirm = self._kept
 
     def _after_confirmation(self, result: RateResult) -> None:
         self._confirmations += 1
-        if result.held:
+        if result.kept:
             self.rate, self._done = result.rate, True
             return
         self._missed = result

@@ -21,7 +21,7 @@ class RateStep:
     end: int
     summary: PeriodSummary
     late_p99: float  # seconds
-    held: bool
+    kept: bool
     generator_limited: bool  # the load generator was too slow, so a miss says nothing about the server
 
 

@@ -145,7 +145,7 @@ def failures(record: Record) -> tuple[str, ...]:
         reasons.append("no request was due after the warm-up")
     elif not (summary.good or record.interrupted):
         reasons.append("no answer was good")
-    elif summary.requests and not (wrong or record.plan.slo or DEFAULT_ERROR_LIMIT.holds(summary)):
+    elif summary.requests and not (wrong or record.plan.slo or DEFAULT_ERROR_LIMIT.is_kept(summary)):
         reasons.append(
             f"errors: {summary.bad:,} of {summary.requests:,}, and there is no --slo that allows this many"
         )

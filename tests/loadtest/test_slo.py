@@ -19,7 +19,7 @@ def summary(milliseconds: list[float], bad: int = 0, seconds: float = 1) -> Peri
 
 
 @pytest.mark.parametrize(
-    ("text", "held"),
+    ("text", "kept"),
     [
         ("p99<50ms", True),
         ("p99<40ms", False),
@@ -36,10 +36,10 @@ def summary(milliseconds: list[float], bad: int = 0, seconds: float = 1) -> Peri
         ("p99<50ms, errors<0.1%", False),
     ],
 )
-def test_limits_worked_out_by_hand(text: str, held: bool) -> None:
+def test_limits_worked_out_by_hand(text: str, kept: bool) -> None:
     """Latencies of 10, 20, 30 and 40 ms in one second, and one error. Reaching a bound is a miss."""
     with_errors = text if "errors" in text else f"{text}, errors<100%"
-    assert (not Slo.parse(with_errors).missed(summary([10, 20, 30, 40], bad=1))) == held
+    assert (not Slo.parse(with_errors).missed(summary([10, 20, 30, 40], bad=1))) == kept
 
 
 def test_errors_have_a_default_limit() -> None:

@@ -152,10 +152,10 @@ def sample_search_record(
         faults = {"503": 0.1} if utilization > 1.2 else {}
         add_requests(ledger, begin, 5, rate, median=median, faults=faults, seed=index)
         summary = ledger.summary(begin, begin + 5)
-        held = not slo.missed(summary)
-        steps.append(RateStep(rate, begin, begin + 5, summary, 0.001, held, generator_limited=False))
+        kept = not slo.missed(summary)
+        steps.append(RateStep(rate, begin, begin + 5, summary, 0.001, kept, generator_limited=False))
         scrapes += [sample_scrape(begin + second + 0.9, rate, median) for second in range(5)]
-    best = max((step for step in steps if step.held), key=lambda step: step.rate, default=steps[-1])
+    best = max((step for step in steps if step.kept), key=lambda step: step.rate, default=steps[-1])
     return sample_record(
         plan,
         ledger,
@@ -163,7 +163,7 @@ def sample_search_record(
         first=best.begin,
         last=best.end,
         steps=tuple(steps),
-        capacity=Capacity(best.rate if best.held else None, "server"),
+        capacity=Capacity(best.rate if best.kept else None, "server"),
         scrapes=tuple(scrapes),
     )
 

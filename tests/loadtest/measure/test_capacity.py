@@ -82,7 +82,7 @@ def test_the_rate_that_is_found_was_confirmed() -> None:
 
 
 def test_a_rate_that_does_not_last_is_lowered() -> None:
-    """A rate that holds only for a short time is not the capacity; a lower rate is tried for as long."""
+    """A rate that keeps the SLO only for a short time is not the capacity; a lower one is tried as long."""
     search = CapacitySearch(Slo.parse(LIMITS), 100)
     confirmed = []
     while (rate := search.next_rate()) is not None:
@@ -155,10 +155,10 @@ def test_a_slow_generator_limits_the_search() -> None:
     assert few.rate < 180
 
 
-def test_a_rate_that_held_is_not_limited_by_the_generator() -> None:
+def test_a_rate_that_kept_the_slo_is_not_limited_by_the_generator() -> None:
     search = CapacitySearch(Slo.parse(LIMITS), 100)
     result = record(search, 100, server_with(200)(100), late=0.04)
-    assert result.held
+    assert result.kept
     assert not result.generator_limited
 
 
@@ -175,20 +175,20 @@ def test_a_late_generator_in_either_try_is_recorded(tries: tuple[float, float]) 
 def test_random_variation_is_not_a_miss() -> None:
     """A random schedule may send somewhat fewer requests than expected."""
     search = CapacitySearch(Slo.parse(LIMITS), 100)
-    assert record(search, 100, period(100, 0.01, sent=0.95)).held
+    assert record(search, 100, period(100, 0.01, sent=0.95)).kept
 
 
 def test_a_queue_that_grows_is_a_miss() -> None:
     """If answers do not keep pace with requests, any limit on times will be missed later."""
-    for waiting, held in ((40, True), (60, False)):
+    for waiting, kept in ((40, True), (60, False)):
         search = CapacitySearch(Slo.parse("p99<5s"), 100)
-        assert record(search, 100, period(100, 0.5), waiting=waiting).held is held
+        assert record(search, 100, period(100, 0.5), waiting=waiting).kept is kept
 
 
 def test_a_few_waiting_requests_are_not_a_queue() -> None:
     """At a low rate, one or two requests are in flight at any time."""
     search = CapacitySearch(Slo.parse(LIMITS), 1)
-    assert record(search, 1, period(1, 0.01), waiting=2).held
+    assert record(search, 1, period(1, 0.01), waiting=2).kept
 
 
 def test_a_limit_on_the_rate_does_not_end_the_search() -> None:

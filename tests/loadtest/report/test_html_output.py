@@ -168,7 +168,7 @@ def test_a_stopped_search_shows_its_steps() -> None:
 
 def test_a_rate_that_was_tried_twice_is_one_point() -> None:
     steps = sample_search_record((100, 200, 100)).steps
-    steps = (steps[0], steps[1], replace(steps[2], held=False))
+    steps = (steps[0], steps[1], replace(steps[2], kept=False))
     line, marks = make_charts(build_document(replace(sample_search_record((100, 200, 100)), steps=steps)))[
         "saturation"
     ].content
