@@ -130,8 +130,8 @@ def triton(workers: int, threads: int, *networks: str) -> Contestant:
     )
 
 
-def mosec(wait_ms: int, *networks: str, workers: int = 2, threads: int = 1) -> Contestant:
-    """mosec, which waits so long for more requests of a batch; 0 turns its batching off."""
+def mosec(*networks: str, wait_ms: int, workers: int = 2, threads: int = 1) -> Contestant:
+    """mosec; a batch waits `wait_ms` for more requests, 0 turns batching off."""
     batching = f"{workers} x {threads}" if wait_ms else "without batching"
     command = ("{python}", "app.py", "--address", "127.0.0.1", "--port", "{port}")
     return rival(
@@ -163,9 +163,9 @@ CONTESTANTS = (
     NAIVE,
     triton(2, 1, "S", "L"),
     triton(1, 2, "L"),
-    mosec(1, "S", "L"),
-    mosec(0, "S", "L"),
-    mosec(1, "L", workers=1, threads=2),
+    mosec("S", "L", wait_ms=1),
+    mosec("S", "L", wait_ms=0),
+    mosec("L", wait_ms=1, workers=1, threads=2),
     rival(
         "granian",
         "granian",

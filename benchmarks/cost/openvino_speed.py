@@ -35,7 +35,7 @@ def contestants(python: str) -> list[Contestant]:
     """The servers, with their workers x threads for two CPUs."""
     splits = ((1, 2), (2, 1))
     openvino = [on_openvino(python, precision, *split) for precision in ("fp32", "bf16") for split in splits]
-    return [TURNPIKE, *openvino, mosec(1, workers=1, threads=2)]
+    return [TURNPIKE, *openvino, mosec(wait_ms=1, workers=1, threads=2)]
 
 
 def main() -> None:
