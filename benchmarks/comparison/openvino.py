@@ -1,6 +1,6 @@
 """Measures what OpenVINO gains for a wide network: requests per second on it, and without it.
 
-    python -m benchmarks.cost.openvino_speed --openvino-python PYTHON [--seconds N] [--rounds N]
+    python -m benchmarks.comparison.openvino --openvino-python PYTHON [--seconds N] [--rounds N]
 
 PYTHON is the interpreter of an environment with turnpike and OpenVINO. The servers take turns. mosec is among
 them, the fastest rival with one worker. Requires wrk.
@@ -12,15 +12,17 @@ import argparse
 import statistics
 from dataclasses import replace
 
+from benchmarks.comparison import rounds
 from benchmarks.contestants.contestants import TURNPIKE, Contestant, mosec, turnpike
 from benchmarks.contestants.networks import NETWORK_L
 from benchmarks.errors import BenchmarkError
 from benchmarks.measurement import processes
-from benchmarks.measurement.measure import Workload, measure, warm_up
+from benchmarks.measurement.measure import measure, warm_up
 from benchmarks.measurement.server_process import running_server
 from benchmarks.measurement.wrk import require_wrk
+from benchmarks.results.tables import connections_label, markdown_table
 
-WORKLOADS = tuple(Workload("JSON", 1, connections) for connections in (1, 16, 64))
+WORKLOADS = rounds.WORKLOADS[NETWORK_L.name]
 
 
 def on_openvino(python: str, precision: str, workers: int, threads: int) -> Contestant:
@@ -39,7 +41,7 @@ def contestants(python: str) -> list[Contestant]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cost.openvino_speed", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.comparison.openvino", description=__doc__)
     parser.add_argument("--openvino-python", required=True, help="interpreter with turnpike and OpenVINO")
     parser.add_argument("--seconds", type=int, default=2, help="of each load (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
@@ -60,11 +62,12 @@ def main() -> None:
                             f"{contestant.name}: expected answers to all requests, got {load}"
                         )
                     rates.setdefault((contestant.name, workload.connections), []).append(load.rate)
-    print("| requests per second | 1 connection | 16 connections | 64 connections |")
-    print("| --- | ---: | ---: | ---: |")
+    head = ["requests per second", *(connections_label(workload.connections) for workload in WORKLOADS)]
+    rows = []
     for contestant in servers:
         medians = (statistics.median(rates[contestant.name, workload.connections]) for workload in WORKLOADS)
-        print(f"| {contestant.name} | {' | '.join(f'{rate:,.0f}' for rate in medians)} |")
+        rows.append([contestant.name, *(f"{rate:,.0f}" for rate in medians)])
+    print(markdown_table(head, rows))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Compares the rates that `turnpike loadtest` and wrk reach against the same server.
 
-    python -m benchmarks.measurement.load_generator [--users N] [--seconds N] [--rounds N]
+    python -m benchmarks.comparison.loadtest_and_wrk [--users N] [--seconds N] [--rounds N]
 
 Each sends from one process, in turn, to one worker that serves S. Requires wrk.
 """
@@ -45,7 +45,7 @@ def loadtest_rate(server: RunningServer, users: int, seconds: int) -> float:
 
 
 def main() -> None:
-    program = "python -m benchmarks.measurement.load_generator"
+    program = "python -m benchmarks.comparison.loadtest_and_wrk"
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("--users", type=int, default=50, help="(default: %(default)s)")
     parser.add_argument("--seconds", type=int, default=8, help="of each load (default: %(default)s)")
