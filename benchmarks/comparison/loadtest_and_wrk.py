@@ -36,7 +36,10 @@ def loadtest_rate(server: RunningServer, users: int, seconds: int) -> float:
         command = [sys.executable, "-m", "turnpike", "loadtest", f"http://{HOST}:{server.port}"]
         command += ["--users", str(users), "--spawn-rate", str(users), "--processes", "1", "--warmup", "1"]
         command += ["--duration", str(seconds), "--report", folder]
-        subprocess.run(command, check=True, capture_output=True)
+        process = subprocess.run(command, check=False, capture_output=True, text=True)
+        if process.returncode:
+            output = (process.stderr or process.stdout).strip()
+            raise BenchmarkError(f"turnpike loadtest: expected good answers, got: {output[-300:]}")
         report = json.loads((Path(folder) / "loadtest.json").read_text(encoding="utf-8"))
     result = report["total"]
     if result["bad"]:
