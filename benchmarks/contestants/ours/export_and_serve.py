@@ -1,10 +1,10 @@
-"""Exports any ONNX file with gates, proof and profile, and serves it: turnpike's part in another benchmark.
+"""Exports any ONNX file with gates, proof and profile, and serves it, for the peer benchmark.
 
-    python benchmarks/contestants/ours/served.py FILE NAME PORT [--precision int8] [SERVE OPTIONS]
+    python benchmarks/contestants/ours/export_and_serve.py FILE NAME PORT [--precision int8] [SERVE OPTIONS]
 
 Exported files are kept in .bench/repositories by the digest of the original, so that only the first start
-takes long. Then this process becomes `turnpike serve`, with everything on that is on by default. `ours.toml`
-describes this command to the other benchmark.
+takes long. Then this process becomes `turnpike serve`, with everything on that is on by default. The peer
+benchmark is in another repository, and `ours.toml` describes this command to it.
 """
 
 from __future__ import annotations
