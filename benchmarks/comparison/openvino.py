@@ -2,8 +2,8 @@
 
     python -m benchmarks.comparison.openvino --openvino-python PYTHON [--seconds N] [--rounds N]
 
-PYTHON is the interpreter of an environment with turnpike and OpenVINO. The servers take turns. mosec is among
-them, the fastest rival with one worker. Requires wrk.
+PYTHON is the interpreter of an environment with turnpike and OpenVINO. The servers take turns. mosec with
+one worker, the fastest rival on this network, is among them. Requires wrk.
 """
 
 from __future__ import annotations
