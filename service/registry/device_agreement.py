@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from service.artifact.devices import DevicePrecision
-from service.artifact.manifest import Manifest
+from service.artifact.manifest import Manifest, Precision
 from service.artifact.runtime import Runtime
 from service.errors import ModelFileError
 from service.inference_types import Array
@@ -16,8 +16,13 @@ AGREEMENT_ROWS = 64
 # The parity proof allows this many times the sum of PyTorch's own error and one rounding of a number as large
 # as the tensor's.
 PARITY_FACTOR = 8
-# the relative error of one rounding
-ROUNDING_ERRORS: dict[DevicePrecision, float] = {"fp32": 2.0**-23, "bf16": 2.0**-8}
+# the relative error of one rounding; int8 rounds to 8 bits of the largest number in a row
+ROUNDING_ERRORS: dict[DevicePrecision | Precision, float] = {
+    "fp32": 2.0**-23,
+    "fp16": 2.0**-11,
+    "bf16": 2.0**-8,
+    "int8": 2.0**-8,
+}
 
 
 def check_device_agreement(device: Runtime, cpu: Runtime, batch: str | None, where: str) -> None:
@@ -31,8 +36,8 @@ def check_device_agreement(device: Runtime, cpu: Runtime, batch: str | None, whe
         )
     names = [tensor.name for tensor in (*cpu.outputs, *cpu.hidden)]
     for name, actual, expected in zip(names, device.run(rows, names), cpu.run(rows, names), strict=True):
-        difference = _max_difference(actual, expected)
-        allowed = _allowed_difference(cpu.manifest, name, expected, ROUNDING_ERRORS[device.precision])
+        difference = max_difference(actual, expected)
+        allowed = allowed_difference(cpu.manifest, name, expected, device.precision)
         if difference > allowed:
             raise ModelFileError(
                 f"{where}: {name}: expected {device.provider} within {allowed:.2g} of the CPU, "
@@ -41,7 +46,7 @@ def check_device_agreement(device: Runtime, cpu: Runtime, batch: str | None, whe
             )
 
 
-def _max_difference(actual: Array, expected: Array) -> float:
+def max_difference(actual: Array, expected: Array) -> float:
     """The largest difference; infinite if shapes differ or only one side is NaN."""
     if actual.shape != expected.shape:
         return float("inf")
@@ -50,12 +55,22 @@ def _max_difference(actual: Array, expected: Array) -> float:
     return float(np.nan_to_num(difference, nan=np.inf, posinf=np.inf).max(initial=0.0))
 
 
-def _allowed_difference(
-    manifest: Manifest | None, name: str, expected: Array, rounding_error: float
+def allowed_difference(
+    manifest: Manifest | None, name: str, expected: Array, device_precision: DevicePrecision = "fp32"
 ) -> float:
-    """Twice the bound of parity: device and CPU may each differ that much from the exact result."""
+    """Twice the bound of parity: device and CPU may each differ that much from the exact result.
+
+    Args:
+        manifest: The file's manifest.
+        name: The tensor that is compared.
+        expected: Its values on the CPU.
+        device_precision: The precision of the device's arithmetic.
+    """
     finite = expected[np.isfinite(expected)].astype(np.float64)
     size = max(1.0, float(np.sqrt(np.mean(finite**2)))) if finite.size else 1.0
     torch_errors = {tensor.name: tensor.max_torch for tensor in manifest.parity.tensors} if manifest else {}
     step = float(np.finfo(expected.dtype).eps) if expected.dtype.kind == "f" else 0.0
-    return 2 * PARITY_FACTOR * (torch_errors.get(name, 0.0) + max(step, rounding_error) * size)
+    # a file of fp16 or int8 returns numbers of fp32, but with the errors of its own precision
+    file_precision = manifest.precision if manifest else "fp32"
+    rounding_error = max(step, ROUNDING_ERRORS[device_precision], ROUNDING_ERRORS[file_precision])
+    return 2 * PARITY_FACTOR * (torch_errors.get(name, 0.0) + rounding_error * size)

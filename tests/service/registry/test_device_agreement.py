@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.artifact.manifest import Precision
 from service.artifact.runtime import Runtime, open_model
 from service.errors import ModelFileError, RunError
 from service.registry.device_agreement import check_device_agreement
@@ -67,6 +68,20 @@ def test_bf16_may_differ_by_its_own_last_bits(cpu: Runtime, tensor: str) -> None
     check_device_agreement(near, cpu, "batch", "a.onnx")  # type: ignore[arg-type]
     with pytest.raises(ModelFileError, match=f"a.onnx: {tensor}: expected TestProvider within"):
         check_device_agreement(far, cpu, "batch", "a.onnx")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("precision", "near", "far"), [("fp16", 2e-3, 2e-2), ("int8", 1e-2, 1e-1)])
+def test_a_file_of_lower_precision_may_differ_by_its_own_last_bits(
+    precision: Precision, near: float, far: float
+) -> None:
+    """Its tensors are float32, but each device rounds in other places while it computes them."""
+    cpu = open_model(with_manifest(highway()))
+    assert cpu.manifest is not None
+    cpu.manifest = cpu.manifest.model_copy(update={"precision": precision})
+    for tensor in ("logits", "layer01.transform_gate"):
+        check_device_agreement(Device(cpu, tensor, near), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
+        with pytest.raises(ModelFileError, match=f"a.onnx: {tensor}: expected TestProvider within"):
+            check_device_agreement(Device(cpu, tensor, far), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
 
 
 def test_shapes_and_nan_of_a_device_must_agree(cpu: Runtime) -> None:
