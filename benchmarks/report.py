@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.comparison.tables import comparison
 from benchmarks.cost.gates_cost import gates_table
-from benchmarks.errors import BenchmarkError
 from benchmarks.folders import DOCS, RESULTS
 from benchmarks.growth import plots as growth_plots
 from benchmarks.growth.tables import REFERENCE_COLUMNS, growth_table
+from benchmarks.results.pages import replace_block
 from benchmarks.results.results_file import ResultLine, read_results
 from benchmarks.results.tables import describe_measurement
 from benchmarks.under_load.model_loading import loading_table
 from benchmarks.under_load.worker_profile import profile_tables
-from models.atomic import replacing
 
 PERFORMANCE_PAGE = DOCS / "explanation" / "performance.md"
 IMAGES = DOCS / "images"
@@ -55,16 +53,3 @@ def write_performance_page(page: Path = PERFORMANCE_PAGE, images: Path = IMAGES)
     ):
         lines = read_results(path)
         replace_block(page, name, f"{describe_measurement(lines)}\n\n{tables(lines)}")
-
-
-def replace_block(page: Path, name: str, text: str) -> None:
-    """Replace what is between `<!-- NAME -->` and `<!-- end of NAME -->`; the rest of the page stays."""
-    content = page.read_text(encoding="utf-8")
-    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    if content.count(start) != 1 or content.count(end) != 1 or content.index(start) > content.index(end):
-        raise BenchmarkError(f"{page}: expected one line {start} and after it one {end}, found no such pair")
-    block = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
-    new_content = block.sub(lambda _: f"{start}\n\n{text}\n\n{end}", content)
-    if new_content != content:
-        with replacing(page) as draft:
-            draft.write_text(new_content, encoding="utf-8")

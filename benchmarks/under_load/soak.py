@@ -7,12 +7,7 @@ resident memory of supervisor and workers is read at intervals, after a warm-up 
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -20,16 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
-from urllib.parse import urlsplit
 
 import psutil
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.folders import ROOT
+from benchmarks.measurement.our_server import running_turnpike
 from benchmarks.measurement.processes import BYTES_PER_MIB
 from benchmarks.under_load.request_mix import MixedClient
 
-START_SECONDS = 60
 # samples at each end of the measured part, whose medians are compared
 END_SAMPLES = 3
 
@@ -84,9 +77,9 @@ def soak(*, requests: int, warm_up: int, every: int, clients: int, workers: int,
         workers: workers of the server
         limit: growth in MiB that is accepted
     """
-    with running_server("--workers", workers) as (process, address, log):
-        load = [MixedClient(address, seed) for seed in range(clients)]
-        samples = list(sample_under_load(process, load, warm_up + requests, every, log))
+    with running_turnpike("--workers", workers) as server:
+        load = [MixedClient(server.address, seed) for seed in range(clients)]
+        samples = list(sample_under_load(server.process, load, warm_up + requests, every, server.log))
         counted = [sample for sample in samples if sample.requests >= warm_up]
         answered, aborted, connections = (
             sum(getattr(client, name) for client in load) for name in ("answered", "aborted", "connections")
@@ -111,35 +104,6 @@ def differences(samples: Sequence[Sample], name: str, unit: int = 1, form: str =
     pairs = zip(getattr(samples[0], name), getattr(samples[-1], name), strict=True)
     changes = ((after - before) / unit if unit != 1 else after - before for before, after in pairs)
     return ", ".join(format(change, form) for change in changes)
-
-
-@contextlib.contextmanager
-def running_server(*options: object) -> Iterator[tuple[psutil.Process, tuple[str, int], Path]]:
-    """Run a server on a free port; gives its process, its address, and the file of its log."""
-    with tempfile.TemporaryDirectory(prefix="turnpike-soak-") as folder:
-        log = Path(folder) / "log"
-        # settings of the service would change what is measured
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
-        # appended to, so that it can be emptied while the server writes
-        with log.open("ab") as output:
-            server = subprocess.Popen(
-                [sys.executable, "-m", "turnpike", "serve", "--port", "0", *map(str, options)],
-                cwd=ROOT,
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stderr=output,
-            )
-        try:
-            end = time.monotonic() + START_SECONDS
-            while (url := re.search(r"serves (http://[^\s\"]+)", log.read_text())) is None:
-                if server.poll() is not None or time.monotonic() > end:
-                    raise BenchmarkError(f"soak: expected a server, got {log.read_text()[-500:]}")
-                time.sleep(0.05)
-            parts = urlsplit(url[1])
-            yield psutil.Process(server.pid), (str(parts.hostname), int(parts.port or 0)), log
-        finally:
-            server.terminate()
-            server.wait()
 
 
 def sample_under_load(
