@@ -11,6 +11,7 @@
 # make containers  run the tests that need a Docker engine
 # make browser     run the tests that open the dashboard in a browser
 # make bench       measure the service and its rivals (needs wrk)
+# make cuda        prove, compare and measure on a GPU; ends at once without one (needs wrk)
 # make fuzz        change valid inputs of every decoder at random, each for FUZZ_SECONDS (40)
 # make soak        show whether the server's memory grows over three million requests
 # make clean       remove the virtual environments, caches and build files
@@ -27,7 +28,7 @@ PARALLEL := --dist worksteal --numprocesses auto
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test slow endurance controls mutants containers browser bench fuzz soak check audit format clean
+.PHONY: help setup run test slow endurance controls mutants containers browser bench cuda fuzz soak check audit format clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -66,6 +67,9 @@ containers: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+cuda: setup
+	$(BIN)/python -m benchmarks.cuda $(ARGS)
 
 fuzz: setup
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-40} $(PYTEST) --timeout 1000 -rP $(ARGS) $(shell find tests -name 'test_*fuzz.py')

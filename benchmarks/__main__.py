@@ -13,6 +13,7 @@ from benchmarks import report
 from benchmarks.comparison import rounds
 from benchmarks.contestants.contestants import select_contestants
 from benchmarks.cost import gates_cost
+from benchmarks.cuda.page import write_cuda_page
 from benchmarks.errors import BenchmarkError
 from benchmarks.folders import WORK_FOLDER
 from benchmarks.growth import growth
@@ -103,7 +104,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     add_command(
         "docs",
         run_docs,
-        "write the figures and plots of docs/explanation/performance.md from benchmarks/results",
+        "write the figures and plots of the documentation from benchmarks/results",
     )
 
     is_command = arguments and (arguments[0] in commands.choices or arguments[0] in ("-h", "--help"))
@@ -170,6 +171,7 @@ def run_report(arguments: argparse.Namespace) -> None:
 
 def run_docs(arguments: argparse.Namespace) -> None:
     report.write_performance_page()
+    write_cuda_page()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Prints the tables of a results file, and writes the figures of the documentation's page on performance."""
+"""Prints the tables of a results file, and writes the figures of the documentation's pages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.comparison.tables import comparison
 from benchmarks.cost.gates_cost import gates_table
+from benchmarks.cuda.page import cuda_tables
 from benchmarks.folders import DOCS, RESULTS
 from benchmarks.growth import plots as growth_plots
 from benchmarks.growth.tables import REFERENCE_COLUMNS, growth_table
@@ -34,6 +35,7 @@ def format_results(lines: Sequence[ResultLine]) -> str:
     parts += [gates_table(lines)] if "gates" in kinds else []
     parts += [loading_table(lines)] if "loading" in kinds else []
     parts += [profile_tables(lines)] if "profile" in kinds else []
+    parts += [cuda_tables(lines)] if "device" in kinds else []
     return "\n\n".join(parts)
 
 

@@ -116,14 +116,15 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     },
     "benchmarks": {
         "__main__": {
-            *("report", "comparison", "growth", "cost", "under_load"),
+            *("report", "comparison", "growth", "cost", "cuda", "under_load"),
             *("measurement", "contestants", "results"),
         },
-        "report": {"comparison", "growth", "cost", "under_load", "results"},
+        "report": {"comparison", "growth", "cost", "under_load", "cuda", "results"},
         "comparison": {"measurement", "contestants", "results"},
         "growth": {"measurement", "contestants", "results"},
         "under_load": {"cost", "measurement", "contestants", "results"},
         "scaling": {"cost", "measurement"},
+        "cuda": {"measurement", "contestants", "results"},
         "cost": {"measurement", "contestants", "results"},
         "measurement": {"contestants"},
         "contestants": set(),

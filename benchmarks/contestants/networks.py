@@ -44,7 +44,7 @@ class BenchmarkNetwork:
     layers: int
     inputs: int = 64
     entry: Literal["plain", "none"] = "plain"
-    precisions: tuple[Literal["fp32", "int8"], ...] = ("fp32",)
+    precisions: tuple[Literal["fp32", "fp16", "int8"], ...] = ("fp32",)
 
     @property
     def folder(self) -> Path:

@@ -15,7 +15,19 @@ from benchmarks.errors import BenchmarkError
 
 ResultLine = dict[str, Any]
 # fields that are printed while a benchmark runs
-SUMMARY_FIELDS = ("server", "net", "what", "size", "request", "rows", "connections", "rate", "failed")
+SUMMARY_FIELDS = (
+    "server",
+    "way",
+    "net",
+    "precision",
+    "what",
+    "size",
+    "request",
+    "rows",
+    "connections",
+    "rate",
+    "failed",
+)
 
 
 class ResultsWriter:
