@@ -49,11 +49,14 @@ def training_bar(name: str) -> Iterator[Callable[[StepReport], None]]:
     columns = (
         TextColumn("[bold]{task.description}[/] epoch {task.fields[epoch]}"),
         BarColumn(bar_width=None),
-        TextColumn("loss {task.fields[loss]} · accuracy {task.fields[accuracy]}{task.fields[valid]}"),
+        TextColumn(
+            "loss {task.fields[loss]}{task.fields[gates]} · "
+            "accuracy {task.fields[accuracy]}{task.fields[valid]}"
+        ),
         TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, console=console, expand=True) as progress:
-        task = progress.add_task(name, total=None, epoch="", loss="?", accuracy="?", valid="")
+        task = progress.add_task(name, total=None, epoch="", loss="?", gates="", accuracy="?", valid="")
 
         def on_step(report: StepReport) -> None:
             history = report.history
@@ -64,6 +67,7 @@ def training_bar(name: str) -> Iterator[Callable[[StepReport], None]]:
                 completed=report.step,
                 epoch=f"{report.epoch}/{report.epochs}",
                 loss=f"{report.loss:.4f}",
+                gates="" if report.gate_penalty is None else f" + gates {report.gate_penalty:.4f}",
                 accuracy=f"{report.accuracy:.2%}",
                 valid=valid,
             )
@@ -80,8 +84,9 @@ def _epoch_printer() -> Callable[[StepReport], None]:
         # the first report of a resumed run has the history of earlier calls, which is not printed again
         if printed_epochs is not None and len(report.history) > printed_epochs:
             last = report.history[-1]
+            gates = f" + gates {last['gate_penalty']:.4f}" if "gate_penalty" in last else ""
             console.print(
-                f"epoch {last['epoch']}/{report.epochs}: loss {last['loss']:.4f}, "
+                f"epoch {last['epoch']}/{report.epochs}: loss {last['loss']:.4f}{gates}, "
                 f"accuracy {last['accuracy']:.2%}, valid {last['valid_accuracy']:.2%}, "
                 f"{last['seconds']:.1f} s",
                 highlight=False,

@@ -101,6 +101,13 @@ def command(
         float | None,
         typer.Option(help="Upper bound of the gradient's norm; 0 for none.", show_default=PRESETS_OWN),
     ] = None,
+    gate_budget: Annotated[
+        float | None,
+        typer.Option(
+            help="Add this many times the mean gate of each layer to the loss, so that gates stay closed.",
+            show_default=PRESETS_OWN,
+        ),
+    ] = None,
     shift: Annotated[
         int | None,
         typer.Option(help="Move training images by up to this many pixels.", show_default=PRESETS_OWN),
@@ -162,6 +169,7 @@ def command(
         "schedule": schedule,
         "weight_decay": weight_decay,
         "clip": clip,
+        "gate_budget": gate_budget,
         "shift": shift,
         "distort": distort,
         "thickness": thickness,

@@ -14,7 +14,7 @@ from models.data.dataset import Dataset
 from models.networks.base import Net
 from models.plots import style
 from models.plots.gates import gate_figure
-from models.plots.style import BLUE, FAINT, GREY, INK, ORANGE, RED
+from models.plots.style import BLUE, FAINT, GREEN, GREY, INK, ORANGE, RED
 from models.training.checkpoint import TrainingRecord
 from models.training.evaluate import predict_logits
 
@@ -43,6 +43,7 @@ def history_figure(record: TrainingRecord) -> Figure:
     epochs = len(record.history)
     marker = "o" if epochs <= 30 else ""
     best_epoch = record.metrics.get("epoch")
+    has_penalty = any("gate_penalty" in entry for entry in record.history)
     for axes, name in ((loss, "loss"), (accuracy, "accuracy")):
         style.style_axes(axes)
         style.set_epoch_axis(axes, epochs)
@@ -55,6 +56,14 @@ def history_figure(record: TrainingRecord) -> Figure:
                 linewidth=1.8,
                 marker=marker,
                 markersize=3.5,
+            )
+        if name == "loss" and has_penalty:
+            axes.plot(
+                *style.history_series(record.history, "gate_penalty"),
+                color=GREEN,
+                label="penalty of open gates",
+                linewidth=1.8,
+                linestyle="--",
             )
         if best_epoch is not None:
             axes.axvline(best_epoch, color=GREY, linewidth=1, linestyle=":")
@@ -70,7 +79,8 @@ def history_figure(record: TrainingRecord) -> Figure:
             )
         if epochs:
             axes.legend(frameon=False, fontsize=9)
-    losses = [value for entry in record.history for value in (entry["loss"], entry["valid_loss"])]
+    keys = ("loss", "valid_loss", *(["gate_penalty"] if has_penalty else []))
+    losses = [entry[key] for entry in record.history for key in keys]
     if losses and 0 < 30 * min(losses) < max(losses):
         loss.set_yscale("log")
     accuracy.yaxis.set_major_formatter(PercentFormatter(1.0))

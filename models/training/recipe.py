@@ -26,6 +26,8 @@ class Recipe:
         schedule: "constant", "cosine" or "onecycle".
         weight_decay: Decoupled weight decay of matrices; vectors such as biases have none.
         clip: Upper bound of the gradient's norm; 0 for none.
+        gate_budget: What open gates cost: this many times the sum over the gated layers of their mean T is
+            added to the loss; 0 for no penalty.
         shift: Move each training image by up to this many pixels in both directions.
         distort: Rotate, shear, widen and heighten each training image at random, by up to this share of its
             size.
@@ -45,6 +47,7 @@ class Recipe:
     schedule: Schedule = "constant"
     weight_decay: float = 0.0
     clip: float = 0.0
+    gate_budget: float = 0.0
     shift: int = 0
     distort: float = 0.0
     thickness: float = 0.0
@@ -58,6 +61,7 @@ class Recipe:
         expect(0 < self.lr < math.inf, f"lr: expected a positive number, got {self.lr}")
         expect(self.weight_decay >= 0, f"weight decay: expected 0 or more, got {self.weight_decay}")
         expect(self.clip >= 0, f"clip: expected 0 or more, got {self.clip}")
+        expect(0 <= self.gate_budget < math.inf, f"gate budget: expected 0 or more, got {self.gate_budget}")
         expect(self.shift >= 0, f"shift: expected 0 or more pixels, got {self.shift}")
         expect(0 <= self.distort < 1, f"distort: expected 0 or more, below 1, got {self.distort}")
         expect(0 <= self.thickness < math.inf, f"thickness: expected 0 or more, got {self.thickness}")

@@ -135,7 +135,8 @@ class RunPlan:
         for name, values, recorded in (
             ("seed", {"seed": current.seed}, {"seed": record.seed}),
             ("network", current.config, record.config),
-            ("recipe", current.recipe, record.recipe),
+            # a run of an older version lacks newer settings, whose defaults change nothing
+            ("recipe", current.recipe, Recipe().to_dict() | record.recipe),
             ("data", current.data, record.data),
         ):
             if difference := first_difference(values, recorded, ignored):

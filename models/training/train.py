@@ -31,6 +31,7 @@ from models.training.checkpoint import (
     save_checkpoint,
 )
 from models.training.evaluate import evaluate, to_network_input
+from models.training.gate_budget import GatePenalty
 from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 
 
@@ -38,8 +39,14 @@ class EpochTotals(TypedDict):
     """Sums over the rows of the current epoch so far."""
 
     loss: float
+    # of the gate budget, which is not part of `loss`
+    gate_penalty: float
     right: int
     rows: int
+
+
+def no_totals() -> EpochTotals:
+    return EpochTotals(loss=0.0, gate_penalty=0.0, right=0, rows=0)
 
 
 @dataclass
@@ -50,26 +57,30 @@ class TrainingState:
         step: Steps taken so far.
         seconds: Time spent in steps and validation.
         totals: Sums over the current epoch.
-        history: Loss and accuracies of the finished epochs.
+        history: Loss and accuracies of the finished epochs; with a gate budget, also its penalty.
         best: The entry of `history` with the best validation accuracy; empty before the first.
     """
 
     step: int = 0
     seconds: float = 0.0
-    totals: EpochTotals = field(default_factory=lambda: EpochTotals(loss=0.0, right=0, rows=0))
+    totals: EpochTotals = field(default_factory=no_totals)
     history: list[dict[str, float]] = field(default_factory=list)
     best: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """The progress after a step. Loss and accuracy are means over the epoch so far."""
+    """The progress after a step. Loss, penalty and accuracy are means over the epoch so far.
+
+    `gate_penalty` is None without a gate budget.
+    """
 
     step: int
     steps: int
     epoch: int
     epochs: int
     loss: float
+    gate_penalty: float | None
     accuracy: float
     history: list[dict[str, float]]
 
@@ -140,6 +151,7 @@ class _TrainingRun:
             lr=plan.recipe.lr,
             fused=True,
         )
+        self.gate_penalty = GatePenalty(self.net) if plan.recipe.gate_budget else None
         self.state = TrainingState()
         self.rows = plan.data.train
         self.row_order = torch.empty(0, dtype=torch.int64)
@@ -154,7 +166,7 @@ class _TrainingRun:
         if epoch != self.ordered_epoch:
             self._order_rows(epoch)
         if step_in_epoch == 0:
-            state.totals = EpochTotals(loss=0.0, right=0, rows=0)
+            state.totals = no_totals()
         batch = self.row_order[step_in_epoch * recipe.batch : (step_in_epoch + 1) * recipe.batch]
         torch.manual_seed(_derive_seed(self.plan.seed, state.step))
         x = to_network_input(self.net, self.rows.x[batch].to(self.device))
@@ -173,13 +185,16 @@ class _TrainingRun:
             raise TrainingError(self._divergence_message(x, loss_value, epoch, step_in_epoch))
 
         # backward pass
+        penalty = None if self.gate_penalty is None else recipe.gate_budget * self.gate_penalty.take()
         self.optimizer.zero_grad()
-        torch.autograd.backward(loss)
+        torch.autograd.backward(loss if penalty is None else loss + penalty)
         if recipe.clip:
             nn.utils.clip_grad_norm_(self.net.parameters(), recipe.clip)
         self.optimizer.step()
 
         state.totals["loss"] += loss_value * len(y)
+        if penalty is not None:
+            state.totals["gate_penalty"] += penalty.item() * len(y)
         state.totals["right"] += int((logits.argmax(1) == y).sum())
         state.totals["rows"] += len(y)
         state.step += 1
@@ -207,6 +222,8 @@ class _TrainingRun:
             "valid_accuracy": valid_accuracy,
             "seconds": self.state.seconds,
         }
+        if self.gate_penalty is not None:
+            entry["gate_penalty"] = totals["gate_penalty"] / totals["rows"]
         self.state.history.append(entry)
         best = self.state.best
         # if two networks have the same accuracy, the one with the lower loss is better
@@ -260,7 +277,7 @@ class _TrainingRun:
         self.state = TrainingState(
             step=progress["step"],
             seconds=progress["seconds"],
-            totals=progress["tally"],
+            totals={**no_totals(), **progress["tally"]},
             history=record.history,
             best=progress["best"],
         )
@@ -274,6 +291,7 @@ class _TrainingRun:
             epoch=(state.step - 1) // self.plan.steps_per_epoch + 1,
             epochs=self.plan.recipe.epochs,
             loss=totals["loss"] / rows,
+            gate_penalty=None if self.gate_penalty is None else totals["gate_penalty"] / rows,
             accuracy=totals["right"] / rows,
             history=state.history,
         )
