@@ -132,6 +132,7 @@ COMMANDS = {
         "export",
         "Export to ONNX with proved parity and visible gates.",
     ),
+    "compress": ("export.cli.compress", "export", "Remove the units whose gates change least, with proof."),
     "verify": ("export.cli.verify", "export", "Prove an exported file again, on any device."),
     "inspect": ("service.cli.inspect", "serve", "Show what a model file contains."),
     "predict": (

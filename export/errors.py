@@ -8,7 +8,8 @@ ExportError
 ├── UntraceableError   a module that no graph can represent faithfully
 ├── GateCountError     a graph with another number of gates than the user expects
 ├── ParityError        the graph does not compute what the network computes
-└── PrecisionError     a lower-precision variant gives too many different answers
+├── PrecisionError     a lower-precision variant gives too many different answers
+└── CompressionError   a network that cannot be made smaller as requested
 
 Each message is one sentence for a person: what was expected, what came, and where.
 """
@@ -73,6 +74,10 @@ class ParityError(ExportError):
 
 class PrecisionError(ExportError):
     """A lower-precision variant agrees with fp32 too rarely, so nothing was written."""
+
+
+class CompressionError(ExportError):
+    """No unit can be removed, a limit cannot be kept, or the smaller graph is slower; nothing was written."""
 
 
 class SourceWarning(UserWarning):

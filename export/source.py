@@ -46,6 +46,7 @@ class Source:
         module: A PyTorch module in eval mode.
         program: A program from `torch.export`.
         graph: The graph of an .onnx file.
+        graph_name: What the graph is, for the record of a proof against it.
         labels: Names of the classes.
         alphabet: The characters that the network's ids stand for, if it reads text.
         features: The columns of the input if its rows are those of a table.
@@ -63,6 +64,7 @@ class Source:
     module: nn.Module | None = None
     program: ExportedProgram | None = None
     graph: onnx.ModelProto | None = None
+    graph_name: str = "the graph as it came"
     labels: tuple[str, ...] = ()
     alphabet: str = ""
     features: tuple[Feature, ...] = ()

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from torch import nn
 from torch.export import ExportedProgram
 
+from export.compress.verify_cut import verify_cut
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from export.errors import ParityError, SourceError
 from export.input_spec import InputSpec
@@ -99,6 +100,19 @@ def verify_model(
         manifest = runtime.manifest
         if manifest is None:
             raise SourceError(f"{path}: expected a file exported by turnpike, got one without a manifest")
+        if manifest.compression is not None and isinstance(against, str | Path):
+            expect_fp32(path, manifest, precision)
+            proof, warnings = verify_cut(
+                path,
+                runtime,
+                manifest,
+                against,
+                inputs=[str(spec) for spec in inputs],
+                weights=weights,
+                seed=seed,
+                steps=steps,
+            )
+            return VerificationResult(manifest, proof, None, (*warnings, *proof.warnings))
         on_device = None
         if precision != "fp32":
             if manifest.precision != "fp32":
@@ -169,6 +183,16 @@ def verify_model(
             require_agreement(comparison, min_agreement, max_error)
     all_warnings = (*messages.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
     return VerificationResult(manifest, proof, comparison, all_warnings, messages.notes)
+
+
+def expect_fp32(path: Path, manifest: Manifest, precision: DevicePrecision) -> None:
+    """Raise a SourceError for a compressed file of lower precision, or a device that has one."""
+    if (manifest.precision, precision) != ("fp32", "fp32"):
+        lower_precision = precision if manifest.precision == "fp32" else manifest.precision
+        raise SourceError(
+            f"{path}: expected fp32 for a compressed file, got {lower_precision}: `turnpike compress` proved "
+            "the same graph in fp32, and compared the lower precision with it"
+        )
 
 
 def another_network(path: Path, manifest: Manifest) -> str:

@@ -151,7 +151,7 @@ class OnnxReference:
         self.warnings: tuple[str, ...] = ()
         self.noise = 0.0
         self.may_drop_nan = True
-        self._graph = source.graph
+        self._graph, self._graph_name = source.graph, source.graph_name
         self._origins = origins
         original_outputs = (value.name for value in source.graph.graph.output)
         self._original_names = dict(zip(public_outputs(model, origins), original_outputs, strict=True))
@@ -185,7 +185,7 @@ class OnnxReference:
 
     def _choose_runner(self, batch: ProofBatch) -> GraphRunner:
         """Runs the graph as it came and, for values inside loops, the graph with its gates."""
-        run_graph = self._runner_of(self._graph, self._value_names, "the graph as it came", batch)
+        run_graph = self._runner_of(self._graph, self._value_names, self._graph_name, batch)
         if not self._inside_loops:
             return run_graph
         place = f"the graph with its gates for {', '.join(self._inside_loops)}"

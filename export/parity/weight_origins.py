@@ -133,7 +133,7 @@ def _bits(array: Array) -> Array:
 
 
 class _TensorIndex:
-    """Finds tensors by their bits: unchanged, reshaped, transposed, or several concatenated."""
+    """Finds tensors by their bits: unchanged, reshaped, transposed, several concatenated, or rows of one."""
 
     def __init__(self, originals: Mapping[str, Array]) -> None:
         self._originals = [array for array in originals.values() if array.size > 1]
@@ -152,7 +152,21 @@ class _TensorIndex:
         )
         if any(value.transpose(axes).tobytes() in same_size for axes in axis_orders):
             return True
-        return any(self._is_concatenation(np.moveaxis(value, axis, 0)) for axis in range(value.ndim))
+        axes = range(value.ndim)
+        return any(
+            self._is_concatenation(np.moveaxis(value, axis, 0)) or self._is_selection(value, axis)
+            for axis in axes
+        )
+
+    def _is_selection(self, value: Array, axis: int) -> bool:
+        """Whether it has some rows of a known tensor along an axis, in their order."""
+        parts = [part.tobytes() for part in np.moveaxis(value, axis, 0)]
+        for array in self._originals:
+            if array.dtype == value.dtype and array.ndim == value.ndim:
+                known = iter([part.tobytes() for part in np.moveaxis(array, axis, 0)])
+                if all(part in known for part in parts):
+                    return True
+        return False
 
     def _is_concatenation(self, value: Array) -> bool:
         """Whether it is a concatenation of known tensors, possibly transposed, along the first axis."""

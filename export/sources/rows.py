@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +24,55 @@ from models.training.checkpoint import TrainingRecord
 
 # enough rows for the quantiles of gates; more would only take longer
 MAX_ROWS_USED = 2_000
+# rows to choose units on, and rows to judge the choice on: a point of accuracy is a hundred rows or more
+MAX_CALIBRATION_ROWS, MAX_TEST_ROWS = 30_000, 10_000
 MAX_NPZ_BYTES = 2 << 30
 # keys of an .npz file: arrays of the test split come first
 CLASS_KEYS = ("y", "classes")
 KEY_SUFFIXES = ("_test", "")
 # data sets that come with the package and need no download
 EMBEDDED_DATASETS = ("digits", "drawn-digits", "names")
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """Rows to choose by and other rows to judge by, and the names of the classes if the data has them."""
+
+    calibration: Rows
+    test: Rows
+    labels: tuple[str, ...]
+
+
+def read_split_rows(
+    data: str | Path, inputs: tuple[InputSpec, ...], labels: Sequence[str] = (), data_dir: Path | None = None
+) -> SplitRows:
+    """Training and test rows of a data set, or every other row of an .npz file.
+
+    At most MAX_CALIBRATION_ROWS and MAX_TEST_ROWS rows are returned, always the same ones.
+
+    Args:
+        data: As for `read_rows`.
+        inputs: The inputs of the network.
+        labels: The labels of the network, if known.
+        data_dir: Folder of the data sets.
+    """
+    path = Path(data)
+    if path.is_file() and not is_table(path):
+        rows, names = npz_rows(path, inputs, labels, max_rows=2 * MAX_TEST_ROWS)
+        if len(rows) < 2:
+            raise SourceError(f"{data}: expected 2 rows or more, one to choose by and one to judge by, got 1")
+        return SplitRows(_every_other(rows, 0), _every_other(rows, 1), names)
+    dataset = _load_dataset(data, None, data_dir)
+    training, names = dataset_rows(
+        replace(dataset, test=dataset.train), inputs, labels, max_rows=MAX_CALIBRATION_ROWS
+    )
+    test, _ = dataset_rows(dataset, inputs, labels, max_rows=MAX_TEST_ROWS)
+    return SplitRows(training, test, names)
+
+
+def _every_other(rows: Rows, first: int) -> Rows:
+    classes = None if rows.classes is None else rows.classes[first::2]
+    return Rows({name: array[first::2] for name, array in rows.inputs.items()}, classes)
 
 
 def read_rows(
@@ -53,16 +96,23 @@ def read_rows(
             a table's columns are found by their names.
     """
     path = Path(data)
-    table = path.is_file() and is_table(path)
-    if path.is_file() and not table:
+    if path.is_file() and not is_table(path):
         return npz_rows(path, inputs, labels)
+    dataset = _load_dataset(data, record, data_dir)
+    return dataset_rows(_with_columns_in_order(dataset, record), inputs, labels)
+
+
+def _load_dataset(data: str | Path, record: TrainingRecord | None, data_dir: Path | None) -> Dataset:
+    """A table, a folder of images, or a data set by its name."""
+    path = Path(data)
+    table = path.is_file()
     if not table and not path.is_dir() and not is_dataset_name(str(data)):
         names = ", ".join(DATASETS)
         raise SourceError(
             f"expected a .csv, .parquet or .npz file, a folder of images or one of {names}, got {str(data)!r}"
         )
     try:
-        dataset = load_dataset(
+        return load_dataset(
             str(data),
             target=_target(record) if table else None,
             data_dir=data_dir,
@@ -71,7 +121,6 @@ def read_rows(
         )
     except ModelsError as error:
         raise SourceError(str(error)) from error
-    return dataset_rows(_with_columns_in_order(dataset, record), inputs, labels)
 
 
 def _target(record: TrainingRecord | None) -> str | None:
@@ -98,7 +147,10 @@ def _with_columns_in_order(data: Dataset, record: TrainingRecord | None) -> Data
 
 
 def dataset_rows(
-    data: Dataset, inputs: tuple[InputSpec, ...], labels: Sequence[str] = ()
+    data: Dataset,
+    inputs: tuple[InputSpec, ...],
+    labels: Sequence[str] = (),
+    max_rows: int = MAX_ROWS_USED,
 ) -> tuple[Rows, tuple[str, ...]]:
     """The test rows of a data set."""
     if len(inputs) != 1:
@@ -108,7 +160,7 @@ def dataset_rows(
             f"expected the classes {_shorten(labels)}, got those of {data.name}: {_shorten(data.labels)}"
         )
     arrays = {inputs[0].name: data.test.x.numpy()}
-    return _build_rows(arrays, data.test.y.numpy(), inputs, data.name), data.labels
+    return _build_rows(arrays, data.test.y.numpy(), inputs, data.name, max_rows), data.labels
 
 
 def npz_rows(
@@ -116,6 +168,7 @@ def npz_rows(
     inputs: tuple[InputSpec, ...],
     labels: Sequence[str] = (),
     max_bytes: int = MAX_NPZ_BYTES,
+    max_rows: int = MAX_ROWS_USED,
 ) -> tuple[Rows, tuple[str, ...]]:
     """The rows of an .npz file: one array per input, under its name, and the classes as `y` or `classes`.
 
@@ -143,7 +196,7 @@ def npz_rows(
     suffix = suffixes.pop()
     raw_classes = next((arrays[f"{key}{suffix}"] for key in CLASS_KEYS if f"{key}{suffix}" in arrays), None)
     classes = None if raw_classes is None else class_numbers(raw_classes, tuple(labels) or class_names, where)
-    return _build_rows(selected, classes, inputs, where), class_names
+    return _build_rows(selected, classes, inputs, where, max_rows), class_names
 
 
 def class_numbers(classes: Array, labels: Sequence[str], where: str) -> Array:
@@ -228,7 +281,11 @@ def convert_rows(array: Array, spec: InputSpec, where: str) -> Array:
 
 
 def _build_rows(
-    arrays: dict[str, Array], classes: Array | None, inputs: tuple[InputSpec, ...], where: str
+    arrays: dict[str, Array],
+    classes: Array | None,
+    inputs: tuple[InputSpec, ...],
+    where: str,
+    max_rows: int,
 ) -> Rows:
     sizes: dict[str, int] = {}
     for spec in inputs:
@@ -241,18 +298,18 @@ def _build_rows(
             )
     if classes is not None and len(classes) != count:
         raise SourceError(f"{where}: expected {count} classes, one per row, got {len(classes)}")
-    selected = _select_rows(count)
+    selected = _select_rows(count, max_rows)
     converted = {
         spec.name: convert_rows(arrays[spec.name][selected], spec, f"{where}: {spec.name}") for spec in inputs
     }
     return Rows(converted, None if classes is None else classes[selected])
 
 
-def _select_rows(count: int) -> Array:
-    """The numbers of the rows to use, in order: all, or MAX_ROWS_USED drawn at random with a fixed seed."""
-    if count <= MAX_ROWS_USED:
+def _select_rows(count: int, max_rows: int) -> Array:
+    """The numbers of the rows to use, in order: all, or `max_rows` drawn at random with a fixed seed."""
+    if count <= max_rows:
         return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, MAX_ROWS_USED, replace=False))
+    return np.sort(np.random.default_rng(0).choice(count, max_rows, replace=False))
 
 
 def _read_arrays(path: Path, names: set[str], max_bytes: int) -> dict[str, Array]:

@@ -72,6 +72,7 @@ class Gate(ManifestRecord):
         output: The hidden output that holds the layer's output y. Two gates of one sum share it.
         unit_axis: The axis of T with one entry per unit, counted from the end.
         units: The number of units, if it is known.
+        kept: The numbers that the units have in the original layer, if others were removed.
         bias: Statistics of the gate's bias.
         levers: The lever of T first, and that of C if it has one, with its sign turned so that the same
             shift closes both. Several levers may share one tensor.
@@ -87,6 +88,7 @@ class Gate(ManifestRecord):
     output: str | None = None
     unit_axis: int
     units: int | None
+    kept: tuple[int, ...] | None = None
     bias: BiasStats | None = None
     levers: tuple[Lever, ...] = ()
 
@@ -259,6 +261,36 @@ class Variant(ManifestRecord):
     metric_fp32: float | None = None
 
 
+class Compression(ManifestRecord):
+    """What `turnpike compress` removed, and how the result compares with the whole network.
+
+    Attributes:
+        original: The digest of the whole network's weights.
+        units: The units that are left in the layers that were cut.
+        units_whole: Their units before.
+        macs: Multiplications of these layers' matrices for one row.
+        macs_whole: The same before.
+        calibration_rows: The number of rows on which the units were chosen, by their largest |y - x|.
+        calibration_digest: The digest of these rows.
+        rows: The number of other rows, on which the following was measured.
+        agreement: The share of answers whose highest class is as before.
+        metric: Accuracy, if the classes of the rows are known.
+        metric_whole: Accuracy of the whole network.
+    """
+
+    original: str
+    units: int
+    units_whole: int
+    macs: int
+    macs_whole: int
+    calibration_rows: int
+    calibration_digest: str
+    rows: int
+    agreement: float
+    metric: float | None = None
+    metric_whole: float | None = None
+
+
 class Feature(ManifestRecord):
     """A column of a table, and what its values are in real rows. `name` is all that its header says."""
 
@@ -336,6 +368,7 @@ class Manifest(ManifestRecord):
     profile: Profile | None = None
     lesion: LesionCurve | None = None
     variant: Variant | None = None
+    compression: Compression | None = None
     ranges: tuple[InputRange, ...] = ()
     samples: tuple[Sample, ...] = ()
     weights: str

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.artifact.manifest import Feature, Gate, Manifest, Parity
+from service.artifact.manifest import Compression, Feature, Gate, Manifest, Parity
 from service.artifact.runtime import Runtime, Tensor, open_model
 from service.cli.model_argument import find_model
 from service.repository.location import names_address
@@ -95,6 +95,8 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
             error = manifest.variant.error
             facts["agreement"] = f"{manifest.variant.agreement:.4f} with fp32 on {manifest.variant.rows} rows"
             facts["error"] = "unknown" if error is None else f"{error:.4f} of the outputs' size (rms)"
+        if manifest.compression is not None:
+            facts["compressed"] = compression_text(manifest.compression)
         facts["samples"] = f"{len(manifest.samples)} rows" if manifest.samples else "none"
         coupled = "coupled: a result depends on the other rows of the run, so requests are never batched"
         facts["rows"] = coupled if manifest.batch_coupled else "independent of each other"
@@ -108,6 +110,18 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
     for name, value in facts.items():
         table.add_row(name, escape(value))
     console.print(table)
+
+
+def compression_text(compression: Compression) -> str:
+    """What was removed, and what it changed."""
+    accuracy = ""
+    if compression.metric is not None and compression.metric_whole is not None:
+        accuracy = f", accuracy {compression.metric:.4f} (whole: {compression.metric_whole:.4f})"
+    return (
+        f"{compression.units:,} of {compression.units_whole:,} units, "
+        f"{compression.macs / max(1, compression.macs_whole):.1%} of the layers' multiplications\n"
+        f"{compression.agreement:.4f} equal answers on {compression.rows:,} rows{accuracy}"
+    )
 
 
 def show_features(features: tuple[Feature, ...]) -> None:

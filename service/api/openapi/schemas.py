@@ -225,6 +225,7 @@ SCHEMAS: dict[str, Schema] = {
         gates=INTEGER,
         parity={"type": ["object", "null"]},
         variant={"type": ["object", "null"]},
+        compression={"type": ["object", "null"]},
         tools=OBJECT,
         weights={"type": ["string", "null"]},
         random_weights=BOOLEAN,

@@ -1,0 +1,188 @@
+"""`turnpike compress`: remove the units whose gates change least, and write the smaller, verified file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from export.cli.export import (
+    AsJson,
+    DataDir,
+    Inputs,
+    MaxError,
+    MinAgreement,
+    Quiet,
+    SourceArgument,
+    Threads,
+    Weights,
+    at_least,
+)
+from export.cli.progress import StepProgress, console, show_messages, stoppable, table_on_failure, write_json
+from export.defaults import MAX_ERROR, MIN_AGREEMENT
+from models.imports import collector_paused
+from service.artifact.manifest import Precision
+
+if TYPE_CHECKING:
+    from export.compress.compress import CompressionResult, CurvePoint
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def command(
+    source: SourceArgument,
+    to: Annotated[Path, typer.Option(metavar="REPOSITORY", help="Folder of the model repository.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="ROWS",
+            help="Rows to choose the units on, and others to judge the choice on: a data set's training and "
+            "test rows, or every other row of an .npz of arrays named like the inputs (classes as y).",
+        ),
+    ],
+    keep: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Share of the units to keep, such as 0.2.")
+    ] = None,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(
+            metavar="POINTS",
+            help="Keep as few units as lose at most this many percentage points of accuracy, or of equal "
+            "answers if the classes are not known.",
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the model.", show_default="that of the source")
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option(help="Version of the model.", show_default="the next free one")
+    ] = None,
+    inputs: Inputs = None,
+    weights: Weights = None,
+    precision: Annotated[str, typer.Option(help="fp32, fp16 or int8.")] = "fp32",
+    min_agreement: MinAgreement = MIN_AGREEMENT,
+    max_error: MaxError = MAX_ERROR,
+    seed: Annotated[
+        int, typer.Option(callback=at_least(0), help="Seed of the random rows that parity is proved on.")
+    ] = 0,
+    threads: Threads = 1,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compress SOURCE to REPOSITORY/NAME/VERSION/model.onnx: fewer units, proved, and faster.
+
+    A unit that changes little carries its input instead, and its rows of the
+    weights are removed. If the smaller graph is not faster, or anything else
+    fails, nothing is written.
+    """
+    with collector_paused():
+        import torch
+
+        from export.compress.compress import compress_model
+    torch.set_num_threads(threads)
+    hidden = as_json or quiet
+    with (
+        stoppable() as check,
+        table_on_failure(hidden=hidden),
+        StepProgress(check, hidden=hidden) as progress,
+    ):
+        result = compress_model(
+            source,
+            to,
+            data=data,
+            keep=keep,
+            max_drop=max_drop,
+            data_dir=data_dir,
+            name=name,
+            version=version,
+            inputs=inputs or (),
+            weights=weights,
+            precision=cast("Precision", precision),
+            min_agreement=min_agreement,
+            max_error=max_error,
+            seed=seed,
+            listener=progress,
+        )
+    if as_json:
+        write_compression_json(result)
+    elif quiet:
+        show_messages(result.warnings, ())
+    else:
+        show_compression(result)
+
+
+def show_compression(result: CompressionResult) -> None:
+    """Print what was removed, what other shares would have given, and the path of the file."""
+    show_messages(result.warnings, ())
+    console.print("units and multiplications that are left; times that a run is faster, by its rows")
+    console.print(curve_table(result))
+    for line in summary_lines(result):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    verb = "wrote" if result.written else "unchanged:"
+    console.print(f"[bold]{verb}[/] {escape(str(result.path))}", highlight=False, soft_wrap=True)
+
+
+def curve_table(result: CompressionResult) -> Table:
+    """A row for each share of the units, and one for the file that was written."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    sizes = list(result.point.faster)
+    has_accuracy = result.point.accuracy is not None
+    titles = ["units", "work", *(["accuracy"] if has_accuracy else []), "same answers"]
+    for title in (*titles, *(f"{size} row{'' if size == 1 else 's'}" for size in sizes)):
+        table.add_column(title, justify="right", no_wrap=True)
+    points = sorted((*result.curve, result.point), key=lambda point: -point.share)
+    for point in points:
+        cells = _cells(point, has_accuracy=has_accuracy)
+        table.add_row(*cells, style="bold" if point is result.point else None)
+    return table
+
+
+def _cells(point: CurvePoint, *, has_accuracy: bool) -> list[str]:
+    accuracy = [] if point.accuracy is None or not has_accuracy else [f"{point.accuracy:.2%}"]
+    faster = [f"{times:.2f}x" for times in point.faster.values()]
+    return [f"{point.share:.1%}", f"{point.macs:.1%}", *accuracy, f"{point.agreement:.2%}", *faster]
+
+
+def summary_lines(result: CompressionResult) -> Iterator[str]:
+    """The units that are left, by layer, and the proof."""
+    compression = result.manifest.compression
+    if compression is None:
+        return
+    layers = ", ".join(f"{left} of {units}" for left, units in result.kept.values())
+    yield f"units kept: {compression.units:,} of {compression.units_whole:,}, by layer: {layers}"
+    parity = result.manifest.parity
+    yield (
+        f"parity: proved on {len(parity.tensors)} tensors, {len(parity.batches)} batches, against the whole "
+        "network with the removed units carried"
+    )
+
+
+def write_compression_json(result: CompressionResult) -> None:
+    """Write the result as one JSON object."""
+    points = [
+        {
+            "share": point.share,
+            "macs": point.macs,
+            "agreement": point.agreement,
+            "accuracy": point.accuracy,
+            "faster": {str(size): times for size, times in point.faster.items()},
+        }
+        for point in (result.point, *result.curve)
+    ]
+    write_json(
+        {
+            "path": str(result.path),
+            "written": result.written,
+            "point": points[0],
+            "curve": points[1:],
+            "kept": {name: {"units": left, "of": units} for name, (left, units) in result.kept.items()},
+            "warnings": result.warnings,
+            "manifest": result.manifest.model_dump(mode="json"),
+        }
+    )

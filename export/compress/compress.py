@@ -1,0 +1,349 @@
+"""`compress_model`: removes the units that change least, proves the smaller graph, and writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean
+
+from export.compress.agreement import AnswerComparison, points_lost
+from export.compress.carried_reference import carried_reference
+from export.compress.cut_graph import FORMS, CutGraph, Form, cut_units
+from export.compress.importance import measure_importance
+from export.compress.removable_layers import RemovableLayer, find_removable_layers
+from export.compress.selection import Kept, most_important, smallest_share
+from export.compress.speed import measure_speed
+from export.compress.whole_network import WholeNetwork, read_whole_network, with_reference
+from export.defaults import MAX_ERROR, MIN_AGREEMENT
+from export.errors import CompressionError, UsageError, errors_of_option
+from export.gates.instrument import Instrumentation, Origin
+from export.measure.gate_profile import profile_gates
+from export.measure.lesion_curve import lesion_curve
+from export.measure.run_rows import first_rows, rows_digest
+from export.measure.sample_rows import input_ranges
+from export.output.model_bytes import to_bytes, tool_versions, weights_digest
+from export.output.repository import expect_version, expect_writable, newest_version, write_model
+from export.precision.compare import PrecisionLimits
+from export.prepared_graph import PreparedGraph
+from export.proved_graph import ProvedGraph, lower_precision, prove_graph
+from export.source import Array
+from export.sources.rows import MAX_ROWS_USED, SplitRows, read_split_rows
+from export.steps import ProgressListener, Steps
+from service.artifact.manifest import Compression, Manifest, Precision
+from service.artifact.runtime import Runtime, open_model
+
+# shares of the units in the table of the result
+CURVE_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What a share of the units would give, on the test rows.
+
+    Attributes:
+        share: The share of units that are kept.
+        macs: The share of the multiplications of the layers that is left.
+        agreement: The share of answers that are as before.
+        accuracy: The share of right answers; None if the classes are not known.
+        faster: How many times faster a run is than that of the whole graph, by its number of rows.
+    """
+
+    share: float
+    macs: float
+    agreement: float
+    accuracy: float | None
+    faster: dict[int, float]
+
+
+@dataclass(frozen=True)
+class CompressionResult:
+    """The result of a compression.
+
+    Attributes:
+        path: The model file.
+        manifest: The manifest inside the file.
+        point: What was written.
+        curve: What other shares of the units would have given, from the largest to the smallest.
+        kept: The number of units that each layer keeps, and had, by the name of its gate.
+        warnings: What a user should know about the source, its gates and the proof.
+        written: False if the identical file existed already.
+    """
+
+    path: Path
+    manifest: Manifest
+    point: CurvePoint
+    curve: tuple[CurvePoint, ...]
+    kept: dict[str, tuple[int, int]]
+    warnings: tuple[str, ...]
+    written: bool
+
+
+def compress_model(
+    source: str | Path,
+    to: str | Path,
+    *,
+    data: str | Path,
+    keep: float | None = None,
+    max_drop: float | None = None,
+    data_dir: Path | None = None,
+    name: str | None = None,
+    version: int | None = None,
+    inputs: Sequence[str] = (),
+    weights: Path | None = None,
+    precision: Precision = "fp32",
+    min_agreement: float = MIN_AGREEMENT,
+    max_error: float = MAX_ERROR,
+    seed: int = 0,
+    listener: ProgressListener | None = None,
+) -> CompressionResult:
+    """Write `<to>/<name>/<version>/model.onnx` without the units that change least, proved, or not at all.
+
+    Args:
+        source: A file of `turnpike export`, or any other source that it takes.
+        to: Folder of the model repository; it is created if needed.
+        data: Rows to choose the units on, and others to judge the choice on: see `read_split_rows`.
+        keep: The share of the units of all layers to keep.
+        max_drop: In place of `keep`: the points of accuracy (of equal answers, if the classes are not known)
+            that may be lost, in percent. The smallest share is searched that keeps this on the rows on
+            which the units are chosen.
+        data_dir: Folder with the original files of the data set; nothing is downloaded then.
+        name: Name of the model. Default: that of the source.
+        version: Version of the model. Default: the next free one.
+        inputs: Arguments of `forward`, for sources that need them.
+        weights: Weights for the module of a factory.
+        precision: "fp32", "fp16" or "int8". The smaller graph is proved in fp32 first.
+        min_agreement: Share of answers in which a lower precision must agree with fp32.
+        max_error: Relative root mean square error that the outputs of a lower precision may have.
+        seed: Seed of the random rows that parity is proved on.
+        listener: Called when a step starts, advances or finishes.
+
+    Raises:
+        UsageError: An argument makes no sense.
+        SourceError: The source or its rows cannot be read or do not fit.
+        CompressionError: No unit can be removed, the limit cannot be kept, or it would not be faster.
+        PrecisionError: The lower precision agrees with fp32 too rarely, or differs too much.
+        ParityError: The smaller graph does not compute what the whole one does with the units carried.
+    """
+    steps = Steps(listener)
+    repository = expect_writable(Path(to), "--to")
+    limits = PrecisionLimits(precision, min_agreement, max_error)
+    expect_valid_options(keep, max_drop, version)
+
+    with steps.step("load"):
+        whole = read_whole_network(source, inputs, weights, name, seed, steps)
+        with errors_of_option("--data"):
+            rows = read_split_rows(data, whole.source.inputs, whole.source.labels, data_dir)
+        search = find_removable_layers(whole.graph.model, whole.graph.gates.gates)
+        if not search.layers:
+            reasons = f": {'; '.join(search.whole)}" if search.whole else ""
+            raise CompressionError(
+                f"gates: expected a highway layer whose units can be removed, got none{reasons}"
+            )
+
+    with steps.step("calibrate"):
+        importance = measure_importance(whole.graph.model, search.layers, rows.calibration)
+        cutter = Cutter(whole, search.layers)
+
+    with steps.step("search"):
+        share = keep if keep is not None else search_share(cutter, importance, rows, max_drop or 0.0, steps)
+        kept = most_important(importance, share)
+
+    with steps.step("time"):
+        cut = fastest_cut(cutter, kept, rows)
+        before = AnswerComparison(cutter.runtime, cutter.output, rows.test)
+        point = judge(cutter, before, cut, share, rows)
+        curve = tuple(
+            judge(cutter, before, cutter.cut(most_important(importance, other), cut.graph.form), other, rows)
+            for other in CURVE_SHARES
+        )
+
+    with steps.step("verify"):
+        proved = prove_cut(whole, search.layers, kept, cut, seed, steps)
+
+    with steps.step("measure"):
+        measured = first_rows(rows.test, MAX_ROWS_USED)
+        gates = cut.graph.gates
+        profile = profile_gates(proved.runtime, gates, measured, whole.source.labels) if gates else None
+        curve_of_lesions = (
+            lesion_curve(proved.runtime, gates, measured, cutter.output, proved.graph.biases)
+            if gates
+            else None
+        )
+    if precision != "fp32":
+        with steps.step(f"lower to {precision}"):
+            proved = lower_precision(proved, measured, limits)
+    with steps.step("write"):
+        manifest = Manifest(
+            name=whole.source.name,
+            version=version or max(1, newest_version(repository, whole.source.name)),
+            source=whole.source.kind,
+            precision=precision,
+            outputs=proved.graph.public_outputs,
+            labels=whole.source.labels or rows.labels,
+            alphabet=whole.source.alphabet,
+            features=whole.source.features,
+            gates=gates,
+            profile=profile,
+            lesion=curve_of_lesions,
+            ranges=input_ranges(measured),
+            samples=() if whole.manifest is None else whole.manifest.samples,
+            random_weights=whole.source.random_weights,
+            tools=tool_versions(),
+            compression=compression_record(whole, kept, cut, before, point, rows),
+            **proved.manifest_fields,
+        )
+        written = write_model(
+            repository, manifest, proved.data, if_taken="next" if version is None else "refuse"
+        )
+    return CompressionResult(
+        written.path,
+        written.manifest,
+        point,
+        curve,
+        {layer.gate.name: (len(kept[layer.gate.name]), layer.units) for layer in search.layers},
+        (*whole.warnings, *search.whole, *proved.warnings),
+        written.written,
+    )
+
+
+def expect_valid_options(keep: float | None, max_drop: float | None, version: int | None) -> None:
+    """Raise a UsageError for an option that makes no sense, before any work is done."""
+    if (keep is None) == (max_drop is None):
+        raise UsageError("--keep and --max-drop: expected one of the two")
+    if keep is not None and not 0 < keep < 1:
+        raise UsageError(f"--keep: expected a share of the units between 0 and 1, got {keep}")
+    if max_drop is not None and not 0 <= max_drop < 100:
+        raise UsageError(f"--max-drop: expected points from 0 to 100, got {max_drop}")
+    if version is not None:
+        expect_version(version)
+
+
+class Cutter:
+    """Cuts one network.
+
+    Attributes:
+        layers: The layers to cut.
+        runtime: The whole graph.
+        public_outputs: The names of the network's own outputs.
+    """
+
+    def __init__(self, whole: WholeNetwork, layers: Sequence[RemovableLayer]) -> None:
+        self._graph, self.layers = whole.graph, layers
+        self.runtime = open_model(whole.graph.data)
+        self.public_outputs = whole.graph.public_outputs
+
+    @property
+    def output(self) -> str:
+        """Name of the output whose answers are compared."""
+        return self.public_outputs[0]
+
+    def cut(self, kept: Kept, form: Form = FORMS[0]) -> OpenCut:
+        """Cut the network, and open the result."""
+        cut = cut_units(self._graph.model, self._graph.gates.gates, self.layers, kept, form)
+        return OpenCut(cut, (data := to_bytes(cut.model)), open_model(data))
+
+
+@dataclass(frozen=True)
+class OpenCut:
+    """A cut graph, its bytes, and the two open on the CPU."""
+
+    graph: CutGraph
+    data: bytes
+    runtime: Runtime
+
+
+def search_share(
+    cutter: Cutter, importance: Mapping[str, Array], rows: SplitRows, max_drop: float, steps: Steps
+) -> float:
+    """The smallest share of units that loses at most `max_drop` points on the calibration rows."""
+    before = AnswerComparison(cutter.runtime, cutter.output, rows.calibration)
+    if not before.has_classes:
+        raise UsageError(
+            f"--max-drop: expected an output with a number for each class, and {cutter.output!r} has none: "
+            "use --keep"
+        )
+
+    def keeps_limit(share: float) -> bool:
+        cut = cutter.cut(most_important(importance, share))
+        return points_lost(before, before.of(cut.runtime)) <= max_drop
+
+    share = smallest_share(keeps_limit, steps.listener.advanced)
+    if share is None or share == 1.0:
+        raise CompressionError(
+            f"--max-drop: expected a share of the units that loses at most {max_drop:g} points, and each "
+            "that was tried loses more"
+        )
+    return share
+
+
+def fastest_cut(cutter: Cutter, kept: Kept, rows: SplitRows) -> OpenCut:
+    """The form of the cut graph that runs fastest here; a CompressionError if none is faster."""
+    cuts = [cutter.cut(kept, form) for form in FORMS]
+    whole, *timings = measure_speed(
+        [cutter.runtime, *(cut.runtime for cut in cuts)], cutter.public_outputs, rows.test
+    )
+    faster = [timing.times_faster_than(whole) for timing in timings]
+    gains = [geometric_mean(times.values()) for times in faster]
+    fastest = max(range(len(cuts)), key=gains.__getitem__)
+    if gains[fastest] <= 1:
+        units, units_whole = sum(map(len, kept.values())), sum(layer.units for layer in cutter.layers)
+        times = ", ".join(f"{1 / gain:.2f} with {size} rows" for size, gain in faster[fastest].items())
+        raise CompressionError(
+            f"expected a smaller graph that is faster, and with {units:,} of {units_whole:,} units its runs "
+            f"take longer on this machine: {times}, where the whole graph takes 1. Narrow layers gain too "
+            "little, and so does a large share of the units"
+        )
+    return cuts[fastest]
+
+
+def judge(
+    cutter: Cutter, before: AnswerComparison, cut: OpenCut, share: float, rows: SplitRows
+) -> CurvePoint:
+    """What a cut graph gives, on the test rows."""
+    agreement = before.of(cut.runtime)
+    whole, timing = measure_speed([cutter.runtime, cut.runtime], cutter.public_outputs, rows.test)
+    macs_before, macs_after = cut.graph.macs
+    return CurvePoint(
+        share,
+        macs_after / macs_before if macs_before else 1.0,
+        agreement.same,
+        agreement.accuracy,
+        timing.times_faster_than(whole),
+    )
+
+
+def prove_cut(
+    whole: WholeNetwork, layers: Sequence[RemovableLayer], kept: Kept, cut: OpenCut, seed: int, steps: Steps
+) -> ProvedGraph:
+    """Prove that the cut graph computes what the whole one does if the removed units carry their input."""
+    reference = carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
+    outputs = [str(value.name) for value in cut.graph.model.graph.outputs]
+    origins = {name: Origin(name) for name in outputs if name in whole.graph.gates.origins}
+    gates = Instrumentation(cut.graph.gates, origins, ())
+    prepared = PreparedGraph(None, cut.graph.model, gates, (), (), cut.data)
+    return prove_graph(prepared, with_reference(whole.source, reference), seed, steps)
+
+
+def compression_record(
+    whole: WholeNetwork,
+    kept: Kept,
+    cut: OpenCut,
+    before: AnswerComparison,
+    point: CurvePoint,
+    rows: SplitRows,
+) -> Compression:
+    """What was removed, for the manifest."""
+    return Compression(
+        original=weights_digest(whole.graph.model),
+        units=sum(map(len, kept.values())),
+        units_whole=sum(gate.units or 0 for gate in whole.graph.gates.gates if gate.name in kept),
+        macs=cut.graph.macs[1],
+        macs_whole=cut.graph.macs[0],
+        calibration_rows=len(rows.calibration),
+        calibration_digest=rows_digest(rows.calibration),
+        rows=len(rows.test),
+        agreement=point.agreement,
+        metric=point.accuracy,
+        metric_whole=before.accuracy,
+    )

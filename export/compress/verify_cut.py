@@ -1,0 +1,79 @@
+"""Proves a compressed file again: against the network it was made from, with the removed units carried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from export.compress.carried_reference import carried_reference
+from export.compress.removable_layers import find_removable_layers
+from export.compress.whole_network import read_whole_network, with_reference
+from export.errors import ParityError
+from export.gates.instrument import Origin
+from export.parity.prove import Proof, prove
+from export.steps import Steps
+from service.artifact.manifest import Manifest
+from service.artifact.runtime import Runtime
+
+
+def verify_cut(
+    path: Path,
+    runtime: Runtime,
+    manifest: Manifest,
+    against: str | Path,
+    *,
+    inputs: Sequence[str],
+    weights: Path | None,
+    seed: int,
+    steps: Steps,
+) -> tuple[Proof, tuple[str, ...]]:
+    """The proof of a compressed file in fp32, and warnings about its source.
+
+    Args:
+        path: The file.
+        runtime: The file, open on a device.
+        manifest: The file's manifest, which says what units each layer has kept.
+        against: The source of the compression.
+        inputs: Arguments of `forward`, for sources that need them.
+        weights: Weights for the module of a factory.
+        seed: Seed of the random rows.
+        steps: The steps that are shown to the user.
+
+    Raises:
+        ParityError: The file was made from another network, or computes something else.
+    """
+    with steps.step("load"):
+        whole = read_whole_network(against, inputs, weights, None, seed, steps)
+        layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
+    gates = {gate.name: gate for gate in manifest.gates}
+    if unknown := sorted(gates.keys() - {gate.name for gate in whole.graph.gates.gates}):
+        raise ParityError(f"{path}: gates: expected those of the source, got another, {unknown[0]}")
+    kept: dict[str, Sequence[int]] = {}
+    for layer in layers:
+        gate = gates.get(layer.gate.name)
+        units = () if gate is None else gate.kept
+        kept[layer.gate.name] = range(layer.units) if units is None else units
+    with steps.step("verify"):
+        model = ir.from_proto(onnx.load(path))
+        hidden = [str(value.name) for value in model.graph.outputs if value.name not in manifest.outputs]
+        reference = carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
+        try:
+            proof = prove(
+                with_reference(whole.source, reference),
+                None,
+                model,
+                {name: Origin(name) for name in hidden},
+                runtimes=[runtime],
+                seed=seed,
+                progress=steps.listener.advanced,
+            )
+        except ParityError as error:
+            raise ParityError(
+                f"{path}: this file does not compute what its source does with the removed units carried, or "
+                f"was made from another source: {error}",
+                error.table,
+            ) from error
+    return proof, whole.warnings

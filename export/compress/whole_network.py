@@ -1,0 +1,94 @@
+"""The network before the cut, as a graph with named gates: an exported file, or any other source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from export.errors import SourceError, one_line
+from export.gates.instrument import Instrumentation, Origin
+from export.output.model_bytes import to_bytes
+from export.pipeline import load_with_messages
+from export.prepared_graph import PreparedGraph, prepare
+from export.proved_graph import prove_graph
+from export.source import Source
+from export.sources.onnx_graph import drop_default_inputs, graph_inputs
+from export.steps import Steps
+from service.artifact.manifest import Manifest
+from service.artifact.runtime import open_model
+
+# what a cut graph is proved against, for the record of the proof
+REFERENCE_NAME = "the whole graph with the removed units carried"
+
+
+@dataclass(frozen=True)
+class WholeNetwork:
+    """A network and its graph, which was proved to compute what the network does.
+
+    Attributes:
+        source: Name, inputs, labels and features. Its graph is what the cut graph is proved against later.
+        graph: The graph, with hidden outputs and levers.
+        manifest: That of the file, if the source is one of `turnpike export`.
+        warnings: Sentences for the user about the source, its gates and its proof.
+    """
+
+    source: Source
+    graph: PreparedGraph
+    manifest: Manifest | None
+    warnings: tuple[str, ...]
+
+
+def read_whole_network(
+    source: str | Path, inputs: Sequence[str], weights: Path | None, name: str | None, seed: int, steps: Steps
+) -> WholeNetwork:
+    """Read a source of `turnpike export`, and prove its graph unless its file says that it was proved."""
+    path = Path(source)
+    if path.suffix == ".onnx" and path.is_file() and (manifest := open_model(path).manifest) is not None:
+        return _read_exported(path, manifest, name)
+    loaded, messages = load_with_messages(source, inputs, weights=weights, name=name)
+    graph = prepare(loaded)
+    warnings = (*messages.warnings, *graph.warnings)
+    if loaded.graph is None:
+        # the cut graph is compared with this one, so this one must be that of the network
+        warnings = (*warnings, *prove_graph(graph, loaded, seed, steps).proof.warnings)
+    return WholeNetwork(loaded, graph, None, warnings)
+
+
+def _read_exported(path: Path, manifest: Manifest, name: str | None) -> WholeNetwork:
+    """A file of `turnpike export`, with the gates that its manifest describes."""
+    if manifest.precision != "fp32":
+        raise SourceError(
+            f"{path}: expected a file in fp32, whose weights can be cut, got one in {manifest.precision}: "
+            "compress the fp32 file, and lower the precision of the result"
+        )
+    try:
+        proto = onnx.load(path, load_external_data=False)
+    except Exception as error:  # protobuf raises errors of its own
+        raise SourceError(f"{path}: cannot be read ({one_line(error)})") from error
+    del proto.metadata_props[:]
+    model = ir.from_proto(proto)
+    without_levers = onnx.ModelProto()
+    without_levers.CopyFrom(proto)
+    drop_default_inputs(without_levers.graph)
+    source = Source(
+        manifest.name if name is None else name,
+        manifest.source,
+        graph_inputs(without_levers.graph, str(path)),
+        labels=manifest.labels,
+        alphabet=manifest.alphabet,
+        features=manifest.features,
+        ranges={bounds.input: (bounds.low, bounds.high) for bounds in manifest.parity.input_ranges},
+        random_weights=manifest.random_weights,
+    )
+    hidden = [str(value.name) for value in model.graph.outputs if value.name not in manifest.outputs]
+    gates = Instrumentation(manifest.gates, {output: Origin(output) for output in hidden}, ())
+    return WholeNetwork(source, PreparedGraph(None, model, gates, (), (), to_bytes(model)), manifest, ())
+
+
+def with_reference(source: Source, reference: onnx.ModelProto) -> Source:
+    """The source whose graph is the reference of the cut graph."""
+    return replace(source, graph=reference, graph_name=REFERENCE_NAME, module=None, program=None)

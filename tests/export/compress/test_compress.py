@@ -1,0 +1,275 @@
+"""`turnpike compress` from end to end: a smaller file that is proved, faster, and says what it lacks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from export.compress import compress as module
+from export.compress.compress import compress_model
+from export.compress.selection import most_important, smallest_share
+from export.compress.speed import Timing
+from export.errors import CompressionError, ExportError, ParityError, SourceError, UsageError
+from export.pipeline import export_model
+from export.verify import verify_model
+from models.networks.families import build_network
+from models.networks.feedforward import MlpConfig
+from service.artifact.manifest import Compression
+from service.artifact.runtime import open_model
+from tests.support.run_cli import run_in_process
+
+WIDTH = 16
+INPUT = f"x:float32[batch,{WIDTH}]"
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def network(width: int = WIDTH, **settings: Any) -> torch.nn.Module:
+    """A network of which a few units of each layer are open, and all others are nearly shut."""
+    torch.manual_seed(0)
+    config = MlpConfig(
+        inputs=(width,), classes=3, width=width, layers=3, entry="none", scaling="none", **settings
+    )
+    net = build_network(config).eval()
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            if name.endswith("gate.bias"):
+                parameter.fill_(-12)
+                parameter[: width // 4] = 1
+    return net
+
+
+def write_rows(path: Path, net: torch.nn.Module, count: int = 200, width: int = WIDTH) -> Path:
+    x = np.random.default_rng(0).standard_normal((count, width)).astype(np.float32)
+    with torch.no_grad():
+        np.savez(path, x=x, y=net(torch.from_numpy(x)).argmax(1).numpy())
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with the whole network as version 1, and rows."""
+    folder = tmp_path_factory.mktemp("compress")
+    rows = write_rows(folder / "rows.npz", network())
+    export_model(network(), folder / "repository", inputs=[INPUT], name="net", data=rows)
+    return folder
+
+
+@pytest.fixture
+def any_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks of tests are so narrow that no cut makes them faster; here each cut is twice as fast."""
+
+    def measure(runtimes: Any, *arguments: Any) -> list[Timing]:
+        return [Timing({1: 2.0 if number == 0 else 1.0}) for number in range(len(runtimes))]
+
+    monkeypatch.setattr(module, "measure_speed", measure)
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_an_exported_file_becomes_a_smaller_version(folder: Path, tmp_path: Path) -> None:
+    """The open quarter of the units is found, and says all that the whole network does."""
+    source = folder / "repository/net/1/model.onnx"
+    result = compress_model(source, tmp_path, data=folder / "rows.npz", keep=0.25)
+    manifest, whole = result.manifest, open_model(source).manifest
+    assert whole is not None
+    assert [gate.name for gate in manifest.gates] == [gate.name for gate in whole.gates]
+    assert {gate.kept for gate in manifest.gates} == {tuple(range(4))}
+    assert {gate.units for gate in manifest.gates} == {4}
+    assert manifest.parity.reference.startswith("the whole graph with the removed units carried, by onnx's")
+    assert len(manifest.parity.tensors) == 7
+    assert manifest.profile is not None
+    assert [len(layer.units) for layer in manifest.profile.layers] == [4, 4, 4]
+    assert isinstance(manifest.compression, Compression)
+    assert (manifest.compression.units, manifest.compression.units_whole) == (12, 48)
+    assert manifest.compression.macs / manifest.compression.macs_whole == 0.25
+    assert manifest.compression.original == whole.weights
+    assert (manifest.compression.agreement, manifest.compression.metric) == (1, 1)
+    assert (manifest.compression.calibration_rows, manifest.compression.rows) == (100, 100)
+    assert result.path.stat().st_size < source.stat().st_size
+
+    x = np.random.default_rng(5).standard_normal((9, WIDTH)).astype(np.float32)
+    answers = [open_model(path).run({"x": x})[0] for path in (source, result.path)]
+    np.testing.assert_allclose(answers[1], answers[0], atol=1e-3)
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_the_smallest_share_within_a_limit_is_found(folder: Path, tmp_path: Path) -> None:
+    """An open unit less changes answers. The names of the repository's versions go on."""
+    source = folder / "repository/net/1/model.onnx"
+    result = compress_model(source, tmp_path, data=folder / "rows.npz", max_drop=0.5)
+    assert 0.1 < result.point.share <= 0.3
+    assert [point.share for point in result.curve] == sorted(
+        (point.share for point in result.curve), reverse=True
+    )
+    assert result.curve[0].agreement == 1
+    assert result.curve[-1].agreement < result.point.agreement
+    more = compress_model(source, tmp_path, data=folder / "rows.npz", keep=0.5)
+    assert (result.manifest.version, more.manifest.version) == (1, 2)
+
+
+@pytest.mark.usefixtures("any_speed")
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_other_sources_and_precisions(folder: Path, tmp_path: Path, precision: Any) -> None:
+    """A factory, and a file without gates and manifest as of another tool; the rows have no classes."""
+    (tmp_path / "net.py").write_text(
+        "from tests.export.compress.test_compress import network\n\n\ndef make():\n    return network()\n"
+    )
+    rows = np.load(folder / "rows.npz")["x"]
+    np.savez(tmp_path / "rows.npz", x=rows)
+    made = onnx.load(
+        export_model(network(), tmp_path / "other", inputs=[INPUT], name="net", plain=True).plain or ""
+    )
+    del made.metadata_props[:]
+    onnx.save(made, tmp_path / "other.onnx")
+    for source in (f"{tmp_path}/net.py:make", tmp_path / "other.onnx"):
+        result = compress_model(
+            source,
+            tmp_path / "repository",
+            data=tmp_path / "rows.npz",
+            keep=0.3,
+            inputs=[INPUT] if str(source).endswith(":make") else (),
+            precision=precision,
+        )
+        assert result.manifest.precision == precision
+        assert (result.manifest.variant is None) == (precision == "fp32")
+        assert result.manifest.compression is not None
+        assert result.manifest.compression.metric is None
+        assert result.point.agreement == 1
+        assert len(result.manifest.gates) == 3
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_a_compressed_file_is_verified_against_its_source(folder: Path, tmp_path: Path) -> None:
+    """Another network, and a file with a changed weight, are refused."""
+    source = folder / "repository/net/1/model.onnx"
+    path = compress_model(source, tmp_path, data=folder / "rows.npz", keep=0.25).path
+    result = verify_model(path, source)
+    assert len(result.proof.parity.tensors) == 7
+    other = network()
+    with torch.no_grad():
+        next(other.parameters()).mul_(1.01)
+    other_file = export_model(other, tmp_path / "other", inputs=[INPUT], name="net").path
+    with pytest.raises(ParityError, match="does not compute what its source does with the removed units"):
+        verify_model(path, other_file)
+    changed = onnx.load(path)
+    weights = next(
+        tensor for tensor in changed.graph.initializer if tensor.name.endswith("normal_layer.weight.kept")
+    )
+    array = onnx.numpy_helper.to_array(weights).copy()
+    array[1, 2] += 0.01
+    weights.CopyFrom(onnx.numpy_helper.from_array(array, weights.name))
+    onnx.save(changed, tmp_path / "changed.onnx")
+    with pytest.raises(ParityError, match="expected one of the network's weights"):
+        verify_model(tmp_path / "changed.onnx", source)
+
+
+def test_a_cut_that_is_not_faster_is_not_written(folder: Path, tmp_path: Path) -> None:
+    """Measured: layers of 16 units gain nothing."""
+    with pytest.raises(
+        CompressionError, match="expected a smaller graph that is faster, and with 12 of 48 units"
+    ):
+        compress_model(
+            folder / "repository/net/1/model.onnx", tmp_path / "new", data=folder / "rows.npz", keep=0.25
+        )
+    assert not list(tmp_path.rglob("*.onnx"))
+
+
+@pytest.mark.usefixtures("any_speed")
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({}, UsageError, "--keep and --max-drop: expected one of the two"),
+        ({"keep": 0.2, "max_drop": 1.0}, UsageError, "--keep and --max-drop: expected one of the two"),
+        ({"keep": 1.5}, UsageError, "--keep: expected a share of the units between 0 and 1, got 1.5"),
+        ({"max_drop": -1.0}, UsageError, "--max-drop: expected points from 0 to 100, got -1.0"),
+        (
+            {"keep": 0.2, "data": "narrow.npz"},
+            SourceError,
+            r"--data: .*narrow.npz: x: expected shape \(rows, 16\)",
+        ),
+        ({"keep": 0.2, "data": "single.npz"}, SourceError, "--data: .*single.npz: expected 2 rows or more"),
+        ({"keep": 0.2, "data": "nowhere"}, SourceError, "--data: expected a .csv, .parquet or .npz file"),
+        ({"keep": 0.2, "source": "plain"}, CompressionError, "gates: expected a highway layer .*, got none"),
+        (
+            {"max_drop": 0.0, "source": "hard"},
+            CompressionError,
+            "--max-drop: expected a share of the units that",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    error: type[ExportError],
+    message: str,
+) -> None:
+    """Nothing is written."""
+    monkeypatch.chdir(folder)
+    np.savez("narrow.npz", x=np.zeros((10, 3), np.float32))
+    np.savez("single.npz", x=np.zeros((1, WIDTH), np.float32))
+    sources = {
+        "plain": network(kind="plain"),
+        # every unit is open
+        "hard": network(gate_bias=1.0),
+    }
+    source = options.pop("source", None)
+    path = folder / "repository/net/1/model.onnx"
+    if source is not None:
+        if source == "hard":
+            with torch.no_grad():
+                for name, parameter in sources[source].named_parameters():
+                    if name.endswith("gate.bias"):
+                        parameter.fill_(1)
+            write_rows(tmp_path / "rows.npz", sources[source], count=2000)
+            options["data"] = tmp_path / "rows.npz"
+        path = export_model(sources[source], tmp_path / "source", inputs=[INPUT], name="net").path
+    with pytest.raises(error, match=message):
+        compress_model(path, tmp_path / "new", **{"data": folder / "rows.npz", **options})
+    assert not (tmp_path / "new/net").exists()
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_the_command_shows_the_curve_and_inspect_the_rest(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(folder / "repository/net/1/model.onnx"), "--data", str(folder / "rows.npz")]
+    result = run_in_process("compress", *arguments, "--keep", "0.25", "--to", str(tmp_path))
+    assert result.exit_code == 0, result.stderr
+    assert "units kept: 12 of 48, by layer: 4 of 16, 4 of 16, 4 of 16" in result.stdout
+    assert "25.0%" in result.stdout
+    inspected = run_in_process("inspect", str(tmp_path / "net/1/model.onnx"))
+    assert "12 of 48 units, 25.0% of the layers' multiplications" in inspected.stdout
+    assert "1.0000 equal answers on 100 rows, accuracy 1.0000 (whole: 1.0000)" in inspected.stdout
+    result = run_in_process("compress", *arguments, "--keep", "0.25", "--to", str(tmp_path), "--json")
+    record = json.loads(result.stdout)
+    assert record["written"] is False
+    assert record["kept"]["layer00.transform_gate"] == {"units": 4, "of": 16}
+    assert record["point"]["macs"] == 0.25
+
+
+def test_units_are_ranked_over_all_layers() -> None:
+    importance = {"a": np.array([0.1, 5, 0.3]), "b": np.array([4, 0.2])}
+    assert most_important(importance, 0.4) == {"a": [1], "b": [0]}
+    assert most_important(importance, 0.6) == {"a": [1, 2], "b": [0]}
+    assert most_important({"a": np.ones(3), "b": np.ones(1)}, 0.5) == {"a": [0, 1], "b": []}
+
+
+def test_the_search_halves_the_range() -> None:
+    tried: list[float] = []
+
+    def keeps_limit(share: float) -> bool:
+        tried.append(share)
+        return share >= 0.17
+
+    share = smallest_share(keeps_limit, lambda done, total: None)
+    assert share is not None
+    assert 0.17 <= share < 0.175
+    assert len(tried) == 9
+    assert smallest_share(lambda share: False, lambda done, total: None) is None
