@@ -28,7 +28,8 @@ from models.imports import collector_paused
 from service.artifact.manifest import Precision
 
 if TYPE_CHECKING:
-    from export.compress.compress import CompressionResult, CurvePoint
+    from export.compress.compress import CompressionResult
+    from export.compress.trials import CurvePoint
 
 app = typer.Typer(add_completion=False)
 

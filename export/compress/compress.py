@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import geometric_mean
 
-from export.compress.agreement import AnswerComparison, points_lost
+from export.compress.agreement import AnswerComparison
 from export.compress.carried_reference import carried_reference
-from export.compress.cut_graph import FORMS, CutGraph, Form, cut_units
 from export.compress.importance import measure_importance
 from export.compress.removable_layers import RemovableLayer, find_removable_layers
-from export.compress.selection import Kept, most_important, smallest_share
-from export.compress.speed import measure_speed
+from export.compress.selection import Kept, most_important
+from export.compress.trials import CurvePoint, Cutter, OpenCut, fastest_cut, judge, search_share
 from export.compress.whole_network import WholeNetwork, read_whole_network, with_reference
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from export.errors import CompressionError, UsageError, errors_of_option
@@ -22,38 +20,17 @@ from export.measure.gate_profile import profile_gates
 from export.measure.lesion_curve import lesion_curve
 from export.measure.run_rows import first_rows, rows_digest
 from export.measure.sample_rows import input_ranges
-from export.output.model_bytes import to_bytes, tool_versions, weights_digest
+from export.output.model_bytes import tool_versions, weights_digest
 from export.output.repository import expect_version, expect_writable, newest_version, write_model
 from export.precision.compare import PrecisionLimits
 from export.prepared_graph import PreparedGraph
 from export.proved_graph import ProvedGraph, lower_precision, prove_graph
-from export.source import Array
 from export.sources.rows import MAX_ROWS_USED, SplitRows, read_split_rows
 from export.steps import ProgressListener, Steps
 from service.artifact.manifest import Compression, Manifest, Precision
-from service.artifact.runtime import Runtime, open_model
 
 # shares of the units in the table of the result
 CURVE_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """What a share of the units would give, on the test rows.
-
-    Attributes:
-        share: The share of units that are kept.
-        macs: The share of the multiplications of the layers that is left.
-        agreement: The share of answers that are as before.
-        accuracy: The share of right answers; None if the classes are not known.
-        faster: How many times faster a run is than that of the whole graph, by its number of rows.
-    """
-
-    share: float
-    macs: float
-    agreement: float
-    accuracy: float | None
-    faster: dict[int, float]
 
 
 @dataclass(frozen=True)
@@ -143,7 +120,7 @@ def compress_model(
 
     with steps.step("calibrate"):
         importance = measure_importance(whole.graph.model, search.layers, rows.calibration)
-        cutter = Cutter(whole, search.layers)
+        cutter = Cutter(whole.graph, search.layers)
 
     with steps.step("search"):
         share = keep if keep is not None else search_share(cutter, importance, rows, max_drop or 0.0, steps)
@@ -217,100 +194,6 @@ def expect_valid_options(keep: float | None, max_drop: float | None, version: in
         raise UsageError(f"--max-drop: expected points from 0 to 100, got {max_drop}")
     if version is not None:
         expect_version(version)
-
-
-class Cutter:
-    """Cuts one network.
-
-    Attributes:
-        layers: The layers to cut.
-        runtime: The whole graph.
-        public_outputs: The names of the network's own outputs.
-    """
-
-    def __init__(self, whole: WholeNetwork, layers: Sequence[RemovableLayer]) -> None:
-        self._graph, self.layers = whole.graph, layers
-        self.runtime = open_model(whole.graph.data)
-        self.public_outputs = whole.graph.public_outputs
-
-    @property
-    def output(self) -> str:
-        """Name of the output whose answers are compared."""
-        return self.public_outputs[0]
-
-    def cut(self, kept: Kept, form: Form = FORMS[0]) -> OpenCut:
-        """Cut the network, and open the result."""
-        cut = cut_units(self._graph.model, self._graph.gates.gates, self.layers, kept, form)
-        return OpenCut(cut, (data := to_bytes(cut.model)), open_model(data))
-
-
-@dataclass(frozen=True)
-class OpenCut:
-    """A cut graph, its bytes, and the two open on the CPU."""
-
-    graph: CutGraph
-    data: bytes
-    runtime: Runtime
-
-
-def search_share(
-    cutter: Cutter, importance: Mapping[str, Array], rows: SplitRows, max_drop: float, steps: Steps
-) -> float:
-    """The smallest share of units that loses at most `max_drop` points on the calibration rows."""
-    before = AnswerComparison(cutter.runtime, cutter.output, rows.calibration)
-    if not before.has_classes:
-        raise UsageError(
-            f"--max-drop: expected an output with a number for each class, and {cutter.output!r} has none: "
-            "use --keep"
-        )
-
-    def keeps_limit(share: float) -> bool:
-        cut = cutter.cut(most_important(importance, share))
-        return points_lost(before, before.of(cut.runtime)) <= max_drop
-
-    share = smallest_share(keeps_limit, steps.listener.advanced)
-    if share is None or share == 1.0:
-        raise CompressionError(
-            f"--max-drop: expected a share of the units that loses at most {max_drop:g} points, and each "
-            "that was tried loses more"
-        )
-    return share
-
-
-def fastest_cut(cutter: Cutter, kept: Kept, rows: SplitRows) -> OpenCut:
-    """The form of the cut graph that runs fastest here; a CompressionError if none is faster."""
-    cuts = [cutter.cut(kept, form) for form in FORMS]
-    whole, *timings = measure_speed(
-        [cutter.runtime, *(cut.runtime for cut in cuts)], cutter.public_outputs, rows.test
-    )
-    faster = [timing.times_faster_than(whole) for timing in timings]
-    gains = [geometric_mean(times.values()) for times in faster]
-    fastest = max(range(len(cuts)), key=gains.__getitem__)
-    if gains[fastest] <= 1:
-        units, units_whole = sum(map(len, kept.values())), sum(layer.units for layer in cutter.layers)
-        times = ", ".join(f"{1 / gain:.2f} with {size} rows" for size, gain in faster[fastest].items())
-        raise CompressionError(
-            f"expected a smaller graph that is faster, and with {units:,} of {units_whole:,} units its runs "
-            f"take longer on this machine: {times}, where the whole graph takes 1. Narrow layers gain too "
-            "little, and so does a large share of the units"
-        )
-    return cuts[fastest]
-
-
-def judge(
-    cutter: Cutter, before: AnswerComparison, cut: OpenCut, share: float, rows: SplitRows
-) -> CurvePoint:
-    """What a cut graph gives, on the test rows."""
-    agreement = before.of(cut.runtime)
-    whole, timing = measure_speed([cutter.runtime, cut.runtime], cutter.public_outputs, rows.test)
-    macs_before, macs_after = cut.graph.macs
-    return CurvePoint(
-        share,
-        macs_after / macs_before if macs_before else 1.0,
-        agreement.same,
-        agreement.accuracy,
-        timing.times_faster_than(whole),
-    )
 
 
 def prove_cut(

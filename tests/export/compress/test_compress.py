@@ -11,7 +11,7 @@ import onnx
 import pytest
 import torch
 
-from export.compress import compress as module
+from export.compress import trials
 from export.compress.compress import compress_model
 from export.compress.selection import most_important, smallest_share
 from export.compress.speed import Timing
@@ -67,7 +67,7 @@ def any_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(runtimes: Any, *arguments: Any) -> list[Timing]:
         return [Timing({1: 2.0 if number == 0 else 1.0}) for number in range(len(runtimes))]
 
-    monkeypatch.setattr(module, "measure_speed", measure)
+    monkeypatch.setattr(trials, "measure_speed", measure)
 
 
 @pytest.mark.usefixtures("any_speed")
