@@ -110,7 +110,8 @@ def compress_model(
     with steps.step("load"):
         whole = read_whole_network(source, inputs, weights, name, seed, steps)
         with errors_of_option("--data"):
-            rows = read_split_rows(data, whole.source.inputs, whole.source.labels, data_dir)
+            features = [feature.name for feature in whole.source.features]
+            rows = read_split_rows(data, whole.source.inputs, whole.source.labels, features, data_dir)
         search = find_removable_layers(whole.graph.model, whole.graph.gates.gates)
         if not search.layers:
             reasons = f": {'; '.join(search.whole)}" if search.whole else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from models.choices import DATASETS
 from models.data.dataset import Dataset, Split
 from models.data.embedded import parse_parity_name
 from models.data.load import load_dataset
-from models.data.table import is_table
+from models.data.table import column_names, is_table
 from models.errors import ModelsError
 from models.training.checkpoint import TrainingRecord
 
@@ -44,7 +44,11 @@ class SplitRows:
 
 
 def read_split_rows(
-    data: str | Path, inputs: tuple[InputSpec, ...], labels: Sequence[str] = (), data_dir: Path | None = None
+    data: str | Path,
+    inputs: tuple[InputSpec, ...],
+    labels: Sequence[str] = (),
+    features: Sequence[str] = (),
+    data_dir: Path | None = None,
 ) -> SplitRows:
     """Training and test rows of a data set, or every other row of an .npz file.
 
@@ -54,6 +58,8 @@ def read_split_rows(
         data: As for `read_rows`.
         inputs: The inputs of the network.
         labels: The labels of the network, if known.
+        features: The columns of the network, if its rows are those of a table. They may be in another order
+            there; the column that is none of them has the classes.
         data_dir: Folder of the data sets.
     """
     path = Path(data)
@@ -62,12 +68,31 @@ def read_split_rows(
         if len(rows) < 2:
             raise SourceError(f"{data}: expected 2 rows or more, one to choose by and one to judge by, got 1")
         return SplitRows(_every_other(rows, 0), _every_other(rows, 1), names)
-    dataset = _load_dataset(data, None, data_dir)
+    dataset = _load_dataset(data, data_dir, target=_other_column(path, features))
+    dataset = _with_columns_in_order(dataset, features)
     training, names = dataset_rows(
         replace(dataset, test=dataset.train), inputs, labels, max_rows=MAX_CALIBRATION_ROWS
     )
     test, _ = dataset_rows(dataset, inputs, labels, max_rows=MAX_TEST_ROWS)
     return SplitRows(training, test, names)
+
+
+def _other_column(path: Path, features: Sequence[str]) -> str | None:
+    """The column of a table that is none of the network's, which has the classes; None for other data."""
+    if not path.is_file() or not features:
+        return None
+    try:
+        names = column_names(path)
+    except ModelsError as error:
+        raise SourceError(str(error)) from error
+    _expect_columns(path.stem, features, names)
+    others = [name for name in names if name not in features]
+    if len(others) != 1:
+        raise SourceError(
+            f"{path.stem}: expected one column besides those of the training, with the classes, got "
+            f"{', '.join(others) or 'none'}"
+        )
+    return others[0]
 
 
 def _every_other(rows: Rows, first: int) -> Rows:
@@ -98,11 +123,27 @@ def read_rows(
     path = Path(data)
     if path.is_file() and not is_table(path):
         return npz_rows(path, inputs, labels)
-    dataset = _load_dataset(data, record, data_dir)
-    return dataset_rows(_with_columns_in_order(dataset, record), inputs, labels)
+    if record is None:
+        return dataset_rows(_load_dataset(data, data_dir), inputs, labels)
+    dataset = _load_dataset(
+        data,
+        data_dir,
+        target=_target(record),
+        test_fraction=record.recipe.get("test_fraction"),
+        seed=record.seed,
+    )
+    names = [feature.name for feature in recorded_features(record, dataset.name)]
+    return dataset_rows(_with_columns_in_order(dataset, names), inputs, labels)
 
 
-def _load_dataset(data: str | Path, record: TrainingRecord | None, data_dir: Path | None) -> Dataset:
+def _load_dataset(
+    data: str | Path,
+    data_dir: Path | None,
+    *,
+    target: str | None = None,
+    test_fraction: float | None = None,
+    seed: int = 0,
+) -> Dataset:
     """A table, a folder of images, or a data set by its name."""
     path = Path(data)
     table = path.is_file()
@@ -114,36 +155,37 @@ def _load_dataset(data: str | Path, record: TrainingRecord | None, data_dir: Pat
     try:
         return load_dataset(
             str(data),
-            target=_target(record) if table else None,
+            target=target if table else None,
             data_dir=data_dir,
-            test_fraction=None if record is None else record.recipe.get("test_fraction"),
-            seed=0 if record is None else record.seed,
+            test_fraction=test_fraction,
+            seed=seed,
         )
     except ModelsError as error:
         raise SourceError(str(error)) from error
 
 
-def _target(record: TrainingRecord | None) -> str | None:
+def _target(record: TrainingRecord) -> str | None:
     """The column with the classes in the table that a network was trained on."""
-    target = None if record is None else record.data.get("target")
+    target = record.data.get("target")
     return target if isinstance(target, str) and target else None
 
 
-def _with_columns_in_order(data: Dataset, record: TrainingRecord | None) -> Dataset:
-    """The test rows of a table with the columns in the order of the training; other data as it is."""
-    if record is None or not data.features:
+def _with_columns_in_order(data: Dataset, names: Sequence[str]) -> Dataset:
+    """A table with the columns in the order of the training; other data as it is."""
+    if not data.features or not names or list(names) == list(data.features):
         return data
-    names = [feature.name for feature in recorded_features(record, data.name)]
-    if not names or names == list(data.features):
-        return data
-    for name in names:
-        if name not in data.features:
-            raise SourceError(f"{data.name}: expected a column {name!r}, as in the training, got none")
+    _expect_columns(data.name, names, data.features)
     if unknown := [name for name in data.features if name not in names]:
         raise SourceError(f"{data.name}: expected the columns of the training, got another, {unknown[0]!r}")
     order = torch.tensor([data.features.index(name) for name in names])
-    test = Split(data.test.x[:, order], data.test.y)
-    return replace(data, test=test, features=tuple(names))
+    train, test = (Split(split.x[:, order], split.y) for split in (data.train, data.test))
+    return replace(data, train=train, test=test, features=tuple(names))
+
+
+def _expect_columns(table: str, expected: Iterable[str], names: Collection[str]) -> None:
+    for name in expected:
+        if name not in names:
+            raise SourceError(f"{table}: expected a column {name!r}, as in the training, got none")
 
 
 def dataset_rows(

@@ -36,6 +36,11 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in (*CSV_ENDINGS, *PARQUET_ENDINGS)
 
 
+def column_names(path: Path) -> tuple[str, ...]:
+    """The names of all columns of a table, in order."""
+    return tuple(_read_file(path).names)
+
+
 def read_table(path: Path, target: str | None = None) -> RawDataset:
     """Read a table whose rows are examples.
 
@@ -43,8 +48,7 @@ def read_table(path: Path, target: str | None = None) -> RawDataset:
         path: A file whose first line has the names of the columns, or a Parquet file.
         target: Name of the column with the classes, as text or whole numbers; None for the last column.
     """
-    table = _read_parquet(path) if path.suffix.lower() in PARQUET_ENDINGS else _read_csv(path)
-    _expect_names(path, table.names)
+    table = _read_file(path)
     if not table.places:
         raise DataError(f"{path}: expected rows under the names of the columns, got none")
     target = table.names[-1] if target is None else target
@@ -60,6 +64,12 @@ def read_table(path: Path, target: str | None = None) -> RawDataset:
     x = torch.tensor(values, dtype=torch.float32).T.contiguous()
     rows = Split(x, torch.tensor(classes))
     return RawDataset(path.stem, rows, None, labels, "numbers", features=features, target=target)
+
+
+def _read_file(path: Path) -> _Table:
+    table = _read_parquet(path) if path.suffix.lower() in PARQUET_ENDINGS else _read_csv(path)
+    _expect_names(path, table.names)
+    return table
 
 
 def _read_csv(path: Path) -> _Table:

@@ -19,6 +19,7 @@ from export.sources.rows import (
     is_embedded,
     npz_rows,
     read_rows,
+    read_split_rows,
 )
 
 ONE = parse_inputs(["x:float32[batch,4]"])
@@ -228,3 +229,38 @@ def test_data_sets_are_embedded_downloaded_or_unknown() -> None:
     assert not is_embedded("mnist")
     assert not is_dataset_name("parity-1")
     assert not is_dataset_name("rows.npz")
+
+
+def test_rows_are_split_to_choose_by_and_to_judge_by(tmp_path: Path) -> None:
+    """Training and test rows of a data set, which have no row in common; every other row of a file."""
+    spec = parse_inputs(["x:float32[batch,1,8,8]"])
+    split = read_split_rows("digits", spec)
+    rows, _ = read_rows("digits", spec)
+    assert split.labels == tuple(map(str, range(10)))
+    np.testing.assert_array_equal(split.test.inputs["x"], rows.inputs["x"])
+    known = {row.tobytes() for row in split.calibration.inputs["x"]}
+    assert len(split.calibration) > 2 * len(split.test)
+    assert sum(row.tobytes() in known for row in split.test.inputs["x"]) <= 1
+    x = np.arange(10, dtype=np.float32).reshape(5, 2)
+    np.savez(tmp_path / "rows.npz", x=x, y=np.arange(5))
+    halves = read_split_rows(tmp_path / "rows.npz", parse_inputs(["x:float32[batch,2]"]))
+    np.testing.assert_array_equal(halves.calibration.inputs["x"], x[::2])
+    np.testing.assert_array_equal(halves.test.inputs["x"], x[1::2])
+    assert halves.test.classes is not None
+    assert halves.test.classes.tolist() == [1, 3]
+
+
+def test_the_columns_of_a_split_table_are_found_by_name(tmp_path: Path) -> None:
+    """The class is the column that the network does not read, wherever it is."""
+    lines = ["b,class,a", *(f"{n + 0.5},{'xy'[n % 2]},{n + 0.25}" for n in range(40))]
+    (tmp_path / "table.csv").write_text("\n".join(lines))
+    split = read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,2]"]), features=["a", "b"])
+    assert split.labels == ("x", "y")
+    np.testing.assert_array_equal(np.diff(split.test.inputs["x"]), np.full((len(split.test), 1), 0.25))
+    assert (split.test.inputs["x"][:, 0] % 1 == 0.25).all()
+    with pytest.raises(SourceError, match="expected a column 'c', as in the training, got none"):
+        read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,2]"]), features=["a", "c"])
+    with pytest.raises(
+        SourceError, match="expected one column besides those .* with the classes, got b, class"
+    ):
+        read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,1]"]), features=["a"])
