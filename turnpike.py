@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from export.compress.compress import CompressionResult, compress_model
     from export.pipeline import ExportResult, export_model
     from export.verify import VerificationResult, verify_model
     from models.layers.activation import Maxout
@@ -49,6 +50,7 @@ __all__ = [
     "CharacterCnn",
     "CharacterCnnConfig",
     "CharacterEncoder",
+    "CompressionResult",
     "ConvConfig",
     "ConvGate1d",
     "ConvGate2d",
@@ -79,6 +81,7 @@ __all__ = [
     "TransformerConfig",
     "VerificationResult",
     "ZeroPad",
+    "compress_model",
     "export_model",
     "open_model",
     "record_gates",
@@ -87,6 +90,7 @@ __all__ = [
 
 # module: the names above that it defines; the imports for type checkers at the top say the same
 PUBLIC_NAMES = {
+    "export.compress.compress": ("CompressionResult", "compress_model"),
     "export.pipeline": ("ExportResult", "export_model"),
     "export.verify": ("VerificationResult", "verify_model"),
     "models.layers.activation": ("Maxout",),

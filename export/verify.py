@@ -100,14 +100,14 @@ def verify_model(
         manifest = runtime.manifest
         if manifest is None:
             raise SourceError(f"{path}: expected a file exported by turnpike, got one without a manifest")
-        if manifest.compression is not None and isinstance(against, str | Path):
+        if manifest.compression is not None:
             expect_fp32(path, manifest, precision)
             proof, warnings = verify_cut(
                 path,
                 runtime,
                 manifest,
                 against,
-                inputs=[str(spec) for spec in inputs],
+                inputs=inputs or file_inputs(runtime, against),
                 weights=weights,
                 seed=seed,
                 steps=steps,

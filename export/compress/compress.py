@@ -12,10 +12,11 @@ from export.compress.importance import measure_importance
 from export.compress.removable_layers import RemovableLayer, find_removable_layers
 from export.compress.selection import Kept, most_important
 from export.compress.trials import CurvePoint, Cutter, OpenCut, fastest_cut, judge, search_share
-from export.compress.whole_network import WholeNetwork, read_whole_network, with_reference
+from export.compress.whole_network import AnySource, WholeNetwork, read_whole_network, with_reference
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from export.errors import CompressionError, UsageError, errors_of_option
 from export.gates.instrument import Instrumentation, Origin
+from export.input_spec import InputSpec
 from export.measure.gate_profile import profile_gates
 from export.measure.lesion_curve import lesion_curve
 from export.measure.run_rows import first_rows, rows_digest
@@ -57,7 +58,7 @@ class CompressionResult:
 
 
 def compress_model(
-    source: str | Path,
+    source: AnySource,
     to: str | Path,
     *,
     data: str | Path,
@@ -66,7 +67,7 @@ def compress_model(
     data_dir: Path | None = None,
     name: str | None = None,
     version: int | None = None,
-    inputs: Sequence[str] = (),
+    inputs: Sequence[str | InputSpec] = (),
     weights: Path | None = None,
     precision: Precision = "fp32",
     min_agreement: float = MIN_AGREEMENT,
@@ -77,7 +78,7 @@ def compress_model(
     """Write `<to>/<name>/<version>/model.onnx` without the units that change least, proved, or not at all.
 
     Args:
-        source: A file of `turnpike export`, or any other source that it takes.
+        source: A file of `turnpike export`, or anything else that `export_model` takes.
         to: Folder of the model repository; it is created if needed.
         data: Rows to choose the units on, and others to judge the choice on: see `read_split_rows`.
         keep: The share of the units of all layers to keep.

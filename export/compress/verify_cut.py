@@ -10,9 +10,10 @@ import onnx_ir as ir
 
 from export.compress.carried_reference import carried_reference
 from export.compress.removable_layers import find_removable_layers
-from export.compress.whole_network import read_whole_network, with_reference
+from export.compress.whole_network import AnySource, read_whole_network, with_reference
 from export.errors import ParityError
 from export.gates.instrument import Origin
+from export.input_spec import InputSpec
 from export.parity.prove import Proof, prove
 from export.steps import Steps
 from service.artifact.manifest import Manifest
@@ -23,9 +24,9 @@ def verify_cut(
     path: Path,
     runtime: Runtime,
     manifest: Manifest,
-    against: str | Path,
+    against: AnySource,
     *,
-    inputs: Sequence[str],
+    inputs: Sequence[str | InputSpec],
     weights: Path | None,
     seed: int,
     steps: Steps,

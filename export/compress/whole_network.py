@@ -8,9 +8,12 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
+from torch import nn
+from torch.export import ExportedProgram
 
 from export.errors import SourceError, one_line
 from export.gates.instrument import Instrumentation, Origin
+from export.input_spec import InputSpec
 from export.output.model_bytes import to_bytes
 from export.pipeline import load_with_messages
 from export.prepared_graph import PreparedGraph, prepare
@@ -21,6 +24,7 @@ from export.steps import Steps
 from service.artifact.manifest import Manifest
 from service.artifact.runtime import open_model
 
+AnySource = str | Path | nn.Module | ExportedProgram
 # what a cut graph is proved against, for the record of the proof
 REFERENCE_NAME = "the whole graph with the removed units carried"
 
@@ -43,12 +47,18 @@ class WholeNetwork:
 
 
 def read_whole_network(
-    source: str | Path, inputs: Sequence[str], weights: Path | None, name: str | None, seed: int, steps: Steps
+    source: AnySource,
+    inputs: Sequence[str | InputSpec],
+    weights: Path | None,
+    name: str | None,
+    seed: int,
+    steps: Steps,
 ) -> WholeNetwork:
     """Read a source of `turnpike export`, and prove its graph unless its file says that it was proved."""
-    path = Path(source)
-    if path.suffix == ".onnx" and path.is_file() and (manifest := open_model(path).manifest) is not None:
-        return _read_exported(path, manifest, name)
+    if isinstance(source, str | Path) and (path := Path(source)).suffix == ".onnx" and path.is_file():
+        manifest = open_model(path).manifest
+        if manifest is not None:
+            return _read_exported(path, manifest, name)
     loaded, messages = load_with_messages(source, inputs, weights=weights, name=name)
     graph = prepare(loaded)
     warnings = (*messages.warnings, *graph.warnings)
