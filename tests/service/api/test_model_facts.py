@@ -156,6 +156,7 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
         "samples": 2,
         "gates": 3,
         "parity": json.loads(parity.model_dump_json()) | {"worst": "layer00.output"},
+        "compression": None,
         "variant": {
             "agreement": 0.99,
             "error": 0.02,
@@ -177,7 +178,7 @@ def test_a_file_without_a_manifest_has_a_certificate(tmp_path: Path) -> None:
     assert certificate["bytes"] == model.bytes
     assert certificate["digest"] == model.digest
     assert (certificate["batched"], certificate["distribution"]) == (True, "logits")
-    for name in ("precision", "source", "parity", "variant", "weights"):
+    for name in ("precision", "source", "parity", "variant", "compression", "weights"):
         assert certificate[name] is None
     assert certificate["labels"] == []
     assert certificate["ranges"] == certificate["tools"] == {}
