@@ -113,7 +113,7 @@ def test_the_smallest_share_within_a_limit_is_found(folder: Path, tmp_path: Path
 
 
 @pytest.mark.usefixtures("any_speed")
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("int8", marks=pytest.mark.slow)])
 def test_other_sources_and_precisions(folder: Path, tmp_path: Path, precision: Any) -> None:
     """A factory, and a file without gates and manifest as of another tool; the rows have no classes."""
     (tmp_path / "net.py").write_text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,9 @@ NETWORKS = {
 }
 
 
+@cache
 def whole_graph(name: str) -> PreparedGraph:
+    """The graph of a network, which tests do not change."""
     make, inputs = NETWORKS[name]
     torch.manual_seed(1)
     module = make()
