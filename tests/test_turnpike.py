@@ -185,6 +185,7 @@ def test_an_out_that_is_a_file_is_refused(
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_fresh_run_leaves_no_pictures_of_the_old_one(call: Callable[..., Result], tmp_path: Path) -> None:
     """Old pictures would not match the new network; files of the user stay."""
     assert call("train", "digits-10", "--epochs", "1", "--out", "run").exit_code == 0

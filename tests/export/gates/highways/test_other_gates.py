@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 from export.gates.highways.other_gates import NOTHING_CARRIED, UNDECIDED, UNGATED_SUM
 from export.gates.instrument import Instrumentation, instrument
@@ -14,6 +15,7 @@ from tests.highways.onnx_text import JOINED_IN_OLD_OPSET, JOINED_WITH_ONE_GATE, 
 from tests.support.gate_graphs import instrument_proto, trace_net
 
 
+@pytest.mark.slow
 def test_other_networks_have_no_gates() -> None:
     """The graph is not changed, and the sigmoids that multiply something are listed."""
     model = trace_net(impostors.AllImpostors(), impostors.SHAPE)

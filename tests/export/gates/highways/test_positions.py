@@ -83,6 +83,7 @@ def test_lstm_cells_are_independent_gates() -> None:
     assert ranges == {(0, 4, 1), (4, 8, -1)}
 
 
+@pytest.mark.slow
 def test_the_state_of_an_sru_is_its_carry() -> None:
     """The cell of an SRU carries c in time, and its highway carries x."""
     model, instrumentation = instrument_net(recurrent.Sru(4), (3, 4))
