@@ -18,8 +18,8 @@ import onnx_ir.passes.common as passes
 from export.compress.removable_layers import RemovableLayer
 from export.compress.sliced_values import SlicedValues
 from export.gates.gate_names import rename
-from export.gates.graph.nodes import Array
-from service.artifact.manifest import BiasStats, Gate, Lever
+from export.gates.instrument import bias_statistics
+from service.artifact.manifest import Gate, Lever
 
 # how kept units are written over the state: see `WRITERS`
 Form = Literal["gather", "scatter"]
@@ -154,7 +154,7 @@ class _Cutter:
             if bias is None and gate.bias is not None and whole is not None:
                 signed = lever.sign * whole.numpy()
                 if np.isclose(signed.mean(), gate.bias.mean):
-                    bias = _statistics(lever.sign * array)
+                    bias = bias_statistics(lever.sign * array)
         kept = tuple(sliced.kept.tolist())
         return gate.model_copy(
             update={"units": len(kept), "kept": kept, "levers": tuple(levers), "bias": bias}
@@ -199,9 +199,3 @@ WRITERS: dict[Form, Callable[[SlicedValues, ir.Value, ir.Value], ir.Value]] = {
 def _values(graph: ir.Graph) -> list[ir.Value]:
     computed = [value for node in graph for value in node.outputs]
     return [*graph.inputs, *graph.initializers.values(), *computed]
-
-
-def _statistics(bias: Array) -> BiasStats:
-    return BiasStats(
-        mean=float(bias.mean()), sd=float(bias.std()), min=float(bias.min()), max=float(bias.max())
-    )

@@ -77,7 +77,7 @@ class SlicedValues:
         attributes: Sequence[ir.Attr] = (),
         units: int | None = None,
     ) -> ir.Value:
-        """The output of a new node, which has the shape of another value but for the number of units."""
+        """The output of a new node: its shape is that of `like`, with `units` (by default the kept ones)."""
         node = ir.Node("", op_type, list(inputs), list(attributes))
         output = node.outputs[0]
         output.type = like.type
@@ -176,7 +176,7 @@ class SlicedValues:
 
 
 def _constant(value: ir.Value) -> Array | None:
-    """The numbers of a weight, also of one that callers may override."""
+    """The numbers of a weight or constant, None for a computed value. Levers are weights too."""
     if value.is_initializer() and value.const_value is not None:
         return value.const_value.numpy()
     return constant_array(value)

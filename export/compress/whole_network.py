@@ -11,7 +11,7 @@ import onnx_ir as ir
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import SourceError, one_line
+from export.errors import SourceError
 from export.gates.instrument import Instrumentation, Origin
 from export.input_spec import InputSpec
 from export.output.model_bytes import to_bytes
@@ -19,10 +19,12 @@ from export.pipeline import load_with_messages
 from export.prepared_graph import PreparedGraph, prepare
 from export.proved_graph import prove_graph
 from export.source import Source
+from export.sources.onnx_checks import parse_model
 from export.sources.onnx_graph import drop_default_inputs, graph_inputs
 from export.steps import Steps
-from service.artifact.manifest import Manifest
-from service.artifact.runtime import open_model
+from service.artifact.manifest import METADATA_KEY, Manifest
+from service.artifact.onnx_constants import expect_self_contained
+from service.artifact.protobuf import content_digest
 
 AnySource = str | Path | nn.Module | ExportedProgram
 # what a cut graph is proved against, for the record of the proof
@@ -56,9 +58,10 @@ def read_whole_network(
 ) -> WholeNetwork:
     """Read a source of `turnpike export`, and prove its graph unless its file says that it was proved."""
     if isinstance(source, str | Path) and (path := Path(source)).suffix == ".onnx" and path.is_file():
-        manifest = open_model(path).manifest
-        if manifest is not None:
-            return _read_exported(path, manifest, name)
+        proto = parse_model(path)
+        metadata = {entry.key: entry.value for entry in proto.metadata_props}
+        if (text := metadata.get(METADATA_KEY)) is not None:
+            return _read_exported(path, proto, Manifest.from_json(text, str(path)), name)
     loaded, messages = load_with_messages(source, inputs, weights=weights, name=name)
     graph = prepare(loaded)
     warnings = (*messages.warnings, *graph.warnings)
@@ -68,17 +71,22 @@ def read_whole_network(
     return WholeNetwork(loaded, graph, None, warnings)
 
 
-def _read_exported(path: Path, manifest: Manifest, name: str | None) -> WholeNetwork:
+def _read_exported(path: Path, proto: onnx.ModelProto, manifest: Manifest, name: str | None) -> WholeNetwork:
     """A file of `turnpike export`, with the gates that its manifest describes."""
+    data = path.read_bytes()
+    expect_self_contained(data, str(path))
+    if manifest.content != content_digest(data):
+        raise SourceError(f"{path}: expected the graph and weights of its parity proof, got others")
+    if manifest.compression is not None:
+        raise SourceError(
+            f"{path}: expected a whole network, got one that is compressed already: compress its original "
+            "with a smaller --keep or a larger --max-drop"
+        )
     if manifest.precision != "fp32":
         raise SourceError(
             f"{path}: expected a file in fp32, whose weights can be cut, got one in {manifest.precision}: "
             "compress the fp32 file, and lower the precision of the result"
         )
-    try:
-        proto = onnx.load(path, load_external_data=False)
-    except Exception as error:  # protobuf raises errors of its own
-        raise SourceError(f"{path}: cannot be read ({one_line(error)})") from error
     del proto.metadata_props[:]
     model = ir.from_proto(proto)
     without_levers = onnx.ModelProto()

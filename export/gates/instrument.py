@@ -174,7 +174,7 @@ class GateInstrumenter:
             output=output,
             unit_axis=self._unit_axis(highway.transform.gate, logit.unit_axis),
             units=None if shape is None else shape[logit.unit_axis],
-            bias=None if bias is None else _statistics(-bias if highway.transform.complemented else bias),
+            bias=None if bias is None else bias_statistics(-bias if highway.transform.complemented else bias),
             levers=levers,
         )
 
@@ -282,7 +282,8 @@ class GateInstrumenter:
         return self._ones[dtype]
 
 
-def _statistics(bias: Array) -> BiasStats:
+def bias_statistics(bias: Array) -> BiasStats:
+    """Statistics of a gate's bias over its units."""
     return BiasStats(
         mean=float(bias.mean()), sd=float(bias.std()), min=float(bias.min()), max=float(bias.max())
     )

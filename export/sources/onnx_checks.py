@@ -33,7 +33,7 @@ UNSUPPORTED_DTYPES = (
 
 def read_model(path: Path) -> ModelProto:
     """The model of an untrusted file, checked, with its functions inlined."""
-    model = _parse(path)
+    model = parse_model(path)
     where = str(path)
     if any(entry.key == METADATA_KEY for entry in model.metadata_props):
         raise SourceError(f"{where}: was already exported by turnpike: check it with turnpike verify")
@@ -194,7 +194,8 @@ def expect_no_recursion(model: ModelProto, where: str) -> None:
         raise RefusedError(f"{where}: its functions expand to {total} nodes, more than {MAX_NODES}")
 
 
-def _parse(path: Path) -> ModelProto:
+def parse_model(path: Path) -> ModelProto:
+    """The model in a file, of which nothing is checked but that it can be parsed."""
     try:
         if (size := path.stat().st_size) > MAX_FILE_BYTES:
             raise RefusedError(

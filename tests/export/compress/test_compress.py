@@ -22,6 +22,7 @@ from models.networks.families import build_network
 from models.networks.feedforward import MlpConfig
 from service.artifact.manifest import Compression
 from service.artifact.runtime import open_model
+from service.errors import ModelFileError
 from tests.support.run_cli import run_in_process
 
 WIDTH = 16
@@ -168,8 +169,12 @@ def test_a_compressed_file_is_verified_against_its_source(folder: Path, tmp_path
         verify_model(tmp_path / "changed.onnx", source)
 
 
-def test_a_cut_that_is_not_faster_is_not_written(folder: Path, tmp_path: Path) -> None:
-    """Measured: layers of 16 units gain nothing."""
+def test_a_cut_that_is_not_faster_is_not_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers may be so narrow that they gain nothing."""
+    timings = [Timing({1: 1.0}), Timing({1: 2.0}), Timing({1: 1.25})]
+    monkeypatch.setattr(trials, "measure_speed", lambda *arguments: timings)
     with pytest.raises(
         CompressionError, match="expected a smaller graph that is faster, and with 12 of 48 units"
     ):
@@ -252,6 +257,34 @@ def test_the_command_shows_the_curve_and_inspect_the_rest(
     assert record["written"] is False
     assert record["kept"]["layer00.transform_gate"] == {"units": 4, "of": 16}
     assert record["point"]["macs"] == 0.25
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_a_file_whose_proof_is_not_its_own_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Changed weights, weights in another file, which is never read, and an already compressed file."""
+    rows, source = folder / "rows.npz", folder / "repository/net/1/model.onnx"
+    compressed = compress_model(source, tmp_path / "new", data=rows, keep=0.25).path
+    with pytest.raises(SourceError, match="expected a whole network, got one that is compressed already"):
+        compress_model(compressed, tmp_path / "again", data=rows, keep=0.5)
+
+    model = onnx.load(source)
+    weights = next(
+        tensor for tensor in model.graph.initializer if tensor.name.endswith("normal_layer.weight")
+    )
+    array = onnx.numpy_helper.to_array(weights)
+    weights.CopyFrom(onnx.numpy_helper.from_array(2 * array, weights.name))
+    onnx.save(model, tmp_path / "changed.onnx")
+    with pytest.raises(SourceError, match="expected the graph and weights of its parity proof, got others"):
+        compress_model(tmp_path / "changed.onnx", tmp_path / "again", data=rows, keep=0.5)
+
+    weights.ClearField("raw_data")
+    weights.data_location = onnx.TensorProto.EXTERNAL
+    weights.external_data.add(key="location", value="secret.bin")
+    (tmp_path / "secret.bin").write_bytes(array.tobytes())
+    (tmp_path / "external.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelFileError, match="expected its values in this file, got a reference to another"):
+        compress_model(tmp_path / "external.onnx", tmp_path / "again", data=rows, keep=0.5)
+    assert not (tmp_path / "again/net").exists()
 
 
 def test_units_are_ranked_over_all_layers() -> None:
