@@ -35,7 +35,7 @@ from benchmarks.folders import WORK_FOLDER
 from benchmarks.measurement import processes, wrk
 from benchmarks.results.results_file import ResultsWriter, read_results
 
-# of rehearsals, and of runs that leave out families or networks
+# results and page of a rehearsal, or of a run that leaves something out
 DRAFT_RESULTS = WORK_FOLDER / "cuda.jsonl"
 DRAFT_PAGE = WORK_FOLDER / "cuda.md"
 
@@ -74,7 +74,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> None:
     """Run everything, write the page, and raise BenchmarkError if a part of it failed."""
-    # first what may be missing, as the rest takes long
+    # check first for everything that may be missing: the rest takes long
     gpu = find_gpu() if options.device == "cuda" else None
     wrk.require_wrk()
     families = select_families(options.families)
@@ -90,7 +90,8 @@ def run(options: argparse.Namespace) -> None:
         measure_all(writer, python, families, plan)
     lines = read_results(unfinished)
     # only a whole run on a GPU may replace the figures of the documentation
-    if gpu is not None and families == FAMILY_NETWORKS and set(networks) == set(NETWORKS):
+    is_whole = families == FAMILY_NETWORKS and set(networks) == set(NETWORKS) and plan.compiled
+    if gpu is not None and is_whole:
         results, page = CUDA_RESULTS, CUDA_PAGE
     else:
         results, page = DRAFT_RESULTS, DRAFT_PAGE

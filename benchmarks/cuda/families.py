@@ -45,10 +45,10 @@ FAMILY_NETWORKS = (
 def select_families(names: str) -> tuple[FamilyNetwork, ...]:
     """The families with these names, separated by commas; "all" selects all."""
     wanted = {name.strip() for name in names.split(",")}
-    known = {network.family for network in FAMILY_NETWORKS}
+    known = [network.family for network in FAMILY_NETWORKS]
     if names == "all":
         return FAMILY_NETWORKS
-    if unknown := sorted(wanted - known):
+    if unknown := sorted(wanted.difference(known)):
         raise BenchmarkError(f"--families: expected all, or some of {', '.join(known)}, got {unknown[0]!r}")
     return tuple(network for network in FAMILY_NETWORKS if network.family in wanted)
 

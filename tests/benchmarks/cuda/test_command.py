@@ -84,6 +84,7 @@ def test_unknown_names_are_refused(
     [
         ([], "cuda", "docs.md"),
         (["--networks", "S"], "cuda", "draft.md"),
+        (["--no-compile"], "cuda", "draft.md"),
         (["--device", "cpu"], "cpu", "draft.md"),
     ],
 )
