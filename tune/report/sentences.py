@@ -57,10 +57,10 @@ def _slo_sentence(result: TuneResult) -> str:
 def _alternative_sentence(result: TuneResult, alternative: Alternative) -> str:
     times = f"the model has {alternative.gain:.2f} times the throughput"
     if alternative.candidate is None:
-        speed = f"In {alternative.precision}, {times} with these settings"
+        speed = f"In {alternative.precision}, with the best settings, {times} of the served file"
     else:
         settings = settings_text(alternative.candidate)
-        speed = f"In {alternative.name} with {settings}, {times} of these settings"
+        speed = f"In {alternative.name} with {settings}, {times} of the best settings"
     if alternative.gain * (1 + alternative.noise) < 1:
         return f"{speed}, which is no reason to change."
     if alternative.gain <= 1 + alternative.noise:

@@ -132,7 +132,7 @@ def test_int8_is_advice(
     assert result.exit_code == 0, result.stderr
     best = Candidate(2, 1, 128, 0.0)
     assert fake.measured[-3:] == [(best, None), (best, other), (best, None)]
-    assert "In int8, the model has 3.00 times the throughput" in result.stdout
+    assert "In int8, with the best settings, the model has 3.00 times the throughput" in result.stdout
     assert f"turnpike export runs/net --to {models} --precision int8" in result.stdout
     assert [entry.name for entry in models.iterdir() if entry.is_dir()] == ["net"]
 
@@ -162,10 +162,10 @@ def test_openvino_is_advice_where_it_is_installed(
     assert [candidate for candidate, _ in fake.measured[-6:]] == [best, *tried, best]
     assert f"{len(fake.measured)} measurements" in result.stdout
     assert "In fp32 on OpenVINO with 1 worker with 2 threads each, batches of up to 128 rows" in result.stdout
-    assert "the model has 0.75 times the throughput of these settings, which is no reason" in result.stdout
+    assert "the model has 0.75 times the throughput of the best settings, which is no reason" in result.stdout
     options = "--workers 1 --threads 2 --max-batch 128 --max-delay-ms 0 --device openvino --precision bf16"
     assert (
-        "the model has 2.50 times the throughput of these settings. To use it: "
+        "the model has 2.50 times the throughput of the best settings. To use it: "
         f"turnpike serve --models {models} {options}"
     ) in result.stdout
     assert "openvino" not in (models / "tuned.toml").read_text().split("\n\n")[1]
@@ -189,7 +189,7 @@ def test_a_split_on_openvino_that_keeps_the_slo_comes_before_a_faster_one(
     assert result.exit_code == 0, result.stderr
     for precision in ("fp32", "bf16"):
         assert f"In {precision} on OpenVINO with 2 workers with 1 thread each" in result.stdout
-    assert result.stdout.count("5.00 times the throughput of these settings. To use it: ") == 2
+    assert result.stdout.count("5.00 times the throughput of the best settings. To use it: ") == 2
 
 
 def test_a_model_that_openvino_cannot_serve_is_left_out(
@@ -315,7 +315,7 @@ def test_a_file_of_another_tool_is_exported(
     monkeypatch.setattr(run, "lower_precision", lambda model, source, *others: model.file.parent)
     result = call("net.onnx", "--users", "1")
     assert result.exit_code == 0, result.stderr
-    assert "In int8, the model has 3.00 times the throughput" in result.stdout
+    assert "In int8, with the best settings, the model has 3.00 times the throughput" in result.stdout
 
 
 def test_the_users_own_settings_are_the_base(
