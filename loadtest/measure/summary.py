@@ -17,7 +17,7 @@ from loadtest.workload.answer_check import WRONG_PREFIX
 from loadtest.workload.payloads import why_unsupported
 from loadtest.workload.workload import Workload
 
-# share of a CPU: a sending process that uses more sends and reads late, so its latencies are too long
+# share of a CPU; above it, a sending process is late to send and to read, so latencies are too long
 MAX_BUSY = 0.85
 # seconds: a p99 of lateness above this is noted
 NOTED_LATE_SECONDS = 0.010
@@ -66,7 +66,7 @@ def make_record(
 def busiest_share(busy: Sequence[Sequence[float]]) -> float | None:
     """The share of a CPU that the busiest process used, as the 80th percentile of its seconds.
 
-    A few busy seconds do no harm, but a single process that is always busy makes latencies too long.
+    A few busy seconds do no harm. If a fifth of them are busy, latencies are too long.
     """
     return max((sorted(shares)[int(len(shares) * 0.8)] for shares in busy if shares), default=None)
 
@@ -115,8 +115,8 @@ def _busy_senders(busy: float | None) -> list[str]:
     if busy is None or busy <= MAX_BUSY:
         return []
     return [
-        f"A sending process was busy for {min(busy, 1):.0%} of its time, so latencies include delays of the "
-        f"load generator. {MORE_PROCESSES}"
+        f"In a fifth of its seconds or more, a sending process used {min(busy, 1):.0%} of a CPU or more, so "
+        f"latencies include delays of the load generator. {MORE_PROCESSES}"
     ]
 
 

@@ -97,7 +97,7 @@ def test_an_ordinary_test_has_no_notes() -> None:
 @pytest.mark.parametrize(
     ("text", "options"),
     [
-        ("busy for 97% of its time", {"busy": 0.97}),
+        ("a sending process used 97% of a CPU or more", {"busy": 0.97}),
         ("'json, 1 row' have the same answer", {"equal": ("json, 1 row",)}),
     ],
 )
