@@ -72,7 +72,7 @@ class BatchRunner:
             layout: The layout of the feeds.
             rows: The length of the inputs' batch axis.
             output_names: The outputs to return, in this order.
-            processor: Summarizes more outputs within the run; see `InferenceResult.processed`.
+            processor: Called once for all requests of a run with this plan; see `OutputProcessor`.
             unbatched: Do not share a run with other requests.
         """
         processed_names = () if processor is None else processor.output_names
