@@ -114,6 +114,7 @@ def test_exporting_again_writes_nothing(tmp_path: Path) -> None:
     assert open_model(first.path).manifest == first.manifest
 
 
+@pytest.mark.slow
 def test_private_rows_are_stored_on_request(tmp_path: Path, rows: Path) -> None:
     """By default the file has only the ranges of private data."""
     first = export_network(tmp_path / "repo", data=rows)

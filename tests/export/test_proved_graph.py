@@ -55,7 +55,8 @@ def products(path: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("net", "precision", "expected"), [(short(), "fp32", 1), (long(), "fp32", 2), (short(), "fp16", 2)]
+    ("net", "precision", "expected"),
+    [(short(), "fp32", 1), pytest.param(long(), "fp32", 2, marks=pytest.mark.slow), (short(), "fp16", 2)],
 )
 def test_the_file_has_the_shorter_form_if_that_is_accurate(
     net: nn.Module, precision: Precision, expected: int, tmp_path: Path

@@ -316,6 +316,7 @@ def open_plainly(path: str) -> tuple[str, str]:
     return ran.stdout.strip(), ran.stderr
 
 
+@pytest.mark.slow
 def test_the_plain_twin_suits_other_runtimes(call: Callable[..., Result], tmp_path: Path) -> None:
     """Plain onnxruntime opens it without a warning, and it is proved, recorded, shown and proved again."""
     ran = call(*EXPORT, "--name", "net", "--plain", "--report", "report")

@@ -84,6 +84,7 @@ def test_progress_is_reported_to_the_end(digits: Traceable) -> None:
     assert calls == [(done, calls[0][1]) for done in range(calls[0][1] + 1)]
 
 
+@pytest.mark.slow
 def test_the_worst_error_of_all_providers_counts(digits: Traceable) -> None:
     """A second device that differs is found although the first does not differ."""
 

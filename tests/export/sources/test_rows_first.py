@@ -48,6 +48,7 @@ class UnitsFirst(nn.Module):
         return t * torch.relu(self.transform @ x) + (1 - t) * x
 
 
+@pytest.mark.slow
 def test_the_file_has_rows_first(tmp_path: Path) -> None:
     """Inputs, outputs, gates and layers do; so the network does not seem to mix rows."""
     network = TimeFirst().eval()
