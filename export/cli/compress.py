@@ -29,7 +29,7 @@ from service.artifact.manifest import Precision
 
 if TYPE_CHECKING:
     from export.compress.compress import CompressionResult
-    from export.compress.trials import CurvePoint
+    from service.artifact.manifest import CompressionPoint
 
 app = typer.Typer(add_completion=False)
 
@@ -133,7 +133,7 @@ def curve_table(result: CompressionResult) -> Table:
     """A row for each share of the units, and one for the file that was written."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     sizes = list(result.point.faster)
-    has_accuracy = result.point.accuracy is not None
+    has_accuracy = result.point.metric is not None
     titles = ["units", "work", *(["accuracy"] if has_accuracy else []), "same answers"]
     for title in (*titles, *(f"{size} row{'' if size == 1 else 's'}" for size in sizes)):
         table.add_column(title, justify="right", no_wrap=True)
@@ -144,8 +144,8 @@ def curve_table(result: CompressionResult) -> Table:
     return table
 
 
-def _cells(point: CurvePoint, *, has_accuracy: bool) -> list[str]:
-    accuracy = [] if point.accuracy is None or not has_accuracy else [f"{point.accuracy:.2%}"]
+def _cells(point: CompressionPoint, *, has_accuracy: bool) -> list[str]:
+    accuracy = [] if point.metric is None or not has_accuracy else [f"{point.metric:.2%}"]
     faster = [f"{times:.2f}x" for times in point.faster.values()]
     return [f"{point.share:.1%}", f"{point.macs:.1%}", *accuracy, f"{point.agreement:.2%}", *faster]
 
@@ -166,16 +166,7 @@ def summary_lines(result: CompressionResult) -> Iterator[str]:
 
 def write_compression_json(result: CompressionResult) -> None:
     """Write the result as one JSON object."""
-    points = [
-        {
-            "share": point.share,
-            "macs": point.macs,
-            "agreement": point.agreement,
-            "accuracy": point.accuracy,
-            "faster": {str(size): times for size, times in point.faster.items()},
-        }
-        for point in (result.point, *result.curve)
-    ]
+    points = [point.model_dump(mode="json") for point in (result.point, *result.curve)]
     write_json(
         {
             "path": str(result.path),

@@ -11,7 +11,7 @@ from export.compress.carried_reference import carried_reference
 from export.compress.importance import measure_importance
 from export.compress.removable_layers import RemovableLayer, find_removable_layers
 from export.compress.selection import Kept, most_important
-from export.compress.trials import CurvePoint, Cutter, OpenCut, fastest_cut, judge, search_share
+from export.compress.trials import Cutter, OpenCut, fastest_cut, judge, search_share
 from export.compress.whole_network import AnySource, WholeNetwork, read_whole_network, with_reference
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from export.errors import CompressionError, UsageError, errors_of_option
@@ -28,7 +28,7 @@ from export.prepared_graph import PreparedGraph
 from export.proved_graph import ProvedGraph, lower_precision, prove_graph
 from export.sources.rows import MAX_ROWS_USED, SplitRows, read_split_rows
 from export.steps import ProgressListener, Steps
-from service.artifact.manifest import Compression, Manifest, Precision
+from service.artifact.manifest import Compression, CompressionPoint, Manifest, Precision
 
 # shares of the units in the table of the result
 CURVE_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
@@ -50,8 +50,8 @@ class CompressionResult:
 
     path: Path
     manifest: Manifest
-    point: CurvePoint
-    curve: tuple[CurvePoint, ...]
+    point: CompressionPoint
+    curve: tuple[CompressionPoint, ...]
     kept: dict[str, tuple[int, int]]
     warnings: tuple[str, ...]
     written: bool
@@ -169,7 +169,7 @@ def compress_model(
             samples=() if whole.manifest is None else whole.manifest.samples,
             random_weights=whole.source.random_weights,
             tools=tool_versions(),
-            compression=compression_record(whole, kept, cut, before, point, rows),
+            compression=compression_record(whole, kept, cut, before, point, curve, rows),
             **proved.manifest_fields,
         )
         written = write_model(
@@ -215,7 +215,8 @@ def compression_record(
     kept: Kept,
     cut: OpenCut,
     before: AnswerComparison,
-    point: CurvePoint,
+    point: CompressionPoint,
+    curve: tuple[CompressionPoint, ...],
     rows: SplitRows,
 ) -> Compression:
     """What was removed, for the manifest."""
@@ -229,6 +230,9 @@ def compression_record(
         calibration_digest=rows_digest(rows.calibration),
         rows=len(rows.test),
         agreement=point.agreement,
-        metric=point.accuracy,
+        metric=point.metric,
         metric_whole=before.accuracy,
+        bytes_whole=len(whole.graph.data),
+        faster=point.faster,
+        curve=curve,
     )

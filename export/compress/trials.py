@@ -17,26 +17,8 @@ from export.prepared_graph import PreparedGraph
 from export.source import Array
 from export.sources.rows import SplitRows
 from export.steps import Steps
+from service.artifact.manifest import CompressionPoint
 from service.artifact.runtime import Runtime, open_model
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """What a share of the units would give, on the test rows.
-
-    Attributes:
-        share: The share of units that are kept.
-        macs: The share of the multiplications of the layers that is left.
-        agreement: The share of answers that are as before.
-        accuracy: The share of right answers; None if the classes are not known.
-        faster: How many times faster a run is than that of the whole graph, by its number of rows.
-    """
-
-    share: float
-    macs: float
-    agreement: float
-    accuracy: float | None
-    faster: dict[int, float]
 
 
 class Cutter:
@@ -122,15 +104,15 @@ def fastest_cut(cutter: Cutter, kept: Kept, rows: SplitRows) -> OpenCut:
 
 def judge(
     cutter: Cutter, before: AnswerComparison, cut: OpenCut, share: float, rows: SplitRows
-) -> CurvePoint:
+) -> CompressionPoint:
     """What a cut graph gives, on the test rows."""
     agreement = before.of(cut.runtime)
     whole, timing = measure_speed([cutter.runtime, cut.runtime], cutter.public_outputs, rows.test)
     macs_before, macs_after = cut.graph.macs
-    return CurvePoint(
-        share,
-        macs_after / macs_before if macs_before else 1.0,
-        agreement.same,
-        agreement.accuracy,
-        timing.times_faster_than(whole),
+    return CompressionPoint(
+        share=share,
+        macs=macs_after / macs_before if macs_before else 1.0,
+        agreement=agreement.same,
+        metric=agreement.accuracy,
+        faster=timing.times_faster_than(whole),
     )

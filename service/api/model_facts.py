@@ -107,7 +107,8 @@ def certificate_json(model: Model) -> bytes:
         }
         record["samples"] = len(manifest.samples)
         record["parity"] = _parity(manifest.parity)
-    return orjson.dumps(record)
+    # times faster are by the number of rows
+    return orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _parity(parity: Parity) -> dict[str, Any]:

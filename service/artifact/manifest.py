@@ -261,6 +261,25 @@ class Variant(ManifestRecord):
     metric_fp32: float | None = None
 
 
+class CompressionPoint(ManifestRecord):
+    """What a share of the units gives, on the rows of a compression that judge it.
+
+    Attributes:
+        share: The share of units that are kept.
+        macs: The share of the multiplications of the layers that is left.
+        agreement: The share of answers whose highest class is as before.
+        metric: Accuracy, if the classes of the rows are known.
+        faster: How many times faster a run is than that of the whole network, by its number of rows, on the
+            machine of the compression.
+    """
+
+    share: float
+    macs: float
+    agreement: float
+    metric: float | None = None
+    faster: dict[int, float]
+
+
 class Compression(ManifestRecord):
     """What `turnpike compress` removed, and how the result compares with the whole network.
 
@@ -276,6 +295,11 @@ class Compression(ManifestRecord):
         agreement: The share of answers whose highest class is as before.
         metric: Accuracy, if the classes of the rows are known.
         metric_whole: Accuracy of the whole network.
+        bytes_whole: Size of the whole network's file.
+        faster: How many times faster a run is than that of the whole network, by its number of rows, on the
+            machine of the compression.
+        finetune_epochs: The epochs for which the units that are left were trained on.
+        curve: What other shares of the units gave, from the largest to the smallest, without training.
     """
 
     original: str
@@ -289,6 +313,10 @@ class Compression(ManifestRecord):
     agreement: float
     metric: float | None = None
     metric_whole: float | None = None
+    bytes_whole: int
+    faster: dict[int, float]
+    finetune_epochs: int = 0
+    curve: tuple[CompressionPoint, ...] = ()
 
 
 class Feature(ManifestRecord):
