@@ -26,11 +26,13 @@ class RemovableLayer:
         gate: Its gate, whose number of units is known.
         state: Name of the value x that the layer carries.
         sum: Name of the gated sum y. A hidden output may be a copy of it with another name.
+        transformed: Name of the value H, if y = x + T (H - x); None for other sums.
     """
 
     gate: Gate
     state: str
     sum: str
+    transformed: str | None
 
     @property
     def units(self) -> int:
@@ -73,7 +75,8 @@ def find_removable_layers(model: ir.Model, gates: Sequence[Gate]) -> LayerSearch
         elif (state := _carried_value(highway)) is None:
             reason = "gate, input and output have different shapes"
         else:
-            layers.append(RemovableLayer(gate, str(state.name), str(highway.output.name)))
+            transformed = _transformed_value(highway, state)
+            layers.append(RemovableLayer(gate, str(state.name), str(highway.output.name), transformed))
             continue
         whole[reason] += 1
     sentences = tuple(
@@ -89,6 +92,14 @@ def _carried_value(highway: Highway) -> ir.Value | None:
         if value is not None and _have_one_shape(highway.output, highway.transform.gate, value):
             return value
     return None
+
+
+def _transformed_value(highway: Highway, state: ir.Value) -> str | None:
+    """Name of the value H of a sum that is x + T (H - x)."""
+    value = highway.transform.single_value
+    if highway.kind != "coupled" or value is None or not _have_one_shape(state, value):
+        return None
+    return str(value.name) if highway.carried.single_value is state else None
 
 
 def _have_one_shape(*values: ir.Value) -> bool:

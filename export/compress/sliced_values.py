@@ -29,7 +29,7 @@ class SlicedValues:
     loses its other rows. Any other operator is computed whole, and the kept units are taken from its result.
 
     Args:
-        state: The layer's input x, of which the kept units are taken.
+        state: The layer's input x.
         kept: Ascending indices of the units.
         units: The number of units of the whole layer.
         axis: The axis of the units in the state, counted from the end.
@@ -52,7 +52,11 @@ class SlicedValues:
         self.initializers: list[ir.Value] = []
         self.levers: dict[str, ir.Value] = {}
         self.macs = (0, 0)
-        self._known = {state: self._taken(state)}
+        self._known: dict[ir.Value, ir.Value] = {}
+
+    def know(self, value: ir.Value, kept: ir.Value) -> None:
+        """Use `kept` for the kept units of a value."""
+        self._known[value] = kept
 
     def of(self, value: ir.Value) -> ir.Value:
         """The kept units of a value."""

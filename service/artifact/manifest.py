@@ -289,7 +289,7 @@ class Compression(ManifestRecord):
         units_whole: Their units before.
         macs: Multiplications of these layers' matrices for one row.
         macs_whole: The same before.
-        calibration_rows: The number of rows on which the units were chosen, by their largest |y - x|.
+        calibration_rows: The number of rows on which the units were chosen, by the root mean square of y - x.
         calibration_digest: The digest of these rows.
         rows: The number of other rows, on which the following was measured.
         agreement: The share of answers whose highest class is as before.

@@ -238,7 +238,7 @@ def test_levers_move_the_kept_units(name: str) -> None:
     assert t.shape[gate.unit_axis] == gate.units == len(gate.kept or ())
 
 
-def test_importance_is_the_largest_change() -> None:
+def test_importance_is_the_root_mean_square_of_the_change() -> None:
     """Over all rows, in batches, and over the positions of a plane."""
     for name in ("dense", "plane"):
         graph = whole_graph(name)
@@ -251,7 +251,7 @@ def test_importance_is_the_largest_change() -> None:
             axis = after.ndim + layer.gate.unit_axis
             others = tuple(number for number in range(after.ndim) if number != axis)
             np.testing.assert_allclose(
-                importance[layer.gate.name], np.abs(after - before).max(others), rtol=1e-5
+                importance[layer.gate.name], np.sqrt(np.square(after - before).mean(others)), rtol=1e-5
             )
 
 
