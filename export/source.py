@@ -12,6 +12,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from export.input_spec import InputSpec
+from models.training.checkpoint import TrainingRecord
 from service.artifact.manifest import Feature
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -56,6 +57,7 @@ class Source:
         output_axes: The same of each output.
         random_weights: Whether the module's weights were drawn at random, and none were loaded.
         public: Whether `rows` come from a public data set, so that samples may go into the file.
+        training: The record of the training run, if the source is its checkpoint.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Source:
     output_axes: tuple[int, ...] = ()
     random_weights: bool = False
     public: bool = False
+    training: TrainingRecord | None = None
 
     def batch_axes(self, outputs: Sequence[str]) -> dict[str, int]:
         """The axis on which the user's module had the batch, by input or output, where it was moved."""

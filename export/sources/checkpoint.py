@@ -19,7 +19,7 @@ from models.training.checkpoint import TrainingRecord
 WEIGHTS_FILE = "model.safetensors"
 
 
-def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Source, TrainingRecord]:
+def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
     """The network of a file, or of a run's folder; `inputs` may rename its input and dimensions."""
     file = path / WEIGHTS_FILE if path.is_dir() else path
     if not file.is_file():
@@ -38,7 +38,7 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Sou
     if labels and len(labels) != net.config.classes:
         raise SourceError(f"{file}: expected {net.config.classes} labels, one per class, got {len(labels)}")
     name = record.preset if isinstance(record.preset, str) and record.preset else file.stem
-    source = Source(
+    return Source(
         name,
         "checkpoint",
         _with_user_names(network_input(net), inputs),
@@ -46,8 +46,8 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Sou
         labels=tuple(labels),
         alphabet=alphabet,
         features=recorded_features(record, str(file)),
+        training=record,
     )
-    return source, record
 
 
 def network_input(net: Net) -> InputSpec:

@@ -65,8 +65,8 @@ def load_source(
         features: Names of the columns of a table, or a file of them.
         name: Name of the model; by default, that of the source.
     """
-    opened, record = _open_source(source, inputs, weights)
-    if record is None:
+    opened = _open_source(source, inputs, weights)
+    if (record := opened.training) is None:
         opened = with_rows_first(opened)
         warn_of_fixed_rows(opened)
     if labels is not None:
@@ -96,8 +96,8 @@ def _open_source(
     source: str | Path | nn.Module | ExportedProgram,
     inputs: tuple[InputSpec, ...],
     weights: str | Path | None,
-) -> tuple[Source, TrainingRecord | None]:
-    """The source without rows; for a checkpoint of a training run also its record."""
+) -> Source:
+    """The source without rows."""
     text = str(source) if isinstance(source, str | Path) else ""
     if weights is not None and not FACTORY_SPEC.match(text):
         raise UsageError("--weights: works only with path/to/file.py:factory, other sources contain weights")
@@ -105,9 +105,9 @@ def _open_source(
         expect_ready(source, type(source).__name__)
         module = with_dict_argument(_copy(source), inputs, type(source).__name__)
         expect_arguments(module, inputs, type(source).__name__)
-        return Source(type(source).__name__, "module", inputs, module=module), None
+        return Source(type(source).__name__, "module", inputs, module=module)
     if isinstance(source, ExportedProgram):
-        return from_program(source, inputs, "program"), None
+        return from_program(source, inputs, "program")
     if not text:
         shown = repr(source) if isinstance(source, str) else type(source).__name__
         raise UsageError(f"source: expected a path, a torch.nn.Module or an ExportedProgram, got {shown}")
@@ -116,15 +116,15 @@ def _open_source(
         opened = read_factory(text, inputs, weights)
         if opened.random_weights:
             warn_user(f"random weights: {opened.name} draws them and loads none; --weights gives some")
-        return opened, None
+        return opened
     if not path.exists():
         raise SourceError(f"{text}: no such file")
     if path.is_dir() or path.suffix == ".safetensors":
         return read_checkpoint(path, inputs)
     if path.suffix == ".pt2":
-        return read_program(path, inputs), None
+        return read_program(path, inputs)
     if path.suffix == ".onnx":
-        return read_onnx(path, inputs), None
+        return read_onnx(path, inputs)
     if path.suffix in PICKLE_SUFFIXES:
         raise RefusedError(
             f"{text}: a pickle runs code when it is opened, and does not contain the network: give the code "
