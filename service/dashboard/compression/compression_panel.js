@@ -1,0 +1,143 @@
+// A compressed model beside its original, in the section "Models". Hidden for other models.
+
+import { clearCharts } from "../charts/chart.js";
+import { el, setChildren } from "../dom/element.js";
+import { watchVisibility } from "../dom/visibility.js";
+import { current, publish, subscribe } from "../state/store.js";
+import { layerUnits } from "./layer_units.js";
+import { findOriginal } from "./original_model.js";
+import { commonRunTimes } from "./run_times.js";
+import { shareChart, shareTable } from "./share_curve.js";
+import { sideBySide } from "./side_by_side.js";
+import { startUnitStrips } from "./unit_strips.js";
+
+// milliseconds between two requests for the times of live runs
+const POLL_INTERVAL = 10_000;
+
+/** Show the compression of the chosen model in this node. */
+export function startCompressionPanel(body) {
+  const summary = el("p", { class: "verdict" });
+  const [comparison, shares] = [el("div"), el("div")];
+  const note = el("p", { class: "caption" });
+  const tables = el("div", { class: "tables" }, el("div", {}, comparison, note), shares);
+  const strips = el("div", { class: "strips" });
+  const curve = el("div");
+  setChildren(
+    body,
+    el("h2", { class: "about-title" }, "Beside its original"),
+    summary,
+    tables,
+    strips,
+    curve,
+  );
+  const showStrips = startUnitStrips(strips);
+  let model = null;
+  // undefined until it was looked for, null if it is not served
+  let original;
+  let runTimes = [];
+  let layers = [];
+  let visible = false;
+  let timer = null;
+
+  function showTable() {
+    const { compression } = model.certificate;
+    setChildren(summary, summaryText(compression, original));
+    setChildren(comparison, sideBySide(model, original ? `${original.name}/${original.version}` : "original", runTimes));
+    setChildren(note, noteText(compression, original, runTimes));
+    note.hidden = !note.textContent;
+  }
+
+  function showLayers() {
+    const reading = current("reading");
+    const isOfModel = reading?.gates.every(({ name }, n) => name === model.gates[n]?.name);
+    layers = layerUnits(model.gates, original?.gates ?? null, isOfModel ? reading : null);
+    showStrips(layers);
+  }
+
+  async function lookForOriginal() {
+    const searched = model;
+    const found = await findOriginal(searched, current("index") ?? []).catch(() => null);
+    if (searched !== model) return;
+    original = found;
+    showTable();
+    showLayers();
+    pollTimes();
+  }
+
+  async function pollTimes() {
+    clearTimeout(timer);
+    if (!visible || !original) return;
+    const [compared, whole] = [model, original];
+    const times = await commonRunTimes(compared.path, whole.path).catch(() => null);
+    if (compared !== model || whole !== original) return;
+    const changed = times && JSON.stringify(times) !== JSON.stringify(runTimes);
+    if (changed) {
+      runTimes = times;
+      showTable();
+    }
+    clearTimeout(timer);
+    timer = setTimeout(pollTimes, POLL_INTERVAL);
+  }
+
+  function update() {
+    if (!visible || !model) return;
+    if (original === undefined) lookForOriginal();
+    else pollTimes();
+    if (layers.some(({ units }) => units === null)) showLayers();
+  }
+
+  subscribe("model", (newModel) => {
+    model = newModel?.certificate.compression ? newModel : null;
+    [original, runTimes, layers] = [undefined, [], []];
+    body.hidden = !model;
+    clearCharts(curve);
+    setChildren(shares);
+    if (!model) return;
+    showTable();
+    showLayers();
+    const { compression } = model.certificate;
+    if (compression.curve.length) {
+      setChildren(shares, shareTable(compression));
+      setChildren(curve, shareChart(compression));
+    }
+    update();
+  });
+  subscribe("index", () => {
+    original = undefined;
+    update();
+  });
+  watchVisibility(body, (isVisible) => {
+    visible = isVisible;
+    update();
+  });
+}
+
+/** A button that chooses the original. */
+function buttonOf({ name, version }) {
+  const click = () => publish("choose model", { name, version });
+  return el("button", { type: "button", class: "plain", on: { click } }, `${name}/${version}`);
+}
+
+function summaryText({ units, units_whole, calibration_rows, rows, finetune_epochs, original: digest }, original) {
+  const count = (value) => value.toLocaleString("en");
+  const training = finetune_epochs
+    ? ` They were trained on for ${finetune_epochs} ${finetune_epochs === 1 ? "epoch" : "epochs"}.`
+    : "";
+  return [
+    `${count(units)} of ${count(units_whole)} units are left, those that change most on ` +
+      `${count(calibration_rows)} rows.${training} Accuracy and same answers are those of ${count(rows)} other rows. `,
+    original && ["The original is served as ", buttonOf(original)],
+    original === null && [
+      "The original is not served here. The SHA-256 of its parameters is ",
+      el("code", {}, digest),
+      ".",
+    ],
+  ];
+}
+
+function noteText(compression, original, runTimes) {
+  if (!original) return null;
+  return runTimes.length
+    ? "Live times are means since the service started, for runs with the same number of rows."
+    : "Times of live traffic appear here when both versions have run the same number of rows at once.";
+}
