@@ -32,7 +32,9 @@ export function startCompressionPanel(body) {
   );
   const showStrips = startUnitStrips(strips);
   let model = null;
-  // undefined until it was looked for, null if it is not served
+  // the latest search for the original, null before one was started for this model and index
+  let search = null;
+  // undefined until it was found, null if it is not served
   let original;
   let runTimes = [];
   let layers = [];
@@ -40,11 +42,19 @@ export function startCompressionPanel(body) {
   let timer = null;
 
   function showTable() {
-    const { compression } = model.certificate;
-    setChildren(summary, summaryText(compression, original));
-    setChildren(comparison, sideBySide(model, original ? `${original.name}/${original.version}` : "original", runTimes));
-    setChildren(note, noteText(compression, original, runTimes));
-    note.hidden = !note.textContent;
+    const name = original ? `${original.name}/${original.version}` : "original";
+    const table = sideBySide(model, name, runTimes);
+    // the region itself stays, since it may have the focus
+    const region = comparison.firstChild;
+    setChildren(region ?? comparison, region ? [...table.childNodes] : table);
+    setChildren(note, noteText(original, runTimes));
+    note.hidden = !original;
+  }
+
+  function showOriginal() {
+    setChildren(summary, summaryText(model.certificate.compression, original));
+    showTable();
+    showLayers();
   }
 
   function showLayers() {
@@ -55,12 +65,11 @@ export function startCompressionPanel(body) {
   }
 
   async function lookForOriginal() {
-    const searched = model;
-    const found = await findOriginal(searched, current("index") ?? []).catch(() => null);
-    if (searched !== model) return;
+    const thisSearch = (search = findOriginal(model, current("index") ?? []).catch(() => null));
+    const found = await thisSearch;
+    if (thisSearch !== search) return;
     original = found;
-    showTable();
-    showLayers();
+    showOriginal();
     pollTimes();
   }
 
@@ -81,20 +90,19 @@ export function startCompressionPanel(body) {
 
   function update() {
     if (!visible || !model) return;
-    if (original === undefined) lookForOriginal();
-    else pollTimes();
+    if (search) pollTimes();
+    else lookForOriginal();
     if (layers.some(({ units }) => units === null)) showLayers();
   }
 
   subscribe("model", (newModel) => {
     model = newModel?.certificate.compression ? newModel : null;
-    [original, runTimes, layers] = [undefined, [], []];
+    [search, original, runTimes, layers] = [null, undefined, [], []];
     body.hidden = !model;
     clearCharts(curve);
     setChildren(shares);
     if (!model) return;
-    showTable();
-    showLayers();
+    showOriginal();
     const { compression } = model.certificate;
     if (compression.curve.length) {
       setChildren(shares, shareTable(compression));
@@ -103,7 +111,7 @@ export function startCompressionPanel(body) {
     update();
   });
   subscribe("index", () => {
-    original = undefined;
+    search = null;
     update();
   });
   watchVisibility(body, (isVisible) => {
@@ -118,7 +126,8 @@ function buttonOf({ name, version }) {
   return el("button", { type: "button", class: "plain", on: { click } }, `${name}/${version}`);
 }
 
-function summaryText({ units, units_whole, calibration_rows, rows, finetune_epochs, original: digest }, original) {
+function summaryText(compression, original) {
+  const { units, units_whole, calibration_rows, rows, finetune_epochs, original: digest } = compression;
   const count = (value) => value.toLocaleString("en");
   const training = finetune_epochs
     ? ` They were trained on for ${finetune_epochs} ${finetune_epochs === 1 ? "epoch" : "epochs"}.`
@@ -135,7 +144,7 @@ function summaryText({ units, units_whole, calibration_rows, rows, finetune_epoc
   ];
 }
 
-function noteText(compression, original, runTimes) {
+function noteText(original, runTimes) {
   if (!original) return null;
   return runTimes.length
     ? "Live times are means since the service started, for runs with the same number of rows."

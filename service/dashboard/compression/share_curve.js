@@ -30,16 +30,21 @@ export function shareTable(compression) {
     marked: isFile,
     name: isFile ? [percent(share), " ", el("span", { class: "tag" }, "this file")] : percent(share),
   }));
-  return dataTable("Other shares of the units, and times that a run is faster, by its rows", "units", names, [
+  const title = "Other shares of the units, and times that a run is faster, by its rows";
+  return dataTable(title, "units", names, [
     column("multiplications", ({ macs }) => percent(macs)),
     ...(points.every(({ metric }) => metric === null)
       ? []
       : [column("accuracy", ({ metric }) => finePercent(metric))]),
     column("same answers", ({ agreement }) => finePercent(agreement)),
     ...Object.keys(points[0].faster).map((rows) =>
-      column(`${rows} ${rows === "1" ? "row" : "rows"}`, ({ faster }) => (rows in faster ? `${faster[rows].toFixed(2)}×` : "–")),
+      column(`${rows} ${rows === "1" ? "row" : "rows"}`, ({ faster }) => timesText(faster[rows])),
     ),
   ]);
+}
+
+function timesText(times) {
+  return times === undefined ? "–" : `${times.toFixed(2)}×`;
 }
 
 /** The points with that of the file, from the largest share to the smallest. */

@@ -24,7 +24,8 @@ export function sideBySide({ name, version, certificate }, originalName, runTime
 }
 
 function linesOf({ bytes: size, compression }, runTimes) {
-  const { units, units_whole, macs, macs_whole, bytes_whole, agreement, metric, metric_whole, faster } = compression;
+  const { units, units_whole, macs, macs_whole, bytes_whole } = compression;
+  const { agreement, metric, metric_whole, faster } = compression;
   const smaller = (title, before, after, text) => [title, text(after), text(before), relative(after, before)];
   return [
     smaller("units", units_whole, units, (count) => count.toLocaleString("en")),
