@@ -92,7 +92,12 @@ export function startCompressionPanel(body) {
     if (!visible || !model) return;
     if (search) pollTimes();
     else lookForOriginal();
-    if (layers.some(({ units }) => units === null)) showLayers();
+    showWidths();
+  }
+
+  /** Show the layers again while some have an unknown width, which a new reading may have. */
+  function showWidths() {
+    if (visible && layers.some(({ kept, units }) => kept.length && units === null)) showLayers();
   }
 
   subscribe("model", (newModel) => {
@@ -114,6 +119,7 @@ export function startCompressionPanel(body) {
     search = null;
     update();
   });
+  subscribe("reading", showWidths);
   watchVisibility(body, (isVisible) => {
     visible = isVisible;
     update();
