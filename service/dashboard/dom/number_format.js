@@ -22,6 +22,12 @@ export function percent(share) {
   return `${(100 * share).toLocaleString("en", { maximumSignificantDigits: 3 }).replace("-", "−")} %`;
 }
 
+/** A share of many rows, to a hundredth of a percent: 0.92534 as 92.53 %. */
+export function finePercent(share) {
+  if (share === null || share === undefined || Number.isNaN(share)) return "–";
+  return `${(100 * share).toFixed(2)} %`;
+}
+
 /** Seconds as µs, ms or s. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "–";

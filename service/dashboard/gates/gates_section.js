@@ -101,7 +101,8 @@ function summaryOf(model) {
       (profiledLayers.length > 1
         ? `: lowest in ${layerText(lowest)}, highest in ${layerText(highest)}. `
         : ". ") +
-      "T near 1 replaces a unit’s value, T near 0 carries it over unchanged.",
+      "T near 1 replaces a unit’s value, T near 0 carries it over unchanged." +
+      (model.gates.some(({ kept }) => kept) ? ` ${REMOVED_UNITS}` : ""),
   );
 }
 
@@ -111,6 +112,9 @@ function profiledGroups({ gates, profile: { profile } }) {
   return groupGates(gates.filter(({ name }) => profiledGates.has(name)));
 }
 
+const REMOVED_UNITS =
+  "This model is compressed: units have their numbers in the original network, and no figure includes units that " +
+  "were removed.";
 const NO_MODEL = "Choose a served model to see its gates.";
 const NO_GATES =
   "This model has no transform gates, or none are known. turnpike export finds those of highway networks.";

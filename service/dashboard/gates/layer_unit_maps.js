@@ -10,6 +10,7 @@ import { unitMeans } from "../row/gate_values.js";
 import { readingTitle } from "../state/levers.js";
 import { gateEnds } from "./gate_ends.js";
 import { groupGates, groupUnitMeans } from "./gate_groups.js";
+import { placeByNumber } from "./unit_numbers.js";
 
 // quantile of distances from the median at which the bias scale ends: outliers would leave no colours for
 // the rest
@@ -49,7 +50,7 @@ export function startLayerUnitMaps(body) {
 
   function showModel(model) {
     groups = groupGates(model.gates);
-    const unitBiases = (gate) => biasOf(gate, model.profile.biases?.[gate.name]);
+    const unitBiases = (gate) => placeByNumber(gate, biasOf(gate, model.profile.biases?.[gate.name]));
     const biasRows = groups.map((group) => groupUnitMeans(group, unitBiases));
     const [low, high] = scaleAround(biasRows);
     const someOnlyMean = model.gates.some(
@@ -68,7 +69,7 @@ export function startLayerUnitMaps(body) {
     const units = new Map(profile?.layers.map((layer) => [layer.gate, layer.units]));
     showMap(
       means,
-      groups.map((group) => groupUnitMeans(group, ({ name }) => units.get(name))),
+      groups.map((group) => groupUnitMeans(group, (gate) => placeByNumber(gate, units.get(gate.name)))),
       { scale: "gate", ends: gateEnds(groups) },
       profile
         ? `Mean over ${number(profile.rows)} rows of the export.`
@@ -79,7 +80,8 @@ export function startLayerUnitMaps(body) {
 
   function showReading(reading) {
     const units = (name, axis) => (reading && name ? unitMeans(reading, name, axis) : null);
-    const T = groups.map((group) => groupUnitMeans(group, (gate) => units(gate.name, gate.unit_axis)));
+    const gateUnits = (gate) => placeByNumber(gate, units(gate.name, gate.unit_axis));
+    const T = groups.map((group) => groupUnitMeans(group, gateUnits));
     const y = groups.map((group) => groupUnitMeans(group, (gate) => units(gate.output, gate.unit_axis)));
     const title = reading ? readingTitle(reading) : "Choose or draw a row to see its values here.";
     const why = reading?.missing ?? "The response does not contain these values.";
@@ -115,7 +117,8 @@ function isWholeBias({ bias }, values) {
 
 /** Ends of a colour scale centred on the median, since biases stay near their initial value. */
 function scaleAround(rows) {
-  const sorted = Float64Array.from(rows.flatMap((row) => Array.from(row))).sort();
+  const biases = rows.flatMap((row) => Array.from(row)).filter(Number.isFinite);
+  const sorted = Float64Array.from(biases).sort();
   if (!sorted.length) return [-1, 1];
   const median = sorted[sorted.length >> 1];
   const distances = sorted.map((value) => Math.abs(value - median)).sort();

@@ -1,5 +1,6 @@
 // The full certificate of a model: what was compared, on which rows, and how large the errors were.
 
+import { dataTable } from "../dom/data_table.js";
 import { el } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
 import { tableColumn } from "../dom/table_column.js";
@@ -52,7 +53,7 @@ function variantText({ agreement, error, rows, metric, metric_fp32: full }, prec
 
 function tensorTable({ tensors: all, worst }) {
   const column = (title, textOf) => tableColumn(title, all.map(textOf));
-  return table(
+  return dataTable(
     "Error of each tensor, next to PyTorch’s in fp32",
     "Tensor",
     all.map(({ name }) => ({
@@ -70,7 +71,7 @@ function tensorTable({ tensors: all, worst }) {
 }
 
 function batchTable({ batches: all }) {
-  return table(
+  return dataTable(
     "Batches of rows used in the proof",
     "Batch",
     all.map(({ name }) => ({ name })),
@@ -84,31 +85,6 @@ function batchTable({ batches: all }) {
         cells: all.map(({ digest }) => el("td", {}, el("code", { title: digest }, `${digest.slice(0, 12)}…`))),
       },
     ],
-  );
-}
-
-function table(title, rowTitle, rows, columns) {
-  return el(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
-    el(
-      "table",
-      {},
-      el("caption", {}, title),
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, rowTitle), columns.map(({ head }) => head))),
-      el(
-        "tbody",
-        {},
-        rows.map(({ marked, name }, n) =>
-          el(
-            "tr",
-            { class: marked && "marked" },
-            el("th", { scope: "row" }, name),
-            columns.map(({ cells }) => cells[n]),
-          ),
-        ),
-      ),
-    ),
   );
 }
 

@@ -1,5 +1,6 @@
 // Section "Models": the list of all versions and the details of the chosen one.
 
+import { startCompressionPanel } from "../compression/compression_panel.js";
 import { el, setChildren } from "../dom/element.js";
 import { startChosenModel } from "../state/chosen_model.js";
 import { startRepositoryIndex } from "../state/repository_index.js";
@@ -10,8 +11,10 @@ import { startModelSummary } from "./model_summary.js";
 export function startModels(body) {
   const list = new ModelList();
   const details = el("div", { class: "about" });
-  setChildren(body, list.node, details);
+  const compression = el("div", { class: "compression", hidden: true });
+  setChildren(body, list.node, details, compression);
   startModelSummary(details);
+  startCompressionPanel(compression);
   subscribe("index", (index) => list.update(index));
   subscribe("chosen model", (chosen) => list.markChosen(chosen));
   subscribe("model", (model) => model && list.reloadFacts(model));

@@ -6,6 +6,7 @@ import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { gateEnds } from "../gates/gate_ends.js";
 import { groupUnitMeans } from "../gates/gate_groups.js";
+import { placeByNumber } from "../gates/unit_numbers.js";
 import { unitMeans } from "./gate_values.js";
 
 // number of layers up to which each row of the map is aligned with its line in the list beside it
@@ -16,7 +17,7 @@ const LINE_HEIGHT = 2;
 /** T by unit, one list per group; for recurrent layers and pictures the mean over steps or pixels. */
 export function gateRows(groups, reading) {
   return groups.map((group) =>
-    groupUnitMeans(group, ({ name, unit_axis }) => unitMeans(reading, name, unit_axis)),
+    groupUnitMeans(group, (gate) => placeByNumber(gate, unitMeans(reading, gate.name, gate.unit_axis))),
   );
 }
 

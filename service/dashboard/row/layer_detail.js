@@ -7,6 +7,7 @@ import { el, setChildren } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
 import { gateEnds } from "../gates/gate_ends.js";
 import { groupMean, groupUnitMeans } from "../gates/gate_groups.js";
+import { unitNumbers } from "../gates/unit_numbers.js";
 import { gateLayout, meanOfLists, unitMeans, unitPicture, unitsByPlace } from "./gate_values.js";
 
 // bins of the histogram of gate values from 0 to 1
@@ -66,7 +67,7 @@ export function startLayerDetail(body) {
       const gates = tensors.map((tensor, n) => gateLayout(tensor, group.gates[n].unit_axis));
       const isPicture = gates[0].after.length > 1;
       channelField.hidden = !isPicture;
-      if (isPicture) setOptions(channelSelect, [MEAN, ...Array(gates[0].units).keys()]);
+      if (isPicture) setOptions(channelSelect, [MEAN, ...unitNumbers(group.gates[0], gates[0].units)]);
       setChildren(valuesTitle, drawValues(values, group, gates, letter, channelSelect));
       drawSpread(spreadFigure, gates, letter);
       return;
@@ -90,10 +91,11 @@ function factsOf(group, reading) {
   const [mean, deviation, closed, open, carried] = ["mean", "sd", "closed", "open", "carried"].map((figure) =>
     groupMean(group, ({ name }) => gates.get(name)?.[figure]),
   );
-  const { kind, carry } = group.gates[0];
+  const { kind, carry, kept } = group.gates[0];
   const meansNote = group.gates.length > 1 ? ` (means of ${group.gates.length} gates)` : "";
   const carriedInput = carry === "projected" ? "a projection of the input" : "the input";
   return [
+    ...(kept ? [["Units", `${number(kept.length)} are left of the original layer`]] : []),
     ["T", `mean ${number(mean)}, standard deviation ${number(deviation)}${meansNote}`],
     ["Nearly closed, nearly open", `${percent(closed)}, ${percent(open)} of the values`],
     ["Carried over", `${percent(carried)} of ${carriedInput}; ${CARRY_TEXTS[kind]}`],
@@ -103,9 +105,10 @@ function factsOf(group, reading) {
 /** Draw a gate's values in the form that fits them; returns a title for the chart. */
 function drawValues(figure, group, gates, letter, channelSelect) {
   if (gates[0].after.length > 1) {
-    const unit = channelSelect.value === MEAN ? null : Number(channelSelect.value);
+    const channel = channelSelect.value === MEAN ? null : Number(channelSelect.value);
+    const unit = channel === null ? null : unitNumbers(group.gates[0], gates[0].units).indexOf(channel);
     drawPicture(figure, gates, unit, letter, group);
-    return unit === null ? `${letter} by pixel, mean of channels` : `${letter} of channel ${unit}`;
+    return channel === null ? `${letter} by pixel, mean of channels` : `${letter} of channel ${channel}`;
   }
   const places = gates.flatMap((gateInfo) => unitsByPlace(gateInfo));
   if (places.length === 1) {
@@ -120,7 +123,7 @@ function drawValues(figure, group, gates, letter, channelSelect) {
       placeName(group.gates[Math.floor(n / placesPerGate)], placesPerGate > 1 ? n % placesPerGate : null),
     ),
     rowTitle: group.gates[0].time === null ? "place" : "step",
-    columns: { title: "unit" },
+    columns: { title: "unit", names: group.gates[0].kept?.map(String) },
     scale: "gate",
     ends: gateEnds([group], letter),
     hover: { row: group.gates[0].time === null ? "place" : "step", column: "unit", value: letter },
@@ -152,7 +155,7 @@ function drawPicture(figure, gates, unit, letter, group) {
 function drawUnits(figure, group, units, letter) {
   drawBars(figure, {
     label: `${letter} of layer ${group.name} in ${units.length} units.`,
-    names: Array.from(units, (_, n) => String(n)),
+    names: unitNumbers(group.gates[0], units.length).map(String),
     series: [{ name: letter, values: units }],
     xTitle: "unit",
     yTitle: letter,
@@ -180,7 +183,8 @@ function drawSpread(figure, gates, letter) {
 /** Offer these options; the selected one stays selected if it is still there. */
 function setOptions(list, choices) {
   const previous = list.value;
-  if (list.options.length !== choices.length || list.options[0].value !== String(choices[0])) {
+  const offered = Array.from(list.options, ({ value }) => value);
+  if (offered.join() !== choices.join()) {
     setChildren(
       list,
       choices.map((choice) => el("option", { value: choice }, choice)),
