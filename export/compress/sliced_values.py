@@ -139,6 +139,8 @@ class SlicedValues:
             return value
         if node is None or node.domain or shape is None:
             return self._taken(value, places)
+        if _keeps_shape(node, value):
+            return self._at(first_input(node), places)
         if (cut := self._before_cut(node, value, places)) is not None:
             return self._at(*cut)
         inputs = self._sliced_inputs(node, value, places) if value is node.outputs[0] else None
@@ -229,6 +231,14 @@ class SlicedValues:
         """The kept units of a value that is computed whole."""
         indices = self.weight(f"{value.name}.kept_units", np.array(places.indices, np.int64))
         return self.compute("Gather", [value, indices], value, [self.axis_attribute])
+
+
+def _keeps_shape(node: ir.Node, value: ir.Value) -> bool:
+    """Whether a node is a Reshape to the shape that its input has, which changes nothing."""
+    if node.op_type != "Reshape" or value.shape is None or first_input(node).shape != value.shape:
+        return False
+    # if one size alone is unknown, it follows from the others
+    return sum(not isinstance(dim, int) for dim in value.shape) <= 1
 
 
 def _keeps_other_axes(node: ir.Node, axis: int, rank: int) -> bool:
