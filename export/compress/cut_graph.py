@@ -91,7 +91,11 @@ class _Cutter:
         if producer is None:
             raise ValueError(f"{gate.name}: expected a sum that a node computes")
         hidden = [name for name in (gate.name, gate.carry_gate) if name is not None]
-        own_levers = {lever.tensor for lever in gate.levers if self._lever_counts[lever.tensor] == 1}
+        own_levers = {
+            lever.tensor: range(lever.start, lever.stop)
+            for lever in gate.levers
+            if self._lever_counts[lever.tensor] == 1
+        }
         sliced = SlicedValues(state, kept, layer.units, gate.unit_axis, own_levers)
         indices = self._indices(sliced, state, producer) if self._form == "scatter" else None
         kept_state = _read(sliced, state, indices)
@@ -197,7 +201,7 @@ class _Cutter:
             levers.append(lever.model_copy(update={"tensor": name, "start": 0, "stop": array.size}))
             # a lever of zeros, added to the gate, says nothing about its bias
             if bias is None and gate.bias is not None and whole is not None:
-                signed = lever.sign * whole.numpy()
+                signed = lever.sign * whole.numpy().reshape(-1)[lever.start : lever.stop]
                 if np.isclose(signed.mean(), gate.bias.mean):
                     bias = bias_statistics(lever.sign * array)
         kept = tuple(sliced.kept.tolist())
