@@ -57,6 +57,15 @@ def command(
             "answers if the classes are not known.",
         ),
     ] = None,
+    finetune_epochs: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            callback=at_least(0),
+            help="Train the units that are left for N epochs, if SOURCE is a checkpoint; with --max-drop "
+            "after each of several cuts.",
+        ),
+    ] = 0,
     data_dir: DataDir = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the model.", show_default="that of the source")
@@ -99,6 +108,7 @@ def command(
             data=data,
             keep=keep,
             max_drop=max_drop,
+            finetune_epochs=finetune_epochs,
             data_dir=data_dir,
             name=name,
             version=version,
@@ -125,6 +135,12 @@ def show_compression(result: CompressionResult) -> None:
     console.print(curve_table(result))
     for line in summary_lines(result):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if result.finetuned is not None:
+        console.print(
+            f"trained network, for turnpike verify --against: {escape(str(result.finetuned))}",
+            highlight=False,
+            soft_wrap=True,
+        )
     verb = "wrote" if result.written else "unchanged:"
     console.print(f"[bold]{verb}[/] {escape(str(result.path))}", highlight=False, soft_wrap=True)
 
@@ -171,6 +187,7 @@ def write_compression_json(result: CompressionResult) -> None:
         {
             "path": str(result.path),
             "written": result.written,
+            "finetuned": None if result.finetuned is None else str(result.finetuned),
             "point": points[0],
             "curve": points[1:],
             "kept": {name: {"units": left, "of": units} for name, (left, units) in result.kept.items()},

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from export.compress.agreement import AnswerComparison
 from export.compress.carried_reference import carried_reference
+from export.compress.finetuning import CutNetwork, FineTuner, expect_trainable
 from export.compress.importance import measure_importance
-from export.compress.removable_layers import RemovableLayer, find_removable_layers
-from export.compress.selection import Kept, most_important
+from export.compress.removable_layers import find_removable_layers
+from export.compress.selection import most_important
 from export.compress.trials import Cutter, OpenCut, fastest_cut, judge, search_share
 from export.compress.whole_network import AnySource, WholeNetwork, read_whole_network, with_reference
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
@@ -28,7 +30,9 @@ from export.prepared_graph import PreparedGraph
 from export.proved_graph import ProvedGraph, lower_precision, prove_graph
 from export.sources.rows import MAX_ROWS_USED, SplitRows, read_split_rows
 from export.steps import ProgressListener, Steps
+from models.atomic import replacing
 from service.artifact.manifest import Compression, CompressionPoint, Manifest, Precision
+from service.artifact.runtime import open_model
 
 # shares of the units in the table of the result
 CURVE_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
@@ -46,6 +50,7 @@ class CompressionResult:
         kept: The number of units that each layer keeps, and had, by the name of its gate.
         warnings: What a user should know about the source, its gates and the proof.
         written: False if the identical file existed already.
+        finetuned: The checkpoint of the network that was trained after the cut, if it was.
     """
 
     path: Path
@@ -55,6 +60,7 @@ class CompressionResult:
     kept: dict[str, tuple[int, int]]
     warnings: tuple[str, ...]
     written: bool
+    finetuned: Path | None = None
 
 
 def compress_model(
@@ -64,6 +70,7 @@ def compress_model(
     data: str | Path,
     keep: float | None = None,
     max_drop: float | None = None,
+    finetune_epochs: int = 0,
     data_dir: Path | None = None,
     name: str | None = None,
     version: int | None = None,
@@ -85,6 +92,9 @@ def compress_model(
         max_drop: In place of `keep`: the points of accuracy (of equal answers, if the classes are not known)
             that may be lost, in percent. The smallest share is searched that keeps this on the rows on
             which the units are chosen.
+        finetune_epochs: Epochs for which the units that are left are trained. SOURCE must be a checkpoint of
+            `turnpike train`, and `data` what it was trained on. With `max_drop`, units are removed in several
+            steps, each of which is trained, until the next one would lose more on the validation rows.
         data_dir: Folder with the original files of the data set; nothing is downloaded then.
         name: Name of the model. Default: that of the source.
         version: Version of the model. Default: the next free one.
@@ -106,14 +116,22 @@ def compress_model(
     steps = Steps(listener)
     repository = expect_writable(Path(to), "--to")
     limits = PrecisionLimits(precision, min_agreement, max_error)
-    expect_valid_options(keep, max_drop, version)
+    expect_valid_options(keep, max_drop, finetune_epochs, version)
 
     with steps.step("load"):
-        whole = read_whole_network(source, inputs, weights, name, seed, steps)
+        original = read_whole_network(source, inputs, weights, name, seed, steps)
         with errors_of_option("--data"):
-            features = [feature.name for feature in whole.source.features]
-            rows = read_split_rows(data, whole.source.inputs, whole.source.labels, features, data_dir)
-        search = find_removable_layers(whole.graph.model, whole.graph.gates.gates)
+            features = [feature.name for feature in original.source.features]
+            rows = read_split_rows(
+                data,
+                original.source.inputs,
+                original.source.labels,
+                features,
+                data_dir,
+                original.source.training,
+            )
+        checkpoint = expect_trainable(source, original, rows) if finetune_epochs else None
+        search = find_removable_layers(original.graph.model, original.graph.gates.gates)
         if not search.layers:
             reasons = f": {'; '.join(search.whole)}" if search.whole else ""
             raise CompressionError(
@@ -121,29 +139,35 @@ def compress_model(
             )
 
     with steps.step("calibrate"):
-        importance = measure_importance(whole.graph.model, search.layers, rows.calibration)
-        cutter = Cutter(whole.graph, search.layers)
+        importance = measure_importance(original.graph.model, search.layers, rows.calibration)
+        cutter = Cutter(original.graph, search.layers)
 
     with steps.step("search"):
         share = keep if keep is not None else search_share(cutter, importance, rows, max_drop or 0.0, steps)
-        kept = most_important(importance, share)
+        network = CutNetwork(original, cutter, most_important(importance, share), share)
+    if checkpoint is not None:
+        with TemporaryDirectory(prefix="turnpike-") as folder:
+            tuner = FineTuner(checkpoint, rows, finetune_epochs, Path(folder), seed, steps)
+            network = (
+                tuner.train(network) if max_drop is None else tuner.train_and_cut_further(network, max_drop)
+            )
 
     with steps.step("time"):
-        cut = fastest_cut(cutter, kept, rows)
+        cut = fastest_cut(network.cutter, network.kept, rows)
         before = AnswerComparison(cutter.runtime, cutter.output, rows.test)
-        point = judge(cutter, before, cut, share, rows)
         curve = tuple(
-            judge(cutter, before, cutter.cut(most_important(importance, other), cut.graph.form), other, rows)
+            judge(cutter, before, trial, trial.runtime, other, rows)
             for other in CURVE_SHARES
+            for trial in [cutter.cut(most_important(importance, other), cut.graph.form)]
         )
 
     with steps.step("verify"):
-        proved = prove_cut(whole, search.layers, kept, cut, seed, steps)
+        proved = prove_cut(network, cut, seed, steps)
 
     with steps.step("measure"):
         measured = first_rows(rows.test, MAX_ROWS_USED)
         gates = cut.graph.gates
-        profile = profile_gates(proved.runtime, gates, measured, whole.source.labels) if gates else None
+        profile = profile_gates(proved.runtime, gates, measured, original.source.labels) if gates else None
         curve_of_lesions = (
             lesion_curve(proved.runtime, gates, measured, cutter.output, proved.graph.biases)
             if gates
@@ -152,41 +176,49 @@ def compress_model(
     if precision != "fp32":
         with steps.step(f"lower to {precision}"):
             proved = lower_precision(proved, measured, limits)
+    with steps.step("judge"):
+        point = judge(cutter, before, cut, open_model(proved.data), network.share, rows)
     with steps.step("write"):
         manifest = Manifest(
-            name=whole.source.name,
-            version=version or max(1, newest_version(repository, whole.source.name)),
-            source=whole.source.kind,
+            name=original.source.name,
+            version=version or max(1, newest_version(repository, original.source.name)),
+            source=original.source.kind,
             precision=precision,
             outputs=proved.graph.public_outputs,
-            labels=whole.source.labels or rows.labels,
-            alphabet=whole.source.alphabet,
-            features=whole.source.features,
+            labels=original.source.labels or rows.labels,
+            alphabet=original.source.alphabet,
+            features=original.source.features,
             gates=gates,
             profile=profile,
             lesion=curve_of_lesions,
             ranges=input_ranges(measured),
-            samples=() if whole.manifest is None else whole.manifest.samples,
-            random_weights=whole.source.random_weights,
+            samples=() if original.manifest is None else original.manifest.samples,
+            random_weights=original.source.random_weights,
             tools=tool_versions(),
-            compression=compression_record(whole, kept, cut, before, point, curve, rows),
+            compression=compression_record(
+                original, network, cut, before, point, curve, rows, finetune_epochs
+            ),
             **proved.manifest_fields,
         )
         written = write_model(
             repository, manifest, proved.data, if_taken="next" if version is None else "refuse"
         )
+        finetuned = save_finetuned(checkpoint, network, written.manifest)
     return CompressionResult(
         written.path,
         written.manifest,
         point,
         curve,
-        {layer.gate.name: (len(kept[layer.gate.name]), layer.units) for layer in search.layers},
-        (*whole.warnings, *search.whole, *proved.warnings),
+        {layer.gate.name: (len(network.kept[layer.gate.name]), layer.units) for layer in search.layers},
+        (*original.warnings, *search.whole, *proved.warnings),
         written.written,
+        finetuned,
     )
 
 
-def expect_valid_options(keep: float | None, max_drop: float | None, version: int | None) -> None:
+def expect_valid_options(
+    keep: float | None, max_drop: float | None, finetune_epochs: int, version: int | None
+) -> None:
     """Raise a UsageError for an option that makes no sense, before any work is done."""
     if (keep is None) == (max_drop is None):
         raise UsageError("--keep and --max-drop: expected one of the two")
@@ -194,15 +226,18 @@ def expect_valid_options(keep: float | None, max_drop: float | None, version: in
         raise UsageError(f"--keep: expected a share of the units between 0 and 1, got {keep}")
     if max_drop is not None and not 0 <= max_drop < 100:
         raise UsageError(f"--max-drop: expected points from 0 to 100, got {max_drop}")
+    if finetune_epochs < 0:
+        raise UsageError(f"--finetune-epochs: expected 0 or more, got {finetune_epochs}")
     if version is not None:
         expect_version(version)
 
 
-def prove_cut(
-    whole: WholeNetwork, layers: Sequence[RemovableLayer], kept: Kept, cut: OpenCut, seed: int, steps: Steps
-) -> ProvedGraph:
+def prove_cut(network: CutNetwork, cut: OpenCut, seed: int, steps: Steps) -> ProvedGraph:
     """Prove that the cut graph computes what the whole one does if the removed units carry their input."""
-    reference = carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
+    whole = network.whole
+    reference = carried_reference(
+        whole.graph.model, whole.graph.public_outputs, network.cutter.layers, network.kept
+    )
     outputs = [str(value.name) for value in cut.graph.model.graph.outputs]
     origins = {name: Origin(name) for name in outputs if name in whole.graph.gates.origins}
     gates = Instrumentation(cut.graph.gates, origins, ())
@@ -210,20 +245,32 @@ def prove_cut(
     return prove_graph(prepared, with_reference(whole.source, reference), seed, steps)
 
 
+def save_finetuned(checkpoint: Path | None, network: CutNetwork, manifest: Manifest) -> Path | None:
+    """Save the network that was trained after the cut beside its source; `turnpike verify` needs it."""
+    if checkpoint is None or network.checkpoint is None:
+        return None
+    folder = checkpoint if checkpoint.is_dir() else checkpoint.parent
+    path = folder / f"{manifest.name}-{manifest.version}.safetensors"
+    with replacing(path) as draft:
+        draft.write_bytes(network.checkpoint)
+    return path
+
+
 def compression_record(
-    whole: WholeNetwork,
-    kept: Kept,
+    original: WholeNetwork,
+    network: CutNetwork,
     cut: OpenCut,
     before: AnswerComparison,
     point: CompressionPoint,
     curve: tuple[CompressionPoint, ...],
     rows: SplitRows,
+    finetune_epochs: int,
 ) -> Compression:
     """What was removed, for the manifest."""
     return Compression(
-        original=weights_digest(whole.graph.model),
-        units=sum(map(len, kept.values())),
-        units_whole=sum(gate.units or 0 for gate in whole.graph.gates.gates if gate.name in kept),
+        original=weights_digest(original.graph.model),
+        units=sum(map(len, network.kept.values())),
+        units_whole=sum(layer.units for layer in network.cutter.layers),
         macs=cut.graph.macs[1],
         macs_whole=cut.graph.macs[0],
         calibration_rows=len(rows.calibration),
@@ -232,7 +279,8 @@ def compression_record(
         agreement=point.agreement,
         metric=point.metric,
         metric_whole=before.accuracy,
-        bytes_whole=len(whole.graph.data),
+        bytes_whole=len(original.graph.data),
         faster=point.faster,
+        finetune_epochs=finetune_epochs,
         curve=curve,
     )

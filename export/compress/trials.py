@@ -103,11 +103,11 @@ def fastest_cut(cutter: Cutter, kept: Kept, rows: SplitRows) -> OpenCut:
 
 
 def judge(
-    cutter: Cutter, before: AnswerComparison, cut: OpenCut, share: float, rows: SplitRows
+    cutter: Cutter, before: AnswerComparison, cut: OpenCut, runtime: Runtime, share: float, rows: SplitRows
 ) -> CompressionPoint:
-    """What a cut graph gives, on the test rows."""
-    agreement = before.of(cut.runtime)
-    whole, timing = measure_speed([cutter.runtime, cut.runtime], cutter.public_outputs, rows.test)
+    """What a cut graph gives, on the test rows; `runtime` runs it, or it in a lower precision."""
+    agreement = before.of(runtime)
+    whole, timing = measure_speed([cutter.runtime, runtime], cutter.public_outputs, rows.test)
     macs_before, macs_after = cut.graph.macs
     return CompressionPoint(
         share=share,

@@ -36,11 +36,21 @@ EMBEDDED_DATASETS = ("digits", "drawn-digits", "names")
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Rows to choose by and other rows to judge by, and the names of the classes if the data has them."""
+    """Rows to choose by and other rows to judge by.
+
+    Attributes:
+        calibration: The rows to choose by.
+        test: The rows to judge by.
+        labels: The names of the classes, if the data has them.
+        dataset: The data set that the rows are from; None for an .npz file.
+        validation: Rows that are neither of the two; None for an .npz file.
+    """
 
     calibration: Rows
     test: Rows
     labels: tuple[str, ...]
+    dataset: Dataset | None = None
+    validation: Rows | None = None
 
 
 def read_split_rows(
@@ -49,6 +59,7 @@ def read_split_rows(
     labels: Sequence[str] = (),
     features: Sequence[str] = (),
     data_dir: Path | None = None,
+    record: TrainingRecord | None = None,
 ) -> SplitRows:
     """Training and test rows of a data set, or every other row of an .npz file.
 
@@ -61,20 +72,39 @@ def read_split_rows(
         features: The columns of the network, if its rows are those of a table. They may be in another order
             there; the column that is none of them has the classes.
         data_dir: Folder of the data sets.
+        record: Of the training run, if the network is from one. Its data is split as it was there.
     """
     path = Path(data)
-    if path.is_file() and not is_table(path):
+    dataset = None if record is None else _training_data(data, data_dir, record)
+    if dataset is None and path.is_file() and not is_table(path):
         rows, names = npz_rows(path, inputs, labels, max_rows=2 * MAX_TEST_ROWS)
         if len(rows) < 2:
             raise SourceError(f"{data}: expected 2 rows or more, one to choose by and one to judge by, got 1")
         return SplitRows(_every_other(rows, 0), _every_other(rows, 1), names)
-    dataset = _load_dataset(data, data_dir, target=_other_column(path, features))
+    if dataset is None:
+        dataset = _load_dataset(data, data_dir, target=_other_column(path, features))
     dataset = _with_columns_in_order(dataset, features)
     training, names = dataset_rows(
         replace(dataset, test=dataset.train), inputs, labels, max_rows=MAX_CALIBRATION_ROWS
     )
+    validation, _ = dataset_rows(replace(dataset, test=dataset.valid), inputs, labels, max_rows=MAX_TEST_ROWS)
     test, _ = dataset_rows(dataset, inputs, labels, max_rows=MAX_TEST_ROWS)
-    return SplitRows(training, test, names)
+    return SplitRows(training, test, names, dataset, validation)
+
+
+def _training_data(data: str | Path, data_dir: Path | None, record: TrainingRecord) -> Dataset | None:
+    """The data of a training run, split as it was there; None if `data` is other data."""
+    try:
+        dataset = load_dataset(
+            str(data),
+            target=_target(record) if Path(data).is_file() else None,
+            data_dir=data_dir,
+            test_fraction=record.recipe.get("test_fraction"),
+            seed=record.seed,
+        )
+    except ModelsError:
+        return None
+    return dataset if dataset.digest == record.data.get("digest") else None
 
 
 def _other_column(path: Path, features: Sequence[str]) -> str | None:
@@ -178,8 +208,8 @@ def _with_columns_in_order(data: Dataset, names: Sequence[str]) -> Dataset:
     if unknown := [name for name in data.features if name not in names]:
         raise SourceError(f"{data.name}: expected the columns of the training, got another, {unknown[0]!r}")
     order = torch.tensor([data.features.index(name) for name in names])
-    train, test = (Split(split.x[:, order], split.y) for split in (data.train, data.test))
-    return replace(data, train=train, test=test, features=tuple(names))
+    train, valid, test = (Split(split.x[:, order], split.y) for split in (data.train, data.valid, data.test))
+    return replace(data, train=train, valid=valid, test=test, features=tuple(names))
 
 
 def _expect_columns(table: str, expected: Iterable[str], names: Collection[str]) -> None:

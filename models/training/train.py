@@ -11,7 +11,7 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
@@ -98,6 +98,7 @@ def train(
     plan: RunPlan,
     *,
     resume: bool = False,
+    weights: Mapping[str, Tensor] | None = None,
     on_step: Callable[[StepReport], None] = lambda report: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingOutcome:
@@ -106,10 +107,13 @@ def train(
     Args:
         plan: What to train, on which data, and where to save it.
         resume: Continue from `last.safetensors` in the folder, which must belong to the same plan.
+        weights: The weights to start from. Default: new ones, drawn with the plan's seed.
         on_step: Called after every step, and once more after the validation of each epoch.
         should_stop: Asked before every step; if it returns True, the state is saved and `train` returns.
     """
     run = _TrainingRun(plan)
+    if weights is not None:
+        run.net.load_state_dict(dict(weights))
     if resume:
         run.restore()
     while run.state.step < plan.steps:

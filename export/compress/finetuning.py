@@ -1,0 +1,140 @@
+"""Trains what a cut leaves of a checkpoint, and cuts further as long as a limit is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from export.compress.agreement import AnswerComparison, points_lost
+from export.compress.importance import measure_importance
+from export.compress.removable_layers import RemovableLayer, find_removable_layers
+from export.compress.selection import MIN_SHARE, Kept, most_important
+from export.compress.trials import Cutter
+from export.compress.whole_network import WholeNetwork, read_whole_network
+from export.errors import CompressionError, UsageError
+from export.sources.rows import SplitRows
+from export.steps import Steps
+from models.errors import ModelsError
+from models.training.finetune import finetune
+from models.training.run_plan import BEST_CHECKPOINT
+from models.training.train import StepReport
+
+# the share of units of each further cut, in terms of that before
+SHARE_STEP = 2 / 3
+
+
+@dataclass(frozen=True)
+class CutNetwork:
+    """A network and the units that it keeps.
+
+    Attributes:
+        whole: The network with all of its units.
+        cutter: Cuts its graph.
+        kept: The units that each layer keeps.
+        share: The share of the units that this is.
+        checkpoint: The network as a checkpoint, if it was trained after the cut.
+    """
+
+    whole: WholeNetwork
+    cutter: Cutter
+    kept: Kept
+    share: float
+    checkpoint: bytes | None = None
+
+
+class FineTuner:
+    """Trains cuts of one checkpoint.
+
+    Args:
+        checkpoint: The network, or the folder of its run.
+        rows: Its data set, split as in its training.
+        epochs: Passes over the training rows after each cut.
+        folder: An empty folder for checkpoints.
+        seed: Seed of the random rows that parity is proved on.
+        steps: The steps that are shown to the user.
+    """
+
+    def __init__(
+        self, checkpoint: Path, rows: SplitRows, epochs: int, folder: Path, seed: int, steps: Steps
+    ) -> None:
+        if rows.dataset is None or rows.validation is None:
+            raise ValueError("rows: expected those of a data set")
+        self._checkpoint = checkpoint / BEST_CHECKPOINT if checkpoint.is_dir() else checkpoint
+        self._rows, self._validation, self._dataset = rows, rows.validation, rows.dataset
+        self._epochs, self._folder, self._seed, self._steps = epochs, folder, seed, steps
+
+    def train(self, cut: CutNetwork) -> CutNetwork:
+        """The network after training with its other units shut."""
+        with self._steps.step(f"fine-tune {cut.share:.1%}"):
+            try:
+                self._checkpoint = finetune(
+                    self._checkpoint,
+                    {_module_name(layer): cut.kept[layer.gate.name] for layer in cut.cutter.layers},
+                    self._dataset,
+                    self._epochs,
+                    self._folder / f"{cut.share:.6f}",
+                    on_step=self._show,
+                )
+            except ModelsError as error:
+                raise CompressionError(f"--finetune-epochs: {error}") from error
+        # its graph is proved as well, since the cut graph is compared with it
+        whole = read_whole_network(self._checkpoint, (), None, cut.whole.source.name, self._seed, self._steps)
+        layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
+        if [layer.gate.name for layer in layers] != list(cut.kept):
+            raise CompressionError("--finetune-epochs: expected the gates of the source, got others")
+        cutter = Cutter(whole.graph, layers)
+        return CutNetwork(whole, cutter, cut.kept, cut.share, self._checkpoint.read_bytes())
+
+    def train_and_cut_further(self, cut: CutNetwork, max_drop: float) -> CutNetwork:
+        """The smallest of a series of cuts that loses at most `max_drop` points on the validation rows.
+
+        Each cut keeps two thirds of the units of that before, which was trained.
+        """
+        before = AnswerComparison(cut.cutter.runtime, cut.cutter.output, self._validation)
+        smallest = None
+        while cut.share > MIN_SHARE:
+            trained = self.train(cut)
+            lost = points_lost(before, before.of(trained.cutter.cut(trained.kept).runtime))
+            if lost > max_drop:
+                break
+            smallest = trained
+            importance = measure_importance(
+                trained.whole.graph.model, trained.cutter.layers, self._rows.calibration
+            )
+            share = trained.share * SHARE_STEP
+            cut = CutNetwork(trained.whole, trained.cutter, most_important(importance, share), share)
+        if smallest is None:
+            raise CompressionError(
+                f"--max-drop: expected to lose at most {max_drop:g} points on the validation rows, and with "
+                f"{cut.share:.1%} of the units, training loses {lost:.2f}: use --keep, or train longer"
+            )
+        return smallest
+
+    def _show(self, report: StepReport) -> None:
+        self._steps.listener.advanced(report.step, report.steps)
+
+
+def expect_trainable(source: object, whole: WholeNetwork, rows: SplitRows) -> Path:
+    """The path of a source, which must be a checkpoint of `turnpike train` that was trained on these rows."""
+    record = whole.source.training
+    if not isinstance(source, str | Path) or record is None:
+        raise UsageError(
+            f"--finetune-epochs: expected a checkpoint of turnpike train, got a source of kind "
+            f"{whole.source.kind!r}, which cannot be trained"
+        )
+    if rows.dataset is None or rows.dataset.digest != record.data.get("digest"):
+        raise UsageError(
+            f"--finetune-epochs: expected as --data what the network was trained on, "
+            f"{record.data.get('name')!r}, got other rows"
+        )
+    return Path(source)
+
+
+def _module_name(layer: RemovableLayer) -> str:
+    """The name of a layer's module, whose gate has the first lever as its bias."""
+    name, found, _ = layer.gate.levers[0].tensor.rpartition(".gate.bias") if layer.gate.levers else ("",) * 3
+    if not found:
+        raise CompressionError(
+            f"--finetune-epochs: {layer.gate.name}: expected a gate with a bias, it has none"
+        )
+    return name
