@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from export.report.charts import Series, chart, gate_map, signed_map
+from export.report.charts import Series, chart
 from export.report.data import ReportData, gates_by_depth
 from export.report.html import Markup, Part, section, side_by_side, table, tag
+from export.report.maps import gate_map, signed_map
 from service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
 
 NO_ROWS = (
