@@ -18,6 +18,8 @@ WIDTH, HEIGHT = 440.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 12.0, 10.0, 40.0
 # with more points than this a line is drawn without dots, and separate dots are smaller
 MAX_DOTS = 60
+# radius of a ring around a point, in SVG units
+RING = 7.0
 # labels of an x axis that are longer than this are upright; those longer than the second number are cut
 MAX_LEVEL_LETTERS, MAX_UPRIGHT_LETTERS = 4, 24
 # width of a letter, and distance of upright labels, in SVG units
@@ -26,11 +28,19 @@ LETTER_WIDTH, UPRIGHT_STEP = 6.2, 15.0
 
 @dataclass(frozen=True)
 class Series:
-    """Values by position; `color` is a class of the page's style. Values that are None are left out."""
+    """Values by position, of which those that are None are left out.
+
+    Attributes:
+        name: Its name in the legend.
+        values: The value at each position.
+        color: A class of the page's style.
+        rings: Whether to draw a ring around each point, and no line. Series of one name share a legend entry.
+    """
 
     name: str
     values: Sequence[float | None]
     color: str
+    rings: bool = False
 
 
 def chart(
@@ -39,6 +49,7 @@ def chart(
     *,
     below: str,
     places: Sequence[str] = (),
+    at: Sequence[float] = (),
     log: bool = False,
     bounds: tuple[float | None, float | None] | None = None,
     level: tuple[str, Sequence[float | None]] | None = None,
@@ -51,7 +62,9 @@ def chart(
         title: Caption.
         series: The curves.
         below: Name of the x axis.
-        places: Labels along the x axis, such as layers. Default: 0, 1, 2 ...
+        places: Names of the positions, such as layers, which label the x axis. Default: 0, 1, 2 ...
+        at: Ascending numbers for an x axis on which positions are as far apart as these. The axis is then
+            labeled with round numbers, and `places` are in tooltips only. Default: an even distance.
         log: Whether the y axis is logarithmic.
         bounds: Ends of the y axis; None for an end that follows the values.
         level: Name of a dashed line to compare with, and its value at each position.
@@ -64,10 +77,8 @@ def chart(
     scale = _LogScale(values) if log else _LinearScale(values, bounds)
     count = max(len(curve.values) for curve in series)
     places = places or [str(n) for n in range(count)]
-    step = (WIDTH - LEFT - RIGHT) / max(1, count)
-
-    def x(place: float) -> float:
-        return LEFT + (place + 0.5) * step
+    across = _Numbers(at) if at else _Positions(places)
+    x = across.x
 
     def y(value: float) -> float:
         return TOP + (1 - scale.share(value)) * (HEIGHT - TOP - BOTTOM)
@@ -80,17 +91,17 @@ def chart(
     if level:
         # the line is level over the width of a position, and ends where there is no value
         steps = [
-            f"M{_coordinate(x(n - 0.5))},{_coordinate(y(v))}H{_coordinate(x(n + 0.5))}"
+            f"M{_coordinate(across.start(n))},{_coordinate(y(v))}H{_coordinate(across.start(n + 1))}"
             for n, v in enumerate(level[1])
             if v is not None
         ]
         elements.append(tag("path", d="".join(steps), class_="level"))
     for curve in series:
         dots = [(x(n), y(v)) for n, v in enumerate(curve.values) if v is not None]
-        if joined and len(dots) > 1:
+        if joined and len(dots) > 1 and not curve.rings:
             elements.append(tag("polyline", points=_points(dots), class_=f"curve {curve.color}"))
         if not joined or count <= MAX_DOTS:
-            size = 3.2 if count <= MAX_DOTS else 1.8
+            size = RING if curve.rings else 3.2 if count <= MAX_DOTS else 1.8
             elements += [
                 tag(
                     "circle",
@@ -98,13 +109,15 @@ def chart(
                     cx=_coordinate(x(n)),
                     cy=_coordinate(y(v)),
                     r=size,
-                    class_=f"dot {curve.color}",
+                    class_=f"{'hollow' if curve.rings else 'dot'} {curve.color}",
                 )
                 for n, v in enumerate(curve.values)
                 if v is not None
             ]
-    labels, height = _x_axis(below, places, x)
-    legend = [(curve.name, f"{'curve' if joined else 'dot'} {curve.color}") for curve in series]
+    labels, height = across.labels(below)
+    kind = "curve" if joined else "dot"
+    legend = [(curve.name, f"{kind} {curve.color}") for curve in series if not curve.rings]
+    legend += dict.fromkeys((curve.name, f"hollow {curve.color}") for curve in series if curve.rings)
     legend += [(band[2], "band")] if band else []
     legend += [(level[0], "level")] if level else []
     return _figure(title, [*elements, *labels], legend, height)
@@ -144,8 +157,55 @@ def histogram(
     for power in range(low, high + 1, 2):
         position = LEFT + width * (power - low) / (high - low)
         elements.append(_text(position, HEIGHT - BOTTOM + 16, _power(power), "middle"))
-    elements.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, below, "middle"))
+    elements.append(_axis_name(below, HEIGHT))
     return _figure(title, elements, [(name, f"area {color}") for name, _, color in counts], HEIGHT)
+
+
+def bars(
+    title: str,
+    parts: Sequence[tuple[int, int]],
+    *,
+    below: str,
+    places: Sequence[str],
+    names: tuple[str, str],
+) -> Markup:
+    """A bar for each position, of which a part is filled.
+
+    Args:
+        title: Caption.
+        parts: The size of the part and of the whole at each position.
+        below: Name of the x axis.
+        places: Names of the positions, which label the x axis.
+        names: Names of the part and of the rest, for the legend.
+    """
+    scale = _LinearScale([whole for _, whole in parts], (0.0, None))
+    across = _Positions(places)
+
+    def y(value: float) -> float:
+        return TOP + (1 - scale.share(value)) * (HEIGHT - TOP - BOTTOM)
+
+    elements = _frame(scale, y)
+    for n, (part, whole) in enumerate(parts):
+        start, end = across.start(n), across.start(n + 1)
+        # a tenth of the width is left free on each side
+        left, width = start + 0.1 * (end - start), 0.8 * (end - start)
+        pieces = ((whole, part, "shade"), (part, 0, "bar series-4"))
+        rectangles = [
+            tag(
+                "rect",
+                x=_coordinate(left),
+                y=_coordinate(y(top)),
+                width=_coordinate(width),
+                height=_coordinate(y(bottom) - y(top)),
+                class_=kind,
+            )
+            for top, bottom, kind in pieces
+            if top > bottom
+        ]
+        elements.append(tag("g", tag("title", f"{below} {places[n]}: {part:,} of {whole:,}"), *rectangles))
+    labels, height = across.labels(below)
+    legend = [(names[0], "bar series-4"), (names[1], "shade")]
+    return _figure(title, [*elements, *labels], legend, height)
 
 
 class _LinearScale:
@@ -182,6 +242,76 @@ class _LogScale:
         return (math.log10(value) - self.low) / (self.high - self.low) if value > 0 else 0.0
 
 
+class _Positions:
+    """An x axis of positions at an even distance, each with a name."""
+
+    def __init__(self, places: Sequence[str]) -> None:
+        self._places, self._step = places, (WIDTH - LEFT - RIGHT) / max(1, len(places))
+
+    def x(self, place: float) -> float:
+        return LEFT + (place + 0.5) * self._step
+
+    def start(self, place: int) -> float:
+        """Where the part of the axis begins that belongs to a position."""
+        return self.x(place - 0.5)
+
+    def labels(self, below: str) -> tuple[list[Markup], float]:
+        """The labels and the name of the axis, and the height of the chart with them."""
+        places = self._places
+        if max(map(len, places)) <= MAX_LEVEL_LETTERS:
+            every, height = math.ceil(len(places) / 8), HEIGHT
+            labels = [
+                _text(self.x(n), HEIGHT - BOTTOM + 16, name, "middle")
+                for n, name in enumerate(places)
+                if n % every == 0
+            ]
+        else:
+            every = math.ceil(len(places) * UPRIGHT_STEP / (WIDTH - LEFT - RIGHT))
+            shown = [
+                name if len(name) <= MAX_UPRIGHT_LETTERS else f"{name[: MAX_UPRIGHT_LETTERS - 1]}…"
+                for name in places
+            ]
+            height = HEIGHT + LETTER_WIDTH * max(map(len, shown)) - 8
+            top = _coordinate(HEIGHT - BOTTOM + 8)
+            labels = [
+                tag(
+                    "text",
+                    tag("title", places[n]),
+                    name,
+                    transform=f"translate({_coordinate(self.x(n) + 4)},{top}) rotate(-90)",
+                    text_anchor="end",
+                    class_="upright-name",
+                )
+                for n, name in enumerate(shown)
+                if n % every == 0
+            ]
+        return [*labels, _axis_name(below, height)], height
+
+
+class _Numbers:
+    """An x axis on which each position is at its number."""
+
+    def __init__(self, at: Sequence[float]) -> None:
+        self._at, self._scale = at, _LinearScale(at, None)
+
+    def x(self, place: int) -> float:
+        return self._x(self._at[place])
+
+    def start(self, place: int) -> float:
+        if place in (0, len(self._at)):
+            return LEFT if place == 0 else WIDTH - RIGHT
+        return self._x((self._at[place - 1] + self._at[place]) / 2)
+
+    def labels(self, below: str) -> tuple[list[Markup], float]:
+        ticks = [
+            _text(self._x(number), HEIGHT - BOTTOM + 16, name, "middle") for number, name in self._scale.ticks
+        ]
+        return [*ticks, _axis_name(below, HEIGHT)], HEIGHT
+
+    def _x(self, number: float) -> float:
+        return LEFT + self._scale.share(number) * (WIDTH - LEFT - RIGHT)
+
+
 def _frame(scale: _LinearScale | _LogScale, y: Callable[[float], float]) -> list[Markup]:
     elements = []
     for value, name in scale.ticks:
@@ -190,49 +320,26 @@ def _frame(scale: _LinearScale | _LogScale, y: Callable[[float], float]) -> list
     return elements
 
 
-def _x_axis(below: str, places: Sequence[str], x: Callable[[float], float]) -> tuple[list[Markup], float]:
-    """The labels and the name of the x axis, and the height of the chart with them."""
-    if max(map(len, places)) <= MAX_LEVEL_LETTERS:
-        every, height = math.ceil(len(places) / 8), HEIGHT
-        labels = [
-            _text(x(n), HEIGHT - BOTTOM + 16, name, "middle")
-            for n, name in enumerate(places)
-            if n % every == 0
-        ]
-    else:
-        every = math.ceil(len(places) * UPRIGHT_STEP / (WIDTH - LEFT - RIGHT))
-        shown = [
-            name if len(name) <= MAX_UPRIGHT_LETTERS else f"{name[: MAX_UPRIGHT_LETTERS - 1]}…"
-            for name in places
-        ]
-        height = HEIGHT + LETTER_WIDTH * max(map(len, shown)) - 8
-        top = _coordinate(HEIGHT - BOTTOM + 8)
-        labels = [
-            tag(
-                "text",
-                tag("title", places[n]),
-                name,
-                transform=f"translate({_coordinate(x(n) + 4)},{top}) rotate(-90)",
-                text_anchor="end",
-                class_="upright-name",
-            )
-            for n, name in enumerate(shown)
-            if n % every == 0
-        ]
-    return [*labels, _text((LEFT + WIDTH - RIGHT) / 2, height - 6, below, "middle")], height
+def _axis_name(name: str, height: float) -> Markup:
+    return _text((LEFT + WIDTH - RIGHT) / 2, height - 6, name, "middle")
 
 
 def _figure(
     title: str, elements: Sequence[Markup], legend: Sequence[tuple[str, str]], height: float
 ) -> Markup:
     svg = tag("svg", *elements, viewBox=f"0 0 {WIDTH:g} {height:g}", role="img", aria_label=title)
-    entries = [tag("span", _swatch(kind), name) for name, kind in legend]
-    return tag("figure", tag("figcaption", tag("b", title)), svg, tag("div", *entries, class_="legend"))
+    return tag("figure", tag("figcaption", tag("b", title)), svg, legend_of(legend))
+
+
+def legend_of(entries: Sequence[tuple[str, str]]) -> Markup:
+    """A legend of names, each with a picture of its kind, such as `curve series-4`."""
+    return tag("div", *(tag("span", _swatch(kind), name) for name, kind in entries), class_="legend")
 
 
 def _swatch(kind: str) -> Markup:
     """A small picture of a line, a dot or an area for the legend."""
-    shapes = {"curve": "M0,5H22", "level": "M0,5H22", "dot": "M7,5a4,4 0 1 0 8,0a4,4 0 1 0 -8,0Z"}
+    circle = "M7,5a4,4 0 1 0 8,0a4,4 0 1 0 -8,0Z"
+    shapes = {"curve": "M0,5H22", "level": "M0,5H22", "dot": circle, "hollow": circle}
     d = shapes.get(kind.split(maxsplit=1)[0], "M0,0H22V10H0Z")
     return tag("svg", tag("path", d=d, class_=kind), viewBox="0 0 22 10", aria_hidden="true")
 

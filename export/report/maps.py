@@ -1,4 +1,7 @@
-"""Heat maps of the report: PNG images with one pixel per number, which the browser enlarges."""
+"""Maps of the report, of layers by units.
+
+Heat maps are PNG images with one pixel per number, which the browser enlarges.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 from matplotlib import colormaps
 from PIL import Image
 
+from export.report.charts import legend_of
 from export.report.html import Markup, tag
 from export.source import Array
 
@@ -37,6 +41,62 @@ def signed_map(
     return _map(title, grid, rows, columns, (middle - bound, middle + bound), "RdBu_r")
 
 
+def unit_map(title: str, units: Sequence[tuple[Sequence[int], int]], rows: Sequence[str]) -> Markup:
+    """A map of the units that each layer keeps, in the color of a curve.
+
+    Args:
+        title: Caption.
+        units: The ascending numbers of the units that each layer keeps, and how many it had.
+        rows: Names of the layers.
+    """
+    width = max((whole for _, whole in units), default=1)
+    lines = [
+        tag(
+            "path",
+            tag("title", f"layer {name}: {len(kept):,} of {whole:,}"),
+            d=_dashes(kept, row + 0.5),
+            # less than 1, so that layers are apart
+            stroke_width=0.86,
+            stroke="currentColor",
+            class_="series-4",
+        )
+        for row, (name, (kept, whole)) in enumerate(zip(rows, units, strict=True))
+        if kept
+    ]
+    picture = tag(
+        "svg",
+        *lines,
+        viewBox=f"0 0 {width} {len(rows)}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=title,
+        style=_height(rows),
+        class_="map",
+    )
+    legend = legend_of([("kept", "bar series-4"), ("removed", "shade")])
+    return tag("figure", tag("figcaption", tag("b", title)), _framed(picture, rows, width, ()), legend)
+
+
+def _dashes(kept: Sequence[int], y: float) -> str:
+    """A path with a dash for each run of neighbouring units, in relative moves, which are short."""
+    moves, end = [f"M0,{y:g}"], 0
+    for first, count in _runs(kept):
+        moves.append(f"m{first - end},0h{count}")
+        end = first + count
+    return "".join(moves)
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """The first number and the length of each run of ascending numbers without a gap."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == sum(runs[-1]):
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((number, 1))
+    return runs
+
+
 def _map(
     title: str,
     grid: Array,
@@ -56,18 +116,13 @@ def _map(
         )
     shares = (grid - low) / (high - low)
     description = f"{len(rows)} layers, {finite.min():.3g} to {finite.max():.3g}"
-    height = min(30.0, max(7.0, 0.9 * len(rows)))
     image = tag(
         "img",
         src=_png(shares, colormap),
         alt=f"{title}: {description}",
-        style=f"height:{height}rem",
+        style=_height(rows),
         class_="map",
     )
-    row_labels = tag(
-        "div", tag("span", rows[0]), tag("span", rows[-1] if len(rows) > 1 else ""), class_="upright"
-    )
-    column_labels = _column_labels(grid.shape[1], columns)
     color_bar = tag(
         "div",
         tag("span", f"{low:.2g}" if words is None else f"{low:.2g} {words[0]}"),
@@ -75,8 +130,21 @@ def _map(
         tag("span", f"{high:.2g}" if words is None else f"{high:.2g} {words[1]}"),
         class_="key",
     )
-    framed = tag("div", row_labels, image, column_labels, class_="framed")
+    framed = _framed(image, rows, grid.shape[1], columns)
     return tag("figure", tag("figcaption", tag("b", title)), framed, color_bar)
+
+
+def _height(rows: Sequence[str]) -> str:
+    """The style of a map with a row for each layer."""
+    return f"height:{min(30.0, max(7.0, 0.9 * len(rows)))}rem"
+
+
+def _framed(picture: Markup, rows: Sequence[str], width: int, columns: Sequence[str]) -> Markup:
+    """A map with labels beside and below it."""
+    row_labels = tag(
+        "div", tag("span", rows[0]), tag("span", rows[-1] if len(rows) > 1 else ""), class_="upright"
+    )
+    return tag("div", row_labels, picture, _column_labels(width, columns), class_="framed")
 
 
 def _column_labels(count: int, columns: Sequence[str]) -> Markup:
