@@ -132,6 +132,8 @@ def _panel_section(report: ReportData) -> list[Markup]:
         "After Figure 2 of “Training Very Deep Networks”: each line is a layer, with the input at the top, "
         "and each column is a unit. Gray cells are beyond the end of a narrower layer, or not known."
     )
+    if report.kept:
+        intro += " Gates of removed units are gray too; the other units are where they were."
     return [section("Layers by units", intro, side_by_side(*maps))]
 
 
