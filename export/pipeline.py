@@ -251,26 +251,36 @@ def export_model(
     with saying_model_is_complete(written.path), steps.step("report"):
         from export.report.write import write_report  # matplotlib, only for a report
 
-        page = write_report(report, report_data(result, proved, loaded))
+        content = dataclasses.replace(
+            report_data(result.path, result.manifest, proved, loaded.rows, result.warnings, result.seconds),
+            notes=result.notes,
+            other_gates=result.other_gates,
+            plain=None if result.plain is None else PlainFile.read(result.plain),
+        )
+        page = write_report(report, content)
     return dataclasses.replace(result, report=page)
 
 
-def report_data(result: ExportResult, proved: ProvedGraph, source: Source) -> ReportData:
-    """The content of the report."""
-    manifest, runtime, graph = result.manifest, proved.runtime, proved.graph
+def report_data(
+    path: Path,
+    manifest: Manifest,
+    proved: ProvedGraph,
+    rows: Rows | None,
+    warnings: tuple[str, ...],
+    seconds: dict[str, float],
+) -> ReportData:
+    """The content of a report that every written file has, whether it is an export or a compressed file."""
+    runtime, graph = proved.runtime, proved.graph
     return ReportData(
         manifest=manifest,
         inputs=tuple(map(str, runtime.inputs)),
         outputs=tuple(str(tensor) for tensor in runtime.outputs if tensor.name in graph.public_outputs),
-        size=result.path.stat().st_size,
-        warnings=result.warnings,
-        notes=result.notes,
-        seconds=result.seconds,
+        size=path.stat().st_size,
+        warnings=warnings,
+        seconds=seconds,
         histograms=proved.proof.histograms,
-        panel=gate_panel(runtime, manifest.gates, graph.biases, manifest.profile, source.rows, source.labels),
-        comparison=result.comparison,
-        other_gates=result.other_gates,
-        plain=None if result.plain is None else PlainFile.read(result.plain),
+        panel=gate_panel(runtime, manifest.gates, graph.biases, manifest.profile, rows, manifest.labels),
+        comparison=proved.comparison,
     )
 
 

@@ -58,7 +58,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
                 "gates.highways",
                 "gates.graph",
             ),
-            *("measure", "parity", "precision", "output"),
+            *("measure", "parity", "precision", "output", "report"),
         },
         "verify": {"compress", "pipeline", "prepared_graph", "parity", "precision", "output"},
         "pipeline": {"sources", "prepared_graph", "proved_graph", "measure", "precision", "output", "report"},

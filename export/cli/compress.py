@@ -17,6 +17,7 @@ from export.cli.export import (
     MaxError,
     MinAgreement,
     Quiet,
+    Report,
     SourceArgument,
     Threads,
     Weights,
@@ -78,6 +79,7 @@ def command(
     precision: Annotated[str, typer.Option(help="fp32, fp16 or int8.")] = "fp32",
     min_agreement: MinAgreement = MIN_AGREEMENT,
     max_error: MaxError = MAX_ERROR,
+    report: Report = None,
     seed: Annotated[
         int, typer.Option(callback=at_least(0), help="Seed of the random rows that parity is proved on.")
     ] = 0,
@@ -117,6 +119,7 @@ def command(
             precision=cast("Precision", precision),
             min_agreement=min_agreement,
             max_error=max_error,
+            report=report,
             seed=seed,
             listener=progress,
         )
@@ -141,6 +144,8 @@ def show_compression(result: CompressionResult) -> None:
             highlight=False,
             soft_wrap=True,
         )
+    if result.report is not None:
+        console.print(f"report: {escape(str(result.report))}", highlight=False, soft_wrap=True)
     verb = "wrote" if result.written else "unchanged:"
     console.print(f"[bold]{verb}[/] {escape(str(result.path))}", highlight=False, soft_wrap=True)
 
@@ -188,6 +193,7 @@ def write_compression_json(result: CompressionResult) -> None:
             "path": str(result.path),
             "written": result.written,
             "finetuned": None if result.finetuned is None else str(result.finetuned),
+            "report": None if result.report is None else str(result.report),
             "point": points[0],
             "curve": points[1:],
             "kept": {name: {"units": left, "of": units} for name, (left, units) in result.kept.items()},

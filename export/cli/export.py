@@ -79,6 +79,7 @@ MinAgreement = Annotated[
 MaxError = Annotated[
     float, typer.Option(help="Relative rms error that the outputs of a lower precision may have.")
 ]
+Report = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for index.html and report.json.")]
 Threads = Annotated[int, typer.Option(callback=at_least(1), help="CPU threads for PyTorch.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")]
@@ -138,10 +139,7 @@ def command(
             show_default="10 of a public data set, otherwise 0",
         ),
     ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder for index.html and report.json."),
-    ] = None,
+    report: Report = None,
     seed: Annotated[
         int, typer.Option(callback=at_least(0), help="Seed of the random rows that parity is proved on.")
     ] = 0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,9 +25,11 @@ from export.measure.run_rows import first_rows, rows_digest
 from export.measure.sample_rows import input_ranges
 from export.output.model_bytes import tool_versions, weights_digest
 from export.output.repository import expect_version, expect_writable, newest_version, write_model
+from export.pipeline import report_data, saying_model_is_complete
 from export.precision.compare import PrecisionLimits
 from export.prepared_graph import PreparedGraph
 from export.proved_graph import ProvedGraph, lower_precision, prove_graph
+from export.report.data import KeptUnits
 from export.sources.rows import MAX_ROWS_USED, SplitRows, read_split_rows
 from export.steps import ProgressListener, Steps
 from models.atomic import replacing
@@ -51,6 +53,7 @@ class CompressionResult:
         warnings: What a user should know about the source, its gates and the proof.
         written: False if the identical file existed already.
         finetuned: The checkpoint of the network that was trained after the cut, if it was.
+        report: The HTML report, if one was requested.
     """
 
     path: Path
@@ -61,6 +64,7 @@ class CompressionResult:
     warnings: tuple[str, ...]
     written: bool
     finetuned: Path | None = None
+    report: Path | None = None
 
 
 def compress_model(
@@ -79,6 +83,7 @@ def compress_model(
     precision: Precision = "fp32",
     min_agreement: float = MIN_AGREEMENT,
     max_error: float = MAX_ERROR,
+    report: Path | None = None,
     seed: int = 0,
     listener: ProgressListener | None = None,
 ) -> CompressionResult:
@@ -103,6 +108,7 @@ def compress_model(
         precision: "fp32", "fp16" or "int8". The smaller graph is proved in fp32 first.
         min_agreement: Share of answers in which a lower precision must agree with fp32.
         max_error: Relative root mean square error that the outputs of a lower precision may have.
+        report: Folder for an HTML report and the same figures as JSON.
         seed: Seed of the random rows that parity is proved on.
         listener: Called when a step starts, advances or finishes.
 
@@ -112,9 +118,12 @@ def compress_model(
         CompressionError: No unit can be removed, the limit cannot be kept, or it would not be faster.
         PrecisionError: The lower precision agrees with fp32 too rarely, or differs too much.
         ParityError: The smaller graph does not compute what the whole one does with the units carried.
+        ExportError: The report cannot be written, while the model is complete.
     """
     steps = Steps(listener)
     repository = expect_writable(Path(to), "--to")
+    if report is not None:
+        expect_writable(report, "--report")
     limits = PrecisionLimits(precision, min_agreement, max_error)
     expect_valid_options(keep, max_drop, finetune_epochs, version)
 
@@ -204,7 +213,7 @@ def compress_model(
             repository, manifest, proved.data, if_taken="next" if version is None else "refuse"
         )
         finetuned = save_finetuned(checkpoint, network, written.manifest)
-    return CompressionResult(
+    result = CompressionResult(
         written.path,
         written.manifest,
         point,
@@ -213,6 +222,24 @@ def compress_model(
         (*original.warnings, *search.whole, *proved.warnings),
         written.written,
         finetuned,
+    )
+    if report is None:
+        return result
+    with saying_model_is_complete(written.path), steps.step("report"):
+        from export.report.write import write_report  # matplotlib, only for a report
+
+        content = report_data(
+            written.path, written.manifest, proved, measured, result.warnings, steps.seconds
+        )
+        page = write_report(report, replace(content, kept=kept_units(network)))
+    return replace(result, report=page)
+
+
+def kept_units(network: CutNetwork) -> tuple[KeptUnits, ...]:
+    """What each layer keeps, for the report."""
+    return tuple(
+        KeptUnits(layer.gate.name, str(layer.gate.layer), tuple(network.kept[layer.gate.name]), layer.units)
+        for layer in network.cutter.layers
     )
 
 

@@ -2,22 +2,14 @@
 
 The name and value of a point are its tooltip.
 
-Colors come from the page's style, light or dark. Heat maps are PNG images with one pixel per number, which
-the browser enlarges.
+Colors come from the page's style, light or dark.
 """
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from matplotlib import colormaps
-from PIL import Image
 
 from export.report.html import Markup, tag
 
@@ -26,28 +18,29 @@ WIDTH, HEIGHT = 440.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 12.0, 10.0, 40.0
 # with more points than this a line is drawn without dots, and separate dots are smaller
 MAX_DOTS = 60
-# percentage of the values that may exceed the color scale of a signed map: a few outliers would leave no
-# colors for the rest
-OUTLIER_PERCENT = 0.5
-# palette index of transparent pixels
-TRANSPARENT = 255
-# letters of column names that fit below a map; if there are more, only the first and last name are shown
-MAX_LABEL_LETTERS = 46
+# radius of a ring around a point, in SVG units
+RING = 7.0
 # labels of an x axis that are longer than this are upright; those longer than the second number are cut
 MAX_LEVEL_LETTERS, MAX_UPRIGHT_LETTERS = 4, 24
 # width of a letter, and distance of upright labels, in SVG units
 LETTER_WIDTH, UPRIGHT_STEP = 6.2, 15.0
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
 
 @dataclass(frozen=True)
 class Series:
-    """Values by position; `color` is a class of the page's style. Values that are None are left out."""
+    """Values by position, of which those that are None are left out.
+
+    Attributes:
+        name: Its name in the legend.
+        values: The value at each position.
+        color: A class of the page's style.
+        rings: Whether to draw a ring around each point, and no line. Series of one name share a legend entry.
+    """
 
     name: str
     values: Sequence[float | None]
     color: str
+    rings: bool = False
 
 
 def chart(
@@ -56,6 +49,7 @@ def chart(
     *,
     below: str,
     places: Sequence[str] = (),
+    at: Sequence[float] = (),
     log: bool = False,
     bounds: tuple[float | None, float | None] | None = None,
     level: tuple[str, Sequence[float | None]] | None = None,
@@ -68,7 +62,9 @@ def chart(
         title: Caption.
         series: The curves.
         below: Name of the x axis.
-        places: Labels along the x axis, such as layers. Default: 0, 1, 2 ...
+        places: Names of the positions, such as layers, which label the x axis. Default: 0, 1, 2 ...
+        at: Ascending numbers for an x axis on which positions are as far apart as these. The axis is then
+            labeled with round numbers, and `places` are in tooltips only. Default: an even distance.
         log: Whether the y axis is logarithmic.
         bounds: Ends of the y axis; None for an end that follows the values.
         level: Name of a dashed line to compare with, and its value at each position.
@@ -81,10 +77,8 @@ def chart(
     scale = _LogScale(values) if log else _LinearScale(values, bounds)
     count = max(len(curve.values) for curve in series)
     places = places or [str(n) for n in range(count)]
-    step = (WIDTH - LEFT - RIGHT) / max(1, count)
-
-    def x(place: float) -> float:
-        return LEFT + (place + 0.5) * step
+    across = _Numbers(at) if at else _Positions(places)
+    x = across.x
 
     def y(value: float) -> float:
         return TOP + (1 - scale.share(value)) * (HEIGHT - TOP - BOTTOM)
@@ -97,17 +91,17 @@ def chart(
     if level:
         # the line is level over the width of a position, and ends where there is no value
         steps = [
-            f"M{_coordinate(x(n - 0.5))},{_coordinate(y(v))}H{_coordinate(x(n + 0.5))}"
+            f"M{_coordinate(across.start(n))},{_coordinate(y(v))}H{_coordinate(across.start(n + 1))}"
             for n, v in enumerate(level[1])
             if v is not None
         ]
         elements.append(tag("path", d="".join(steps), class_="level"))
     for curve in series:
         dots = [(x(n), y(v)) for n, v in enumerate(curve.values) if v is not None]
-        if joined and len(dots) > 1:
+        if joined and len(dots) > 1 and not curve.rings:
             elements.append(tag("polyline", points=_points(dots), class_=f"curve {curve.color}"))
         if not joined or count <= MAX_DOTS:
-            size = 3.2 if count <= MAX_DOTS else 1.8
+            size = RING if curve.rings else 3.2 if count <= MAX_DOTS else 1.8
             elements += [
                 tag(
                     "circle",
@@ -115,13 +109,15 @@ def chart(
                     cx=_coordinate(x(n)),
                     cy=_coordinate(y(v)),
                     r=size,
-                    class_=f"dot {curve.color}",
+                    class_=f"{'hollow' if curve.rings else 'dot'} {curve.color}",
                 )
                 for n, v in enumerate(curve.values)
                 if v is not None
             ]
-    labels, height = _x_axis(below, places, x)
-    legend = [(curve.name, f"{'curve' if joined else 'dot'} {curve.color}") for curve in series]
+    labels, height = across.labels(below)
+    kind = "curve" if joined else "dot"
+    legend = [(curve.name, f"{kind} {curve.color}") for curve in series if not curve.rings]
+    legend += dict.fromkeys((curve.name, f"hollow {curve.color}") for curve in series if curve.rings)
     legend += [(band[2], "band")] if band else []
     legend += [(level[0], "level")] if level else []
     return _figure(title, [*elements, *labels], legend, height)
@@ -161,8 +157,55 @@ def histogram(
     for power in range(low, high + 1, 2):
         position = LEFT + width * (power - low) / (high - low)
         elements.append(_text(position, HEIGHT - BOTTOM + 16, _power(power), "middle"))
-    elements.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, below, "middle"))
+    elements.append(_axis_name(below, HEIGHT))
     return _figure(title, elements, [(name, f"area {color}") for name, _, color in counts], HEIGHT)
+
+
+def bars(
+    title: str,
+    parts: Sequence[tuple[int, int]],
+    *,
+    below: str,
+    places: Sequence[str],
+    names: tuple[str, str],
+) -> Markup:
+    """A bar for each position, of which a part is filled.
+
+    Args:
+        title: Caption.
+        parts: The size of the part and of the whole at each position.
+        below: Name of the x axis.
+        places: Names of the positions, which label the x axis.
+        names: Names of the part and of the rest, for the legend.
+    """
+    scale = _LinearScale([whole for _, whole in parts], (0.0, None))
+    across = _Positions(places)
+
+    def y(value: float) -> float:
+        return TOP + (1 - scale.share(value)) * (HEIGHT - TOP - BOTTOM)
+
+    elements = _frame(scale, y)
+    for n, (part, whole) in enumerate(parts):
+        start, end = across.start(n), across.start(n + 1)
+        # a tenth of the width is left free on each side
+        left, width = start + 0.1 * (end - start), 0.8 * (end - start)
+        pieces = ((whole, part, "shade"), (part, 0, "bar series-4"))
+        rectangles = [
+            tag(
+                "rect",
+                x=_coordinate(left),
+                y=_coordinate(y(top)),
+                width=_coordinate(width),
+                height=_coordinate(y(bottom) - y(top)),
+                class_=kind,
+            )
+            for top, bottom, kind in pieces
+            if top > bottom
+        ]
+        elements.append(tag("g", tag("title", f"{below} {places[n]}: {part:,} of {whole:,}"), *rectangles))
+    labels, height = across.labels(below)
+    legend = [(names[0], "bar series-4"), (names[1], "shade")]
+    return _figure(title, [*elements, *labels], legend, height)
 
 
 class _LinearScale:
@@ -199,6 +242,76 @@ class _LogScale:
         return (math.log10(value) - self.low) / (self.high - self.low) if value > 0 else 0.0
 
 
+class _Positions:
+    """An x axis of positions at an even distance, each with a name."""
+
+    def __init__(self, places: Sequence[str]) -> None:
+        self._places, self._step = places, (WIDTH - LEFT - RIGHT) / max(1, len(places))
+
+    def x(self, place: float) -> float:
+        return LEFT + (place + 0.5) * self._step
+
+    def start(self, place: int) -> float:
+        """Where the part of the axis begins that belongs to a position."""
+        return self.x(place - 0.5)
+
+    def labels(self, below: str) -> tuple[list[Markup], float]:
+        """The labels and the name of the axis, and the height of the chart with them."""
+        places = self._places
+        if max(map(len, places)) <= MAX_LEVEL_LETTERS:
+            every, height = math.ceil(len(places) / 8), HEIGHT
+            labels = [
+                _text(self.x(n), HEIGHT - BOTTOM + 16, name, "middle")
+                for n, name in enumerate(places)
+                if n % every == 0
+            ]
+        else:
+            every = math.ceil(len(places) * UPRIGHT_STEP / (WIDTH - LEFT - RIGHT))
+            shown = [
+                name if len(name) <= MAX_UPRIGHT_LETTERS else f"{name[: MAX_UPRIGHT_LETTERS - 1]}…"
+                for name in places
+            ]
+            height = HEIGHT + LETTER_WIDTH * max(map(len, shown)) - 8
+            top = _coordinate(HEIGHT - BOTTOM + 8)
+            labels = [
+                tag(
+                    "text",
+                    tag("title", places[n]),
+                    name,
+                    transform=f"translate({_coordinate(self.x(n) + 4)},{top}) rotate(-90)",
+                    text_anchor="end",
+                    class_="upright-name",
+                )
+                for n, name in enumerate(shown)
+                if n % every == 0
+            ]
+        return [*labels, _axis_name(below, height)], height
+
+
+class _Numbers:
+    """An x axis on which each position is at its number."""
+
+    def __init__(self, at: Sequence[float]) -> None:
+        self._at, self._scale = at, _LinearScale(at, None)
+
+    def x(self, place: int) -> float:
+        return self._x(self._at[place])
+
+    def start(self, place: int) -> float:
+        if place in (0, len(self._at)):
+            return LEFT if place == 0 else WIDTH - RIGHT
+        return self._x((self._at[place - 1] + self._at[place]) / 2)
+
+    def labels(self, below: str) -> tuple[list[Markup], float]:
+        ticks = [
+            _text(self._x(number), HEIGHT - BOTTOM + 16, name, "middle") for number, name in self._scale.ticks
+        ]
+        return [*ticks, _axis_name(below, HEIGHT)], HEIGHT
+
+    def _x(self, number: float) -> float:
+        return LEFT + self._scale.share(number) * (WIDTH - LEFT - RIGHT)
+
+
 def _frame(scale: _LinearScale | _LogScale, y: Callable[[float], float]) -> list[Markup]:
     elements = []
     for value, name in scale.ticks:
@@ -207,49 +320,26 @@ def _frame(scale: _LinearScale | _LogScale, y: Callable[[float], float]) -> list
     return elements
 
 
-def _x_axis(below: str, places: Sequence[str], x: Callable[[float], float]) -> tuple[list[Markup], float]:
-    """The labels and the name of the x axis, and the height of the chart with them."""
-    if max(map(len, places)) <= MAX_LEVEL_LETTERS:
-        every, height = math.ceil(len(places) / 8), HEIGHT
-        labels = [
-            _text(x(n), HEIGHT - BOTTOM + 16, name, "middle")
-            for n, name in enumerate(places)
-            if n % every == 0
-        ]
-    else:
-        every = math.ceil(len(places) * UPRIGHT_STEP / (WIDTH - LEFT - RIGHT))
-        shown = [
-            name if len(name) <= MAX_UPRIGHT_LETTERS else f"{name[: MAX_UPRIGHT_LETTERS - 1]}…"
-            for name in places
-        ]
-        height = HEIGHT + LETTER_WIDTH * max(map(len, shown)) - 8
-        top = _coordinate(HEIGHT - BOTTOM + 8)
-        labels = [
-            tag(
-                "text",
-                tag("title", places[n]),
-                name,
-                transform=f"translate({_coordinate(x(n) + 4)},{top}) rotate(-90)",
-                text_anchor="end",
-                class_="upright-name",
-            )
-            for n, name in enumerate(shown)
-            if n % every == 0
-        ]
-    return [*labels, _text((LEFT + WIDTH - RIGHT) / 2, height - 6, below, "middle")], height
+def _axis_name(name: str, height: float) -> Markup:
+    return _text((LEFT + WIDTH - RIGHT) / 2, height - 6, name, "middle")
 
 
 def _figure(
     title: str, elements: Sequence[Markup], legend: Sequence[tuple[str, str]], height: float
 ) -> Markup:
     svg = tag("svg", *elements, viewBox=f"0 0 {WIDTH:g} {height:g}", role="img", aria_label=title)
-    entries = [tag("span", _swatch(kind), name) for name, kind in legend]
-    return tag("figure", tag("figcaption", tag("b", title)), svg, tag("div", *entries, class_="legend"))
+    return tag("figure", tag("figcaption", tag("b", title)), svg, legend_of(legend))
+
+
+def legend_of(entries: Sequence[tuple[str, str]]) -> Markup:
+    """A legend of names, each with a picture of its kind, such as `curve series-4`."""
+    return tag("div", *(tag("span", _swatch(kind), name) for name, kind in entries), class_="legend")
 
 
 def _swatch(kind: str) -> Markup:
     """A small picture of a line, a dot or an area for the legend."""
-    shapes = {"curve": "M0,5H22", "level": "M0,5H22", "dot": "M7,5a4,4 0 1 0 8,0a4,4 0 1 0 -8,0Z"}
+    circle = "M7,5a4,4 0 1 0 8,0a4,4 0 1 0 -8,0Z"
+    shapes = {"curve": "M0,5H22", "level": "M0,5H22", "dot": circle, "hollow": circle}
     d = shapes.get(kind.split(maxsplit=1)[0], "M0,0H22V10H0Z")
     return tag("svg", tag("path", d=d, class_=kind), viewBox="0 0 22 10", aria_hidden="true")
 
@@ -275,82 +365,3 @@ def _points(dots: Sequence[tuple[float, float]]) -> str:
 
 def _coordinate(number: float) -> str:
     return f"{number:.1f}"
-
-
-def gate_map(title: str, grid: Array, rows: Sequence[str], ends: tuple[str, str]) -> Markup:
-    """A heat map of gates from 0, dark, to 1, bright; NaN is transparent. `ends` says what 0 and 1 mean."""
-    return _map(title, grid, rows, (), (0.0, 1.0), "viridis", ends)
-
-
-def signed_map(
-    title: str, grid: Array, rows: Sequence[str], columns: Sequence[str] = (), middle: float = 0.0
-) -> Markup:
-    """A heat map of numbers around a middle, blue below and red above; NaN is transparent."""
-    distances = np.abs(grid[np.isfinite(grid)] - middle)
-    bound = float(np.percentile(distances, 100 - OUTLIER_PERCENT)) if distances.size else 0.0
-    bound = bound or float(distances.max(initial=0.0)) or 1.0
-    return _map(title, grid, rows, columns, (middle - bound, middle + bound), "RdBu_r")
-
-
-def _map(
-    title: str,
-    grid: Array,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    ends: tuple[float, float],
-    colormap: str,
-    words: tuple[str, str] | None = None,
-) -> Markup:
-    low, high = ends
-    finite = grid[np.isfinite(grid)]
-    if not finite.size:
-        return tag(
-            "figure",
-            tag("figcaption", tag("b", title)),
-            tag("p", "Not known for these layers.", class_="quiet"),
-        )
-    shares = (grid - low) / (high - low)
-    description = f"{len(rows)} layers, {finite.min():.3g} to {finite.max():.3g}"
-    height = min(30.0, max(7.0, 0.9 * len(rows)))
-    image = tag(
-        "img",
-        src=_png(shares, colormap),
-        alt=f"{title}: {description}",
-        style=f"height:{height}rem",
-        class_="map",
-    )
-    row_labels = tag(
-        "div", tag("span", rows[0]), tag("span", rows[-1] if len(rows) > 1 else ""), class_="upright"
-    )
-    column_labels = _column_labels(grid.shape[1], columns)
-    color_bar = tag(
-        "div",
-        tag("span", f"{low:.2g}" if words is None else f"{low:.2g} {words[0]}"),
-        tag("img", src=_png(np.linspace(0, 1, 128)[None], colormap), alt=""),
-        tag("span", f"{high:.2g}" if words is None else f"{high:.2g} {words[1]}"),
-        class_="key",
-    )
-    framed = tag("div", row_labels, image, column_labels, class_="framed")
-    return tag("figure", tag("figcaption", tag("b", title)), framed, color_bar)
-
-
-def _column_labels(count: int, columns: Sequence[str]) -> Markup:
-    """Labels below a map: all column names if they fit, or else the first and last."""
-    if columns and sum(map(len, columns)) + len(columns) <= MAX_LABEL_LETTERS:
-        return tag("div", *(tag("span", name) for name in columns), class_="across names")
-    ends = [columns[0], columns[-1]] if columns else ["unit 0", str(count - 1) if count > 1 else ""]
-    return tag("div", *(tag("span", end) for end in ends), class_="across")
-
-
-def _png(shares: Array, colormap: str) -> str:
-    """A data URL of a PNG with one pixel per number from 0 to 1; NaN is transparent."""
-    # one byte per pixel: an index into a palette whose last entry is transparent
-    palette = colormaps[colormap](np.linspace(0, 1, TRANSPARENT), bytes=True)[:, :3]
-    indices = np.where(
-        np.isfinite(shares), np.rint(np.clip(np.nan_to_num(shares), 0, 1) * (TRANSPARENT - 1)), TRANSPARENT
-    )
-    image = Image.fromarray(indices.astype(np.uint8), "L")
-    image.putpalette([*palette.reshape(-1).tolist(), 0, 0, 0])
-    file = io.BytesIO()
-    image.save(file, "PNG", optimize=True, transparency=TRANSPARENT)
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

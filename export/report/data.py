@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,8 +24,8 @@ Histograms = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
 class GatePanel:
     """Four grids of layers x units, after Figure 2 of the paper.
 
-    A layer narrower than the widest ends in NaN, and unknown values are NaN. Gates with several positions
-    or time steps are averaged. Without rows there are only biases.
+    A layer narrower than the widest ends in NaN, and unknown values and removed units are NaN. Gates with
+    several positions or time steps are averaged. Without rows there are only biases.
 
     Attributes:
         layers: Names of the layers.
@@ -61,15 +61,28 @@ class PlainFile:
 
 
 @dataclass(frozen=True)
+class KeptUnits:
+    """The units that a layer keeps of `whole`, in ascending order; it may keep none.
+
+    `gate` is the name of its gate, and `layer` its number, in the network before.
+    """
+
+    gate: str
+    layer: str
+    units: tuple[int, ...]
+    whole: int
+
+
+@dataclass(frozen=True)
 class ReportData:
     """Everything that a report shows.
 
     Attributes:
-        manifest: The manifest of the exported file.
+        manifest: The manifest of the file.
         inputs: Inputs as in `x:float32[batch,784]`.
         outputs: Public outputs in the same form.
         size: Bytes of the file.
-        warnings: Warnings of the export.
+        warnings: Warnings of the export or the compression.
         notes: Notes of the export.
         seconds: Duration of each step.
         histograms: Errors of each tensor by magnitude.
@@ -78,6 +91,7 @@ class ReportData:
         comparison: How a lower precision compares with fp32.
         other_gates: A sentence about each sigmoid that multiplies something and forms no highway.
         plain: The twin without gates, if one was written.
+        kept: What each layer keeps, if the file is compressed; also layers of which nothing is left.
     """
 
     manifest: Manifest
@@ -93,6 +107,7 @@ class ReportData:
     comparison: Comparison | None = None
     other_gates: tuple[str, ...] = ()
     plain: PlainFile | None = None
+    kept: tuple[KeptUnits, ...] = ()
 
 
 def gate_panel(
@@ -120,14 +135,23 @@ def gate_panel(
     if not groups:
         return None
     layers = tuple(groups)
-    bias_grid = _pad_rows(
-        [_mean([_gate_biases(gate, biases) for gate in group]) for group in groups.values()]
-    )
+    axes = row_axes(runtime)
+    dims = {tensor.name: tensor.dims for tensor in runtime.outputs}
+
+    def grid(values: Callable[[Gate], Array]) -> Array:
+        """A row for each layer: the mean of its gates' values, which are those of its time steps."""
+        return _pad_rows(
+            [
+                np.mean(_pad_rows([_in_place(gate, values(gate), dims) for gate in group]), axis=0)
+                for group in groups.values()
+            ]
+        )
+
+    bias_grid = grid(lambda gate: _gate_biases(gate, biases))
     if profile is None or rows is None:
         return GatePanel(layers, bias_grid)
     unit_means = {layer.gate: np.array(layer.units) for layer in profile.layers}
     names = [name for gate in gates for name in (gate.name, gate.output) if name is not None]
-    axes = row_axes(runtime)
     (batch,) = run_rows(runtime, first_rows(rows, 1), names)
 
     def first_row(gate: Gate, name: str | None) -> Array:
@@ -138,9 +162,9 @@ def gate_panel(
     return GatePanel(
         layers,
         bias_grid,
-        _pad_rows([_mean([unit_means[gate.name] for gate in group]) for group in groups.values()]),
-        _pad_rows([_mean([first_row(gate, gate.name) for gate in group]) for group in groups.values()]),
-        _pad_rows([_mean([first_row(gate, gate.output) for gate in group]) for group in groups.values()]),
+        grid(lambda gate: unit_means[gate.name]),
+        grid(lambda gate: first_row(gate, gate.name)),
+        grid(lambda gate: first_row(gate, gate.output)),
         profile.rows,
         rows.label(0, labels),
     )
@@ -162,9 +186,17 @@ def _gate_biases(gate: Gate, biases: Mapping[str, Array]) -> Array:
     return lever.sign * biases[lever.tensor].reshape(-1)[lever.start : lever.stop].astype(np.float64)
 
 
-def _mean(values: Sequence[Array]) -> Array:
-    """The mean over the time steps of one layer."""
-    return np.mean(_pad_rows(values), axis=0)
+def _in_place(gate: Gate, values: Array, dims: Mapping[str, Sequence[int | str]]) -> Array:
+    """The values at the numbers that units have in the original layer, with NaN for removed units.
+
+    The layer's output has all units; `dims` are the dimensions of outputs by name.
+    """
+    if gate.kept is None or gate.output is None or len(values) != len(gate.kept):
+        return values
+    units = dims[gate.output][gate.unit_axis]
+    row = np.full(units if isinstance(units, int) else max(gate.kept) + 1, np.nan)
+    row[list(gate.kept)] = values
+    return row
 
 
 def _pad_rows(rows: Sequence[Array]) -> Array:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from export.report.charts import Series, chart, gate_map, signed_map
+from export.report.charts import Series, chart
 from export.report.data import ReportData, gates_by_depth
 from export.report.html import Markup, Part, section, side_by_side, table, tag
+from export.report.maps import gate_map, signed_map
 from service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
 
 NO_ROWS = (
@@ -131,6 +132,8 @@ def _panel_section(report: ReportData) -> list[Markup]:
         "After Figure 2 of “Training Very Deep Networks”: each line is a layer, with the input at the top, "
         "and each column is a unit. Gray cells are beyond the end of a narrower layer, or not known."
     )
+    if report.kept:
+        intro += " Gates of removed units are gray too; the other units are where they were."
     return [section("Layers by units", intro, side_by_side(*maps))]
 
 

@@ -61,8 +61,13 @@ def tile(figure: Part, name: str, note: str) -> Markup:
     )
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Part]], text_columns: Sequence[int]) -> Markup:
-    """A table of figures; the columns in `text_columns` hold text."""
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[Part]],
+    text_columns: Sequence[int] = (),
+    bold: int | None = None,
+) -> Markup:
+    """A table of figures; the columns in `text_columns` hold text, and row number `bold` is bold."""
     classes = ["word" if column in text_columns else "number" for column in range(len(head))]
     head_row = tag(
         "tr",
@@ -73,8 +78,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Part]], text_columns: Seq
         ),
     )
     body_rows = [
-        tag("tr", *(tag("td", cell, class_=kind) for cell, kind in zip(row, classes, strict=True)))
-        for row in rows
+        tag(
+            "tr",
+            *(tag("td", cell, class_=kind) for cell, kind in zip(row, classes, strict=True)),
+            class_="total" if number == bold else None,
+        )
+        for number, row in enumerate(rows)
     ]
     # a box that scrolls can be reached with the keyboard
     return tag(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from export.report.charts import Series, chart
+from export.report.compression_section import compression_sections
 from export.report.data import ReportData
 from export.report.gates_section import gate_sections
 from export.report.html import Markup, Part, format_bytes, section, side_by_side, table, tag, tile
@@ -36,6 +37,7 @@ def render_page(report: ReportData) -> str:
     body = tag(
         "main",
         _summary(report, title),
+        *compression_sections(report),
         *parity_sections(report),
         *gate_sections(report),
         *_precision(report),
@@ -66,6 +68,14 @@ def _summary(report: ReportData, title: str) -> Markup:
     if profile is not None and profile.layers:
         depth = sum(layer.mean for layer in profile.layers)
         tiles.append(tile(f"{depth:.2f}", "effective depth", "sum of mean T"))
+    if (compression := manifest.compression) is not None:
+        share = f"{compression.units / compression.units_whole:.1%}"
+        of_units = f"{compression.units:,} of {compression.units_whole:,}"
+        times = ", ".join(f"{size}: {times:.1f}x" for size, times in compression.faster.items())
+        tiles[:0] = [
+            tile(share, "of the units kept", of_units),
+            tile(f"{max(compression.faster.values()):.1f}x", "faster at best", f"by rows of a run: {times}"),
+        ]
     badge = tag("span", BADGES[manifest.precision == "fp32"], class_="badge ok")
     return tag(
         "section",

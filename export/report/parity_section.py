@@ -66,10 +66,10 @@ def parity_sections(report: ReportData) -> list[Markup]:
         side_by_side(*charts),
         folded,
     )
-    return [parity_section, *_unjudged(parity)]
+    return [parity_section, *_unjudged(parity, baseline)]
 
 
-def _unjudged(parity: Parity) -> list[Markup]:
+def _unjudged(parity: Parity, baseline: str) -> list[Markup]:
     """The tensors that were not judged, batch by batch."""
     rows: list[list[Part]] = []
     for unjudged in parity.unjudged:
@@ -79,8 +79,8 @@ def _unjudged(parity: Parity) -> list[Markup]:
     if not rows:
         return []
     intro = (
-        "In these batches rounding decides: if the inputs move by a few units in the last place, PyTorch's "
-        "own values move by more than 1e-4 of their size. So of the first of these tensors, and of those "
+        "In these batches rounding decides: if the inputs move by a few units in the last place, the values "
+        f"of {baseline} move by more than 1e-4 of their size. So of the first of these tensors, and of those "
         "that come after it, only shapes and the places of NaN and infinities were compared. 'large x100' is "
         "a row of usual numbers times 100."
     )
@@ -95,7 +95,9 @@ def _unjudged(parity: Parity) -> list[Markup]:
 
 def baseline_name(manifest: Manifest) -> str:
     """The implementation that onnxruntime is compared with."""
-    return "onnx's own evaluator" if manifest.source == "onnx" else "PyTorch"
+    # a compressed file is proved against the graph that it was cut from
+    is_graph = manifest.source == "onnx" or manifest.compression is not None
+    return "onnx's own evaluator" if is_graph else "PyTorch"
 
 
 def parity_rows(manifest: Manifest) -> Sequence[TensorParity]:

@@ -44,6 +44,10 @@ def report_json(report: ReportData) -> dict[str, Any]:
             unjudged.batch: report.manifest.parity.unjudged_names(unjudged.batch)
             for unjudged in report.manifest.parity.unjudged
         },
+        "kept": {
+            layer.gate: {"units": len(layer.units), "of": layer.whole, "kept": layer.units}
+            for layer in report.kept
+        },
         "comparison": None if report.comparison is None else asdict(report.comparison),
     }
 
