@@ -61,16 +61,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def any_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Networks of tests are so narrow that no cut makes them faster; here each cut is twice as fast."""
-
-    def measure(runtimes: Any, *arguments: Any) -> list[Timing]:
-        return [Timing({1: 2.0 if number == 0 else 1.0}) for number in range(len(runtimes))]
-
-    monkeypatch.setattr(trials, "measure_speed", measure)
-
-
 @pytest.mark.usefixtures("any_speed")
 def test_an_exported_file_becomes_a_smaller_version(folder: Path, tmp_path: Path) -> None:
     """The open quarter of the units is found, and says all that the whole network does."""

@@ -1,0 +1,103 @@
+"""Compression with training: of a real run on digits, proved against the trained checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from export.compress.compress import compress_model
+from export.errors import CompressionError, UsageError
+from export.pipeline import export_model
+from export.verify import verify_model
+from models.data.load import load_dataset
+from models.networks.feedforward import MlpConfig
+from models.training.recipe import Recipe
+from models.training.run_plan import RunPlan
+from models.training.train import train
+from service.artifact.runtime import open_model
+
+pytestmark = pytest.mark.usefixtures("any_speed")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a training run."""
+    folder = tmp_path_factory.mktemp("run")
+    config = MlpConfig(inputs=(1, 8, 8), classes=10, width=16, layers=3)
+    recipe = Recipe(epochs=4, batch=64, lr=0.01, gate_budget=0.1, test_fraction=0.5)
+    train(RunPlan("tiny", config, recipe, load_dataset("digits", test_fraction=0.5, seed=3), folder, seed=3))
+    return folder
+
+
+def test_a_cut_that_costs_answers_wins_them_back(run: Path, tmp_path: Path) -> None:
+    """Training after the cut; the file is proved against the checkpoint that it leaves beside its source."""
+    cut = compress_model(run, tmp_path, data="digits", keep=0.1)
+    trained = compress_model(run, tmp_path, data="digits", keep=0.1, finetune_epochs=3)
+    assert cut.point.metric is not None
+    assert trained.point.metric is not None
+    assert trained.point.metric > cut.point.metric
+    compression = trained.manifest.compression
+    assert compression is not None
+    assert (compression.units, compression.units_whole, compression.finetune_epochs) == (5, 48, 3)
+    # the run's own split: half of the 1,797 rows were not trained on
+    assert compression.rows == 898
+    assert cut.finetuned is None
+    assert trained.finetuned == run / "tiny-2.safetensors"
+    assert verify_model(trained.path, trained.finetuned).manifest.compression == compression
+
+    # the trained network computes the same without being cut
+    whole = export_model(trained.finetuned, tmp_path / "whole")
+    x = load_dataset("digits").test.x.numpy().astype(np.float32)
+    answers = [open_model(path).run({"x": x}, ["output"])[0] for path in (whole.path, trained.path)]
+    np.testing.assert_allclose(answers[1], answers[0], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_cuts_go_on_while_the_limit_is_kept(run: Path, tmp_path: Path) -> None:
+    """Fewer units than without training, within the same limit on the validation rows."""
+    cut = compress_model(run, tmp_path, data="digits", max_drop=1)
+    trained = compress_model(run, tmp_path, data="digits", max_drop=1, finetune_epochs=3)
+    assert trained.point.share < cut.point.share
+    assert trained.point.metric is not None
+    assert trained.manifest.compression is not None
+    assert trained.manifest.compression.metric_whole is not None
+    assert trained.point.metric > trained.manifest.compression.metric_whole - 0.03
+
+
+def test_only_checkpoints_can_be_trained(run: Path, tmp_path: Path) -> None:
+    """And only on the data of their run. Nothing is written."""
+    exported = export_model(run, tmp_path / "source")
+    repository = tmp_path / "repository"
+    for source, data, expected in (
+        (
+            exported.path,
+            "digits",
+            r"expected a checkpoint of turnpike train, got a source of kind 'checkpoint'",
+        ),
+        (
+            run,
+            "drawn-digits",
+            r"expected as --data what the network was trained on, 'digits', got other rows",
+        ),
+    ):
+        with pytest.raises(UsageError, match=f"--finetune-epochs: {expected}"):
+            compress_model(source, repository, data=data, keep=0.5, finetune_epochs=1)
+    with pytest.raises(UsageError, match="--finetune-epochs: expected 0 or more, got -1"):
+        compress_model(run, repository, data="digits", keep=0.5, finetune_epochs=-1)
+    assert not list(repository.rglob("model.onnx"))
+
+
+@pytest.mark.slow
+def test_a_limit_that_training_cannot_keep_is_an_error(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the share and the loss."""
+    monkeypatch.setattr("export.compress.finetuning.points_lost", lambda before, after: 7.5)
+    with pytest.raises(
+        CompressionError, match=r"--max-drop: expected to lose at most 0.5 points .* loses 7.50"
+    ):
+        compress_model(run, tmp_path, data="digits", max_drop=0.5, finetune_epochs=1)
+    assert not list(tmp_path.rglob("*.onnx"))
+    assert not list(run.glob("tiny-9*.safetensors"))
