@@ -140,6 +140,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "cost": {"measurement", "contestants", "results"},
         "measurement": {"contestants"},
         "contestants": set(),
+        "compression": {"results"},
         "reading": set(),
         "results": set(),
     },

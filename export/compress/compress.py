@@ -11,6 +11,7 @@ from export.compress.agreement import AnswerComparison
 from export.compress.carried_reference import carried_reference
 from export.compress.finetuning import CutNetwork, FineTuner, expect_trainable
 from export.compress.importance import measure_importance
+from export.compress.layer_weights import weigh_layers
 from export.compress.removable_layers import find_removable_layers
 from export.compress.selection import most_important
 from export.compress.trials import Cutter, OpenCut, fastest_cut, judge, search_share
@@ -148,8 +149,9 @@ def compress_model(
             )
 
     with steps.step("calibrate"):
-        importance = measure_importance(original.graph.model, search.layers, rows.calibration)
+        changes = measure_importance(original.graph.model, search.layers, rows.calibration)
         cutter = Cutter(original.graph, search.layers)
+        importance = weigh_layers(cutter, changes, rows.calibration)
 
     with steps.step("search"):
         share = keep if keep is not None else search_share(cutter, importance, rows, max_drop or 0.0, steps)

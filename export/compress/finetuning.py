@@ -7,6 +7,7 @@ from pathlib import Path
 
 from export.compress.agreement import AnswerComparison, points_lost
 from export.compress.importance import measure_importance
+from export.compress.layer_weights import weigh_layers
 from export.compress.removable_layers import RemovableLayer, find_removable_layers
 from export.compress.selection import MIN_SHARE, Kept, most_important
 from export.compress.trials import Cutter
@@ -98,9 +99,10 @@ class FineTuner:
             if lost > max_drop:
                 break
             smallest = trained
-            importance = measure_importance(
+            changes = measure_importance(
                 trained.whole.graph.model, trained.cutter.layers, self._rows.calibration
             )
+            importance = weigh_layers(trained.cutter, changes, self._rows.calibration)
             share = trained.share * SHARE_STEP
             cut = CutNetwork(trained.whole, trained.cutter, most_important(importance, share), share)
         if smallest is None:
