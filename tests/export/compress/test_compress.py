@@ -235,18 +235,46 @@ def test_the_command_shows_the_curve_and_inspect_the_rest(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [str(folder / "repository/net/1/model.onnx"), "--data", str(folder / "rows.npz")]
-    result = run_in_process("compress", *arguments, "--keep", "0.25", "--to", str(tmp_path))
+    page = tmp_path / "report/index.html"
+    options = ["--keep", "0.25", "--to", str(tmp_path), "--report", str(page.parent)]
+    result = run_in_process("compress", *arguments, *options)
     assert result.exit_code == 0, result.stderr
+    assert f"report: {page}" in result.stdout.replace("\n", "")
     assert "units kept: 12 of 48, by layer: 4 of 16, 4 of 16, 4 of 16" in result.stdout
     assert "25.0%" in result.stdout
     inspected = run_in_process("inspect", str(tmp_path / "net/1/model.onnx"))
     assert "12 of 48 units, 25.0% of the layers' multiplications" in inspected.stdout
     assert "1.0000 equal answers on 100 rows, accuracy 1.0000 (whole: 1.0000)" in inspected.stdout
-    result = run_in_process("compress", *arguments, "--keep", "0.25", "--to", str(tmp_path), "--json")
+    result = run_in_process("compress", *arguments, *options, "--json")
     record = json.loads(result.stdout)
+    assert record["report"] == str(page)
     assert record["written"] is False
     assert record["kept"]["layer00.transform_gate"] == {"units": 4, "of": 16}
     assert record["point"]["macs"] == 0.25
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_the_report_has_the_proof_the_gates_and_what_each_layer_keeps(folder: Path, tmp_path: Path) -> None:
+    """Also layers of which nothing is left. Maps have the units where they were."""
+    source, rows = folder / "repository/net/1/model.onnx", folder / "rows.npz"
+    result = compress_model(source, tmp_path / "new", data=rows, keep=0.05, report=tmp_path / "report")
+    assert result.report == tmp_path / "report/index.html"
+    html = result.report.read_text()
+    for title in ("Compression", "Parity", "Gates", "Layers by units", "Lesions", "Provenance"):
+        assert f"<h2>{title}</h2>" in html
+    assert "of onnx&#x27;s own evaluator against the whole graph with the removed units carried" in html
+    record = json.loads((tmp_path / "report/report.json").read_text())
+    assert {name: (layer["units"], layer["of"]) for name, layer in record["kept"].items()} == result.kept
+    gates = {gate.name: gate for gate in result.manifest.gates}
+    assert set(record["kept"]) - set(gates), "a layer is gone"
+    assert result.manifest.profile is not None
+    means = {layer.gate: layer.units for layer in result.manifest.profile.layers}
+    for row, gate in zip(record["panel"]["means"], gates.values(), strict=True):
+        assert gate.kept is not None
+        assert record["kept"][gate.name]["kept"] == list(gate.kept)
+        assert [unit for unit, mean in enumerate(row) if mean is not None] == list(gate.kept)
+        assert len(row) == WIDTH
+        assert [row[unit] for unit in gate.kept] == pytest.approx(means[gate.name], rel=1e-5)
 
 
 @pytest.mark.usefixtures("any_speed")

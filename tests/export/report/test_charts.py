@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from export.report.charts import Series, chart
+from export.report.charts import Series, bars, chart
 
 
 def test_points_of_curves_follow_their_values() -> None:
@@ -20,6 +20,34 @@ def test_points_of_curves_follow_their_values() -> None:
     assert "nan" not in flat
     zero = chart("t", [Series("a", [0.0, 0.0], "series-4")], below="x", log=True)
     assert "nan" not in zero
+
+
+def test_an_axis_of_numbers_has_points_where_they_are() -> None:
+    """Round numbers are on the axis, and names in tooltips alone."""
+    places = ["a tenth", "a half", "all"]
+    drawn = chart("t", [Series("a", [1, 2, 3], "series-4")], below="x", places=places, at=[10, 50, 100])
+    dots = [float(x) for x in re.findall(r'cx="([\d.]+)"', drawn)]
+    assert (dots[1] - dots[0]) / (dots[2] - dots[1]) == pytest.approx(40 / 50, abs=0.01)
+    assert "rotate(-90)" not in drawn
+    assert "<title>a half, a: 2</title>" in drawn
+    assert re.search(r'text-anchor="middle">100</text>', drawn)
+
+
+def test_rings_mark_points_without_a_line() -> None:
+    rings = [Series("here", [None, 2.0], "", rings=True), Series("here", [None, 1.0], "", rings=True)]
+    drawn = chart("t", [Series("a", [1.0, 2.0], "series-4"), *rings], below="x")
+    assert drawn.count("<polyline") == 1
+    assert len(re.findall(r'<circle [^>]*class="hollow', drawn)) == 2
+    assert drawn.count("</svg>here</span>") == 1
+
+
+def test_bars_are_filled_by_their_part() -> None:
+    drawn = bars("t", [(3, 4), (0, 4), (4, 4)], below="layer", places=["a", "b", "c"], names=("kept", "gone"))
+    filled = [float(height) for height in re.findall(r'height="([\d.]+)" class="bar', drawn)]
+    rest = [float(height) for height in re.findall(r'height="([\d.]+)" class="shade', drawn)]
+    assert filled == pytest.approx([0.75 * filled[1], filled[1]], abs=0.2)
+    assert rest == pytest.approx([0.25 * filled[1], filled[1]], abs=0.2)
+    assert "<title>layer a: 3 of 4</title>" in drawn
 
 
 def test_long_names_are_on_the_axis() -> None:

@@ -50,3 +50,16 @@ def test_carry_biases_are_shown_with_the_sign_of_t() -> None:
     assert panel is not None
     assert panel.layers == ("0", "1", "2")
     np.testing.assert_array_equal(panel.biases, [[-1, -2, np.nan], [0, 0, 0], [np.nan, np.nan, np.nan]])
+
+
+def test_units_that_are_left_stay_in_their_columns() -> None:
+    """The layer's output has all six units, of which a compressed file has kept two."""
+    lever = Lever(tensor="bias", start=0, stop=2, sign=1)
+    gate = (
+        highway(layers=1, units=6)
+        .gates[0]
+        .model_copy(update={"units": 2, "kept": (1, 4), "levers": (lever,)})
+    )
+    panel = gate_panel(highway(layers=1, units=6).open(), [gate], {"bias": np.array([7.0, 8.0], np.float32)})
+    assert panel is not None
+    np.testing.assert_array_equal(panel.biases, [[np.nan, 7, np.nan, np.nan, 8, np.nan]])
