@@ -24,13 +24,13 @@ from export.cli.export import (
     at_least,
 )
 from export.cli.progress import StepProgress, console, show_messages, stoppable, table_on_failure, write_json
+from export.compression_curve import curve_with_file, file_point
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from models.imports import collector_paused
-from service.artifact.manifest import Precision
+from service.artifact.manifest import Compression, Manifest, Precision
 
 if TYPE_CHECKING:
     from export.compress.compress import CompressionResult
-    from service.artifact.manifest import CompressionPoint
 
 app = typer.Typer(add_completion=False)
 
@@ -134,9 +134,12 @@ def command(
 def show_compression(result: CompressionResult) -> None:
     """Print what was removed, what other shares would have given, and the path of the file."""
     show_messages(result.warnings, ())
+    compression = result.manifest.compression
+    if compression is None:
+        raise ValueError("expected the manifest of a compressed file")
     console.print("units and multiplications that are left; times that a run is faster, by its rows")
-    console.print(curve_table(result))
-    for line in summary_lines(result):
+    console.print(curve_table(result.manifest, compression))
+    for line in summary_lines(result, compression):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if result.finetuned is not None:
         console.print(
@@ -150,32 +153,24 @@ def show_compression(result: CompressionResult) -> None:
     console.print(f"[bold]{verb}[/] {escape(str(result.path))}", highlight=False, soft_wrap=True)
 
 
-def curve_table(result: CompressionResult) -> Table:
+def curve_table(manifest: Manifest, compression: Compression) -> Table:
     """A row for each share of the units, and one for the file that was written."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    sizes = list(result.point.faster)
-    has_accuracy = result.point.metric is not None
+    file = file_point(compression)
+    has_accuracy = file.metric is not None
     titles = ["units", "work", *(["accuracy"] if has_accuracy else []), "same answers"]
-    for title in (*titles, *(f"{size} row{'' if size == 1 else 's'}" for size in sizes)):
+    for title in (*titles, *(f"{size} row{'' if size == 1 else 's'}" for size in file.faster)):
         table.add_column(title, justify="right", no_wrap=True)
-    points = sorted((*result.curve, result.point), key=lambda point: -point.share)
-    for point in points:
-        cells = _cells(point, has_accuracy=has_accuracy)
-        table.add_row(*cells, style="bold" if point is result.point else None)
+    for point in curve_with_file(manifest.precision, compression):
+        accuracy = [f"{point.metric:.2%}"] if point.metric is not None else []
+        faster = [f"{times:.2f}x" for times in point.faster.values()]
+        cells = [f"{point.share:.1%}", f"{point.macs:.1%}", *accuracy, f"{point.agreement:.2%}", *faster]
+        table.add_row(*cells, style="bold" if point == file else None)
     return table
 
 
-def _cells(point: CompressionPoint, *, has_accuracy: bool) -> list[str]:
-    accuracy = [] if point.metric is None or not has_accuracy else [f"{point.metric:.2%}"]
-    faster = [f"{times:.2f}x" for times in point.faster.values()]
-    return [f"{point.share:.1%}", f"{point.macs:.1%}", *accuracy, f"{point.agreement:.2%}", *faster]
-
-
-def summary_lines(result: CompressionResult) -> Iterator[str]:
+def summary_lines(result: CompressionResult, compression: Compression) -> Iterator[str]:
     """The units that are left, by layer, and the proof."""
-    compression = result.manifest.compression
-    if compression is None:
-        return
     layers = ", ".join(f"{left} of {units}" for left, units in result.kept.values())
     yield f"units kept: {compression.units:,} of {compression.units_whole:,}, by layer: {layers}"
     parity = result.manifest.parity

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from export.compression_curve import curve_with_file, file_point
 from export.report.charts import Series, bars, chart
 from export.report.data import KeptUnits, ReportData
 from export.report.html import Markup, Part, section, side_by_side, table
@@ -23,7 +24,7 @@ def compression_sections(report: ReportData) -> list[Markup]:
     compression = report.manifest.compression
     if compression is None:
         return []
-    points = points_by_share(compression)
+    points = curve_with_file(report.manifest.precision, compression)
     own = points.index(file_point(compression))
     head, rows = _curve_table(points)
     intro = (
@@ -35,7 +36,7 @@ def compression_sections(report: ReportData) -> list[Markup]:
         "bold is this file."
     )
     if report.manifest.precision != "fp32":
-        intro += " All of this is about the fp32 graph that this file was made from."
+        intro += f" The other rows are of graphs in fp32, and this file is in {report.manifest.precision}."
     if compression.finetune_epochs:
         intro += (
             f" Its units were trained on for {_counted(compression.finetune_epochs, 'epoch')}; the other "
@@ -49,30 +50,6 @@ def compression_sections(report: ReportData) -> list[Markup]:
             side_by_side(*_curve_charts(compression, points, own), *_layer_pictures(report.kept)),
         )
     ]
-
-
-def file_point(compression: Compression) -> CompressionPoint:
-    """The point of the curve that the file is."""
-    return CompressionPoint(
-        share=compression.units / compression.units_whole,
-        macs=compression.macs / compression.macs_whole if compression.macs_whole else 1.0,
-        agreement=compression.agreement,
-        metric=compression.metric,
-        faster=compression.faster,
-    )
-
-
-def points_by_share(compression: Compression) -> list[CompressionPoint]:
-    """The curve with the file's point, from the largest share to the smallest.
-
-    A point with as many units as the file is left out: it is the same graph, unless the file was trained.
-    """
-    others = [
-        point
-        for point in compression.curve
-        if compression.finetune_epochs or round(point.share * compression.units_whole) != compression.units
-    ]
-    return sorted((*others, file_point(compression)), key=lambda point: -point.share)
 
 
 def _curve_table(points: Sequence[CompressionPoint]) -> tuple[list[str], list[list[Part]]]:

@@ -164,9 +164,9 @@ def test_without_classes_there_is_no_accuracy() -> None:
     assert len(points(figure(drawn, "Same answers"), "dot")) == 4
 
 
-def test_a_lower_precision_is_said_to_be_of_another_graph() -> None:
+def test_the_other_rows_are_said_to_be_in_fp32() -> None:
     data = report()
     int8 = replace(data, manifest=data.manifest.model_copy(update={"precision": "int8"}))
-    assert "about the fp32 graph" in section(int8)
-    assert "about the fp32 graph" not in section(data)
+    assert "The other rows are of graphs in fp32, and this file is in int8." in section(int8)
+    assert "graphs in fp32" not in section(data)
     assert compression_sections(replace(data, manifest=MANIFEST)) == []
