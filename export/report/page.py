@@ -72,13 +72,12 @@ def _summary(report: ReportData, title: str) -> Markup:
         share = f"{compression.units / compression.units_whole:.1%}"
         of_units = f"{compression.units:,} of {compression.units_whole:,}"
         times = ", ".join(f"{size}: {times:.1f}x" for size, times in compression.faster.items())
-        in_fp32 = "" if manifest.precision == "fp32" else "in fp32, "
         tiles[:0] = [
             tile(share, "of the units kept", of_units),
             tile(
                 f"{min(compression.faster.values()):.1f}x",
                 "faster at least",
-                f"{in_fp32}by rows of a run: {times}",
+                f"by rows of a run: {times}",
             ),
         ]
     badge = tag("span", BADGES[manifest.precision == "fp32"], class_="badge ok")
