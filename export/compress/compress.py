@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import geometric_mean
 from tempfile import TemporaryDirectory
 
 from export.compress.agreement import AnswerComparison
@@ -14,7 +15,7 @@ from export.compress.importance import measure_importance
 from export.compress.layer_weights import weigh_layers
 from export.compress.removable_layers import find_removable_layers
 from export.compress.selection import most_important
-from export.compress.trials import Cutter, OpenCut, fastest_cut, judge, search_share
+from export.compress.trials import Cutter, OpenCut, fastest_cut, judge, search_share, times_by_rows
 from export.compress.whole_network import AnySource, WholeNetwork, read_whole_network, with_reference
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from export.errors import CompressionError, UsageError, errors_of_option
@@ -189,6 +190,7 @@ def compress_model(
             proved = lower_precision(proved, measured, limits)
     with steps.step("judge"):
         point = judge(cutter, before, cut, open_model(proved.data), network.share, rows)
+        expect_faster(point, precision)
     with steps.step("write"):
         manifest = Manifest(
             name=original.source.name,
@@ -235,6 +237,15 @@ def compress_model(
         )
         page = write_report(report, replace(content, kept=kept_units(network)))
     return replace(result, report=page)
+
+
+def expect_faster(point: CompressionPoint, precision: Precision) -> None:
+    """Raise a CompressionError if the file in a lower precision is slower than the whole network in fp32."""
+    if precision != "fp32" and geometric_mean(point.faster.values()) <= 1:
+        raise CompressionError(
+            f"--precision {precision}: expected a graph that is faster than the whole one in fp32, and its "
+            f"runs are {times_by_rows(point.faster)} times as fast on this machine: use fp32"
+        )
 
 
 def kept_units(network: CutNetwork) -> tuple[KeptUnits, ...]:

@@ -90,10 +90,7 @@ def fastest_cut(cutter: Cutter, kept: Kept, rows: SplitRows) -> OpenCut:
     fastest = max(range(len(cuts)), key=gains.__getitem__)
     if gains[fastest] <= 1:
         units, units_whole = sum(map(len, kept.values())), sum(layer.units for layer in cutter.layers)
-        times = ", ".join(
-            f"{1 / gain:.2f} with {size} row{'' if size == 1 else 's'}"
-            for size, gain in faster[fastest].items()
-        )
+        times = times_by_rows({size: 1 / gain for size, gain in faster[fastest].items()})
         raise CompressionError(
             f"expected a smaller graph that is faster, and with {units:,} of {units_whole:,} units its runs "
             f"take longer on this machine: {times}, where the whole graph takes 1. Narrow layers gain too "
@@ -115,4 +112,11 @@ def judge(
         agreement=agreement.same,
         metric=agreement.accuracy,
         faster=timing.times_faster_than(whole),
+    )
+
+
+def times_by_rows(times: Mapping[int, float]) -> str:
+    """Numbers by the rows of a run, in words."""
+    return ", ".join(
+        f"{number:.2f} with {size} row{'' if size == 1 else 's'}" for size, number in times.items()
     )

@@ -174,6 +174,28 @@ def test_a_cut_that_is_not_faster_is_not_written(
     assert not list(tmp_path.rglob("*.onnx"))
 
 
+@pytest.mark.slow
+def test_a_lower_precision_that_is_slower_is_not_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graph in fp32 is compared in two forms, and the file with the whole network alone."""
+
+    def measure(runtimes: Any, *arguments: Any) -> list[Timing]:
+        cut = Timing({1: 2.0 if len(runtimes) == 2 else 0.5})
+        return [Timing({1: 1.0}), *[cut] * (len(runtimes) - 1)]
+
+    monkeypatch.setattr(trials, "measure_speed", measure)
+    with pytest.raises(CompressionError, match=r"--precision int8: expected .* are 0.50 with 1 row times as"):
+        compress_model(
+            folder / "repository/net/1/model.onnx",
+            tmp_path,
+            data=folder / "rows.npz",
+            keep=0.25,
+            precision="int8",
+        )
+    assert not list(tmp_path.rglob("model.onnx"))
+
+
 @pytest.mark.usefixtures("any_speed")
 @pytest.mark.parametrize(
     ("options", "error", "message"),
