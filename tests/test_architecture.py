@@ -140,7 +140,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "cost": {"measurement", "contestants", "results"},
         "measurement": {"contestants"},
         "contestants": set(),
-        "compression": {"results"},
+        "compression": {"measurement", "contestants", "results"},
         "reading": set(),
         "results": set(),
     },

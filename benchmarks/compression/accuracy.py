@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from export.compress.importance import measure_importance
 from export.compress.removable_layers import find_removable_layers
 from export.compress.selection import Kept, most_important
+from export.compress.unit_changes import measure_changes
 from export.compress.whole_network import read_whole_network
 from export.source import Array
 from export.sources.rows import read_split_rows
@@ -131,12 +131,15 @@ def tested_after_cut(checkpoint: Path, kept: Kept, data: Dataset) -> float:
 
 
 def gate_importance(checkpoint: Path, data: str, data_dir: Path | None) -> dict[str, Array]:
-    """The importance of units as `turnpike compress` measures it, by the name of the module."""
+    """The root mean square of y - x of each unit, by the name of the module.
+
+    `turnpike compress` weighs it by layer as well, which changes little where all layers have one width.
+    """
     whole = read_whole_network(checkpoint, (), None, None, 0, Steps())
     layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
     source = whole.source
     rows = read_split_rows(data, source.inputs, source.labels, data_dir=data_dir, record=source.training)
-    importance = measure_importance(whole.graph.model, layers, rows.calibration)
+    importance = measure_changes(whole.graph.model, layers, rows.calibration)
     return {
         layer.gate.levers[0].tensor.removesuffix(".gate.bias"): importance[layer.gate.name]
         for layer in layers

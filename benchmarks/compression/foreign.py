@@ -30,11 +30,11 @@ from benchmarks.results.tables import markdown_table
 from export.compress.agreement import AnswerComparison
 from export.compress.compress import compress_model
 from export.compress.cut_graph import FORMS
-from export.compress.importance import measure_importance
 from export.compress.layer_weights import weigh_layers
 from export.compress.removable_layers import find_removable_layers
 from export.compress.selection import most_important
 from export.compress.trials import Cutter, judge, search_share
+from export.compress.unit_changes import measure_changes
 from export.compress.whole_network import read_whole_network
 from export.errors import CompressionError
 from export.source import Rows
@@ -147,7 +147,7 @@ def measure(folder: Path, classes: np.ndarray[tuple[int], np.dtype[np.int64]]) -
     rows = read_split_rows(folder / "rows.npz", whole.source.inputs)
     layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
     cutter = Cutter(whole.graph, layers)
-    changes = measure_importance(whole.graph.model, layers, rows.calibration)
+    changes = measure_changes(whole.graph.model, layers, rows.calibration)
     importance = weigh_layers(cutter, changes, rows.calibration)
     judged = replace(rows, test=Rows(rows.test.inputs, classes[1::2]))
     before = AnswerComparison(cutter.runtime, cutter.output, judged.test)
@@ -156,7 +156,7 @@ def measure(folder: Path, classes: np.ndarray[tuple[int], np.dtype[np.int64]]) -
         """The faster of the two forms."""
         kept = most_important(importance, share)
         cuts = [cutter.cut(kept, form) for form in FORMS]
-        points = [judge(cutter, before, cut, cut.runtime, share, judged) for cut in cuts]
+        points = [judge(cutter, before, cut, cut.runtime, judged) for cut in cuts]
         return max(points, key=lambda point: statistics.geometric_mean(point.faster.values()))
 
     try:
@@ -194,7 +194,7 @@ def figures(points: Sequence[CompressionPoint]) -> list[str]:
         f"{mean_and_sd([point.share for point in points], 100)} %",
         f"{mean_and_sd([point.macs for point in points], 100)} %",
         mean_and_sd([1 / point.macs for point in points], digits=2),
-        f"{mean_and_sd([point.agreement for point in points], 100, 2)} %",
+        f"{mean_and_sd([point.agreement or 0 for point in points], 100, 2)} %",
         f"{mean_and_sd([point.metric or 0 for point in points], 100, 2)} %",
         *(mean_and_sd([point.faster[size] for point in points], digits=2) for size in (1, 8, 64)),
     ]

@@ -1,4 +1,4 @@
-"""`turnpike compress`: remove the units whose gates change least, and write the smaller, verified file."""
+"""`turnpike compress`: remove the units that change their input least, and write the verified file."""
 
 from __future__ import annotations
 
@@ -137,7 +137,9 @@ def show_compression(result: CompressionResult) -> None:
     compression = result.manifest.compression
     if compression is None:
         raise ValueError("expected the manifest of a compressed file")
-    console.print("units and multiplications that are left; times that a run is faster, by its rows")
+    console.print("units and multiplications that are kept, and how many times faster a run is, by its rows")
+    if compression.finetune_epochs or result.manifest.precision != "fp32":
+        console.print("the row in bold is the file; the others are in fp32, without training after the cut")
     console.print(curve_table(result.manifest, compression))
     for line in summary_lines(result, compression):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -158,13 +160,15 @@ def curve_table(manifest: Manifest, compression: Compression) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     file = file_point(compression)
     has_accuracy = file.metric is not None
-    titles = ["units", "work", *(["accuracy"] if has_accuracy else []), "same answers"]
+    has_answers = file.agreement is not None
+    titles = ["units", "multiplications"]
+    titles += [*(["accuracy"] if has_accuracy else []), *(["same answers"] if has_answers else [])]
     for title in (*titles, *(f"{size} row{'' if size == 1 else 's'}" for size in file.faster)):
         table.add_column(title, justify="right", no_wrap=True)
     for point in curve_with_file(manifest.precision, compression):
-        accuracy = [f"{point.metric:.2%}"] if point.metric is not None else []
+        answers = [f"{share:.2%}" for share in (point.metric, point.agreement) if share is not None]
         faster = [f"{times:.2f}x" for times in point.faster.values()]
-        cells = [f"{point.share:.1%}", f"{point.macs:.1%}", *accuracy, f"{point.agreement:.2%}", *faster]
+        cells = [f"{point.share:.1%}", f"{point.macs:.1%}", *answers, *faster]
         table.add_row(*cells, style="bold" if point == file else None)
     return table
 

@@ -1,8 +1,9 @@
-"""Makes networks smaller by their gates: removes the units whose gates hardly ever change anything.
+"""Makes networks smaller by their gates: removes the units that change their input least.
 
 `compress.py` has all steps in order. `removable_layers.py` finds the layers whose units can go,
-`importance.py` measures what each unit changes on rows of data, `layer_weights.py` makes this comparable
+`unit_changes.py` measures what each unit changes on rows of data, `layer_weights.py` makes this comparable
 between layers, `selection.py` chooses, `cut_graph.py` cuts the graph, `merged_convolutions.py` makes what is
 left of a convolutional layer faster, and `trials.py` measures what cuts give. `carried_reference.py` is the
 graph that the cut one must equal: the whole one, in which the removed units carry their input.
+`finetuning.py` trains what is left of a checkpoint. `verify_cut.py` proves a file again.
 """

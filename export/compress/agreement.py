@@ -12,9 +12,12 @@ from service.artifact.runtime import Runtime
 
 @dataclass(frozen=True)
 class Agreement:
-    """The share of answers with the same highest class as before, and the accuracy if classes are known."""
+    """The share of answers with the same highest class as before, and the accuracy.
 
-    same: float
+    Each is None if it is not known: the first if the output has no classes, the second if the rows have none.
+    """
+
+    same: float | None
     accuracy: float | None
 
 
@@ -38,7 +41,7 @@ class AnswerComparison:
     def of(self, cut: Runtime) -> Agreement:
         """Compare another graph."""
         answers = output_for_rows(cut, self._rows, self._output)
-        same = float((answers.argmax(-1) == self._answers.argmax(-1)).mean()) if self.has_classes else 0.0
+        same = float((answers.argmax(-1) == self._answers.argmax(-1)).mean()) if self.has_classes else None
         return Agreement(same, self._accuracy(answers))
 
     def _accuracy(self, answers: Array) -> float | None:
@@ -51,5 +54,5 @@ class AnswerComparison:
 def points_lost(before: AnswerComparison, after: Agreement) -> float:
     """Points of accuracy that were lost, in percent; points of agreement if the classes are not known."""
     if before.accuracy is None or after.accuracy is None:
-        return 100 * (1 - after.same)
+        return 100 * (1 - (after.same or 0.0))
     return 100 * (before.accuracy - after.accuracy)

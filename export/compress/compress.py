@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import geometric_mean
 from tempfile import TemporaryDirectory
 
-from export.compress.agreement import AnswerComparison
+from export.compress.agreement import Agreement, AnswerComparison, points_lost
 from export.compress.carried_reference import carried_reference
 from export.compress.finetuning import CutNetwork, FineTuner, expect_trainable
-from export.compress.importance import measure_importance
 from export.compress.layer_weights import weigh_layers
 from export.compress.removable_layers import find_removable_layers
 from export.compress.selection import most_important
-from export.compress.trials import Cutter, OpenCut, fastest_cut, judge, search_share, times_by_rows
+from export.compress.trials import MIN_GAIN, Cutter, OpenCut, fastest_cut, judge, search_share, times_by_rows
+from export.compress.unit_changes import measure_changes
 from export.compress.whole_network import AnySource, WholeNetwork, read_whole_network, with_reference
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from export.errors import CompressionError, UsageError, errors_of_option
@@ -142,6 +143,8 @@ def compress_model(
                 original.source.training,
             )
         checkpoint = expect_trainable(source, original, rows) if finetune_epochs else None
+        if checkpoint is not None:
+            expect_writable(folder_of(checkpoint), "SOURCE")
         search = find_removable_layers(original.graph.model, original.graph.gates.gates)
         if not search.layers:
             reasons = f": {'; '.join(search.whole)}" if search.whole else ""
@@ -150,13 +153,14 @@ def compress_model(
             )
 
     with steps.step("calibrate"):
-        changes = measure_importance(original.graph.model, search.layers, rows.calibration)
+        changes = measure_changes(original.graph.model, search.layers, rows.calibration)
         cutter = Cutter(original.graph, search.layers)
         importance = weigh_layers(cutter, changes, rows.calibration)
 
     with steps.step("search"):
         share = keep if keep is not None else search_share(cutter, importance, rows, max_drop or 0.0, steps)
         network = CutNetwork(original, cutter, most_important(importance, share), share)
+        expect_some_units(keep, network)
     if checkpoint is not None:
         with TemporaryDirectory(prefix="turnpike-") as folder:
             tuner = FineTuner(checkpoint, rows, finetune_epochs, Path(folder), seed, steps)
@@ -168,7 +172,7 @@ def compress_model(
         cut = fastest_cut(network.cutter, network.kept, rows)
         before = AnswerComparison(cutter.runtime, cutter.output, rows.test)
         curve = tuple(
-            judge(cutter, before, trial, trial.runtime, other, rows)
+            judge(cutter, before, trial, trial.runtime, rows)
             for other in CURVE_SHARES
             for trial in [cutter.cut(most_important(importance, other), cut.graph.form)]
         )
@@ -189,7 +193,7 @@ def compress_model(
         with steps.step(f"lower to {precision}"):
             proved = lower_precision(proved, measured, limits)
     with steps.step("judge"):
-        point = judge(cutter, before, cut, open_model(proved.data), network.share, rows)
+        point = judge(cutter, before, cut, open_model(proved.data), rows)
         expect_faster(point, precision)
     with steps.step("write"):
         manifest = Manifest(
@@ -223,7 +227,7 @@ def compress_model(
         point,
         curve,
         {layer.gate.name: (len(network.kept[layer.gate.name]), layer.units) for layer in search.layers},
-        (*original.warnings, *search.whole, *proved.warnings),
+        (*original.warnings, *search.whole, *proved.warnings, *lost_more_than(max_drop, before, point)),
         written.written,
         finetuned,
     )
@@ -239,13 +243,37 @@ def compress_model(
     return replace(result, report=page)
 
 
+def expect_some_units(keep: float | None, network: CutNetwork) -> None:
+    """Raise a UsageError if a share is none or all of the units."""
+    units, units_whole = (
+        sum(map(len, network.kept.values())),
+        sum(layer.units for layer in network.cutter.layers),
+    )
+    if keep is not None and units in (0, units_whole):
+        raise UsageError(
+            f"--keep: expected a share that is some of the {units_whole:,} units and not all, got {keep}, "
+            f"which is {units:,}"
+        )
+
+
 def expect_faster(point: CompressionPoint, precision: Precision) -> None:
     """Raise a CompressionError if the file in a lower precision is slower than the whole network in fp32."""
-    if precision != "fp32" and geometric_mean(point.faster.values()) <= 1:
+    if precision != "fp32" and geometric_mean(point.faster.values()) < MIN_GAIN:
         raise CompressionError(
             f"--precision {precision}: expected a graph that is faster than the whole one in fp32, and its "
-            f"runs are {times_by_rows(point.faster)} times as fast on this machine: use fp32"
+            f"speed here is {times_by_rows(point.faster)}, where that of the whole one is 1: use fp32"
         )
+
+
+def lost_more_than(max_drop: float | None, before: AnswerComparison, point: CompressionPoint) -> list[str]:
+    """A warning if the limit, which is kept on the rows that units are chosen on, is not kept on others."""
+    lost = points_lost(before, Agreement(point.agreement, point.metric))
+    if max_drop is None or lost <= max_drop:
+        return []
+    return [
+        f"--max-drop: {lost:.2f} points are lost on the rows that judge the result, more than {max_drop:g}: "
+        "the limit is kept on the rows that units are chosen on; a smaller --max-drop leaves a margin"
+    ]
 
 
 def kept_units(network: CutNetwork) -> tuple[KeptUnits, ...]:
@@ -289,11 +317,17 @@ def save_finetuned(checkpoint: Path | None, network: CutNetwork, manifest: Manif
     """Save the network that was trained after the cut beside its source; `turnpike verify` needs it."""
     if checkpoint is None or network.checkpoint is None:
         return None
-    folder = checkpoint if checkpoint.is_dir() else checkpoint.parent
-    path = folder / f"{manifest.name}-{manifest.version}.safetensors"
+    # named by its content, so that it takes the place of no other network
+    digest = hashlib.sha256(network.checkpoint).hexdigest()[:12]
+    path = folder_of(checkpoint) / f"{manifest.name}-cut-{digest}.safetensors"
     with replacing(path) as draft:
         draft.write_bytes(network.checkpoint)
     return path
+
+
+def folder_of(checkpoint: Path) -> Path:
+    """The folder of a training run, given as such or as a file in it."""
+    return checkpoint if checkpoint.is_dir() else checkpoint.parent
 
 
 def compression_record(

@@ -78,8 +78,8 @@ class _Cutter:
 
     def __init__(self, graph: ir.Graph, gates: Sequence[Gate], form: Form) -> None:
         self._graph, self._form = graph, form
-        # the shape of a state with one unit, by the shape of the state
-        self._single_unit_shapes: dict[tuple[int | str, ...], ir.Value] = {}
+        # the shape of a state with one unit, by the axis of the units and the other dimensions
+        self._single_unit_shapes: dict[tuple[int, tuple[int | str | None, ...]], ir.Value] = {}
         self._values = {str(value.name): value for value in _values(graph)}
         # how many levers are in each tensor: one with several cannot be cut for one of them
         self._lever_counts = Counter(lever.tensor for gate in gates for lever in gate.levers)
@@ -114,7 +114,14 @@ class _Cutter:
             if kept:
                 return gate
             self._drop_outputs(*hidden, str(gate.output))
-            ir.convenience.replace_all_uses_with(gated_sum, state, replace_graph_outputs=True)
+            if gated_sum.is_graph_output():
+                # the network's own output keeps its name
+                copy = ir.node("Identity", [state])
+                copy.outputs[0].type, copy.outputs[0].shape = gated_sum.type, gated_sum.shape
+                self._graph.insert_before(producer, copy)
+                self._replace(gated_sum, copy.outputs[0])
+                return None
+            ir.convenience.replace_all_uses_with(gated_sum, state)
             self._values[layer.sum] = state
             return None
 
@@ -145,8 +152,8 @@ class _Cutter:
         dims = tuple(dim if isinstance(dim, int) else dim.value for dim in state.shape or ())
         rank = len(dims)
         others = dims[: rank + axis] + dims[rank + axis + 1 :]
-        key = tuple(dim for dim in dims if dim is not None)
-        if None not in others and key in self._single_unit_shapes:
+        key = (axis, others)
+        if key in self._single_unit_shapes:
             return self._single_unit_shapes[key]
         first = ir.node("Shape", [state], {"start": 0, "end": rank + axis})
         last = ir.node("Shape", [state], {"start": rank + axis + 1, "end": rank})
@@ -154,7 +161,8 @@ class _Cutter:
         parts = [node.outputs[0] for node in (first, one, last)]
         joined = ir.node("Concat", parts, {"axis": 0})
         self._graph.insert_before(before, [first, last, one, joined])
-        self._single_unit_shapes[key] = joined.outputs[0]
+        if None not in others:
+            self._single_unit_shapes[key] = joined.outputs[0]
         return joined.outputs[0]
 
     def _change(self, sliced: SlicedValues, layer: RemovableLayer, kept_state: ir.Value) -> ir.Value:

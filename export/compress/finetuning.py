@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from export.compress.agreement import AnswerComparison, points_lost
-from export.compress.importance import measure_importance
 from export.compress.layer_weights import weigh_layers
 from export.compress.removable_layers import RemovableLayer, find_removable_layers
 from export.compress.selection import MIN_SHARE, Kept, most_important
 from export.compress.trials import Cutter
+from export.compress.unit_changes import measure_changes
 from export.compress.whole_network import WholeNetwork, read_whole_network
 from export.errors import CompressionError, UsageError
 from export.sources.rows import SplitRows
@@ -99,7 +99,7 @@ class FineTuner:
             if lost > max_drop:
                 break
             smallest = trained
-            changes = measure_importance(
+            changes = measure_changes(
                 trained.whole.graph.model, trained.cutter.layers, self._rows.calibration
             )
             importance = weigh_layers(trained.cutter, changes, self._rows.calibration)
@@ -121,8 +121,8 @@ def expect_trainable(source: object, whole: WholeNetwork, rows: SplitRows) -> Pa
     record = whole.source.training
     if not isinstance(source, str | Path) or record is None:
         raise UsageError(
-            f"--finetune-epochs: expected a checkpoint of turnpike train, got a source of kind "
-            f"{whole.source.kind!r}, which cannot be trained"
+            "--finetune-epochs: expected the folder or checkpoint of a training run, got another source: an "
+            "exported file cannot be trained, the run that it was exported from can"
         )
     if rows.dataset is None or rows.dataset.digest != record.data.get("digest"):
         raise UsageError(

@@ -13,9 +13,9 @@ from export.report.maps import unit_map
 from service.artifact.manifest import Compression, CompressionPoint
 
 # the name of the rings around the points of the file
-FILE = "this file"
-BELOW = "units kept, %"
-# of the curves of speed, by the number of rows
+FILE_SERIES = "this file"
+SHARE_AXIS_TITLE = "units kept, %"
+# colors of the curves of speed, by the number of rows
 SPEED_COLORS = ("series-1", "series-2", "series-4")
 
 
@@ -27,6 +27,7 @@ def compression_sections(report: ReportData) -> list[Markup]:
     points = curve_with_file(report.manifest.precision, compression)
     own = points.index(file_point(compression))
     head, rows = _curve_table(points)
+    differs = compression.finetune_epochs > 0 or report.manifest.precision != "fp32"
     intro = (
         f"{compression.units:,} of {compression.units_whole:,} units are left in the layers that were cut, "
         f"and {compression.macs:,} of {compression.macs_whole:,} multiplications for one row. The units that "
@@ -39,15 +40,17 @@ def compression_sections(report: ReportData) -> list[Markup]:
         intro += f" The other rows are of graphs in fp32, and this file is in {report.manifest.precision}."
     if compression.finetune_epochs:
         intro += (
-            f" Its units were trained on for {_counted(compression.finetune_epochs, 'epoch')}; the other "
-            "rows of the table are without training."
+            f" After the cut it was trained for {_counted(compression.finetune_epochs, 'more epoch')}; the "
+            "other rows of the table are without training."
         )
     return [
         section(
             "Compression",
             intro,
             table(head, rows, bold=own),
-            side_by_side(*_curve_charts(compression, points, own), *_layer_pictures(report.kept)),
+            side_by_side(
+                *_curve_charts(compression, points, own, differs=differs), *_layer_pictures(report.kept)
+            ),
         )
     ]
 
@@ -56,7 +59,9 @@ def _curve_table(points: Sequence[CompressionPoint]) -> tuple[list[str], list[li
     """The head and the rows of the table."""
     sizes = list(points[0].faster)
     has_accuracy = any(point.metric is not None for point in points)
-    head = ["units", "multiplications", *(["accuracy"] if has_accuracy else []), "same answers"]
+    has_answers = any(point.agreement is not None for point in points)
+    head = ["units", "multiplications"]
+    head += [*(["accuracy"] if has_accuracy else []), *(["same answers"] if has_answers else [])]
     head += [f"faster, {_counted(size, 'row')}" for size in sizes]
     rows: list[list[Part]] = []
     for point in points:
@@ -67,15 +72,20 @@ def _curve_table(points: Sequence[CompressionPoint]) -> tuple[list[str], list[li
                 f"{point.share:.1%}",
                 f"{point.macs:.1%}",
                 *(accuracy if has_accuracy else []),
-                f"{point.agreement:.2%}",
+                *(["-" if point.agreement is None else f"{point.agreement:.2%}"] if has_answers else []),
                 *faster,
             ]
         )
     return head, rows
 
 
-def _curve_charts(compression: Compression, points: Sequence[CompressionPoint], own: int) -> list[Markup]:
-    """Answers, multiplications and speed over the share of the units, with rings at the file's points."""
+def _curve_charts(
+    compression: Compression, points: Sequence[CompressionPoint], own: int, *, differs: bool
+) -> list[Markup]:
+    """Answers, multiplications and speed over the share of the units, with rings at the file's points.
+
+    The file is not on the curve if it `differs` from it by training or precision.
+    """
     # an axis grows to the right
     ascending, own = points[::-1], len(points) - 1 - own
     at = [100 * point.share for point in ascending]
@@ -84,35 +94,37 @@ def _curve_charts(compression: Compression, points: Sequence[CompressionPoint], 
     def curve(name: str, figure: Callable[[CompressionPoint], float | None], color: str) -> list[Series]:
         values = [figure(point) for point in ascending]
         rings = [value if place == own else None for place, value in enumerate(values)]
-        if compression.finetune_epochs:
-            # the curve is without training, so the file is beside it
+        if differs:
+            # the curve is without training and in fp32, so the file is beside it
             values[own] = None
-        return [Series(name, values, color), Series(FILE, rings, "", rings=True)]
+        return [Series(name, values, color), Series(FILE_SERIES, rings, "", rings=True)]
 
     def percent(share: float | None) -> float | None:
         return None if share is None else 100 * share
 
     has_accuracy = compression.metric is not None
     accuracy = curve("accuracy, %", lambda point: percent(point.metric), "series-4") if has_accuracy else []
+    has_answers = compression.agreement is not None
     agreement = curve("same answers, %", lambda point: percent(point.agreement), "series-2")
     whole = percent(compression.metric_whole)
     work = curve("multiplications left, %", lambda point: percent(point.macs), "series-4")
     faster: list[Series] = []
     for size, color in zip(compression.faster, SPEED_COLORS, strict=False):
         faster += curve(_counted(size, "row"), partial(_times_faster, size), color)
+    answers = chart(
+        "Accuracy and same answers" if has_accuracy else "Same answers",
+        [*accuracy, *agreement],
+        below=SHARE_AXIS_TITLE,
+        places=places,
+        at=at,
+        level=None if whole is None else ("accuracy of the whole network, %", [whole] * len(at)),
+    )
     return [
-        chart(
-            "Accuracy and same answers" if has_accuracy else "Same answers",
-            [*accuracy, *agreement],
-            below=BELOW,
-            places=places,
-            at=at,
-            level=None if whole is None else ("accuracy of the whole network, %", [whole] * len(at)),
-        ),
+        *([answers] if has_answers else []),
         chart(
             "Multiplications left in the layers",
             work,
-            below=BELOW,
+            below=SHARE_AXIS_TITLE,
             places=places,
             at=at,
             bounds=(0, None),
@@ -120,7 +132,7 @@ def _curve_charts(compression: Compression, points: Sequence[CompressionPoint], 
         chart(
             "Times faster, by rows of a run",
             faster,
-            below=BELOW,
+            below=SHARE_AXIS_TITLE,
             places=places,
             at=at,
             bounds=(0, None),

@@ -1,4 +1,4 @@
-"""Trains a network on after some of its units were shut for good: these carry their input from then on.
+"""Continues the training of a network in which some units are shut for good: these carry their input.
 
 This is the training that follows a cut of `turnpike compress`. A shut unit has T = 0 and C = 1 whatever its
 input is, since its gates read nothing and have a bias of -1000 and 1000. No gradient reaches such a gate, so
@@ -36,7 +36,7 @@ def finetune(
     *,
     on_step: Callable[[StepReport], None] = lambda report: None,
 ) -> Path:
-    """Shut the other units of a trained network, train it on, and return the path of the best checkpoint.
+    """Shut the other units of a trained network, continue its training, and return the best checkpoint.
 
     The recipe is that of the first training without its gate budget; the learning rate falls from its highest
     value to 0.

@@ -267,7 +267,7 @@ class CompressionPoint(ManifestRecord):
     Attributes:
         share: The share of units that are kept.
         macs: The share of the multiplications of the layers that is left.
-        agreement: The share of answers whose highest class is as before.
+        agreement: The share of answers whose highest class is as before, if the output has classes.
         metric: Accuracy, if the classes of the rows are known.
         faster: How many times faster a run is than that of the whole network, by its number of rows, on the
             machine of the compression.
@@ -275,7 +275,7 @@ class CompressionPoint(ManifestRecord):
 
     share: float
     macs: float
-    agreement: float
+    agreement: float | None = None
     metric: float | None = None
     faster: dict[int, float]
 
@@ -292,13 +292,13 @@ class Compression(ManifestRecord):
         calibration_rows: The number of rows on which the units were chosen, by the root mean square of y - x.
         calibration_digest: The digest of these rows.
         rows: The number of other rows, on which the following was measured.
-        agreement: The share of answers whose highest class is as before.
+        agreement: The share of answers whose highest class is as before, if the output has classes.
         metric: Accuracy, if the classes of the rows are known.
         metric_whole: Accuracy of the whole network.
         bytes_whole: Size of the whole network's file.
         faster: How many times faster a run is than that of the whole network, by its number of rows, on the
             machine of the compression.
-        finetune_epochs: The epochs for which the units that are left were trained on.
+        finetune_epochs: The epochs for which the network was trained again, after the cut.
         curve: What other shares of the units gave, from the largest to the smallest, without training.
     """
 
@@ -310,7 +310,7 @@ class Compression(ManifestRecord):
     calibration_rows: int
     calibration_digest: str
     rows: int
-    agreement: float
+    agreement: float | None = None
     metric: float | None = None
     metric_whole: float | None = None
     bytes_whole: int

@@ -117,11 +117,13 @@ def compression_text(compression: Compression) -> str:
     accuracy = ""
     if compression.metric is not None and compression.metric_whole is not None:
         accuracy = f", accuracy {compression.metric:.4f} (whole: {compression.metric_whole:.4f})"
-    return (
+    text = (
         f"{compression.units:,} of {compression.units_whole:,} units, "
-        f"{compression.macs / max(1, compression.macs_whole):.1%} of the layers' multiplications\n"
-        f"{compression.agreement:.4f} equal answers on {compression.rows:,} rows{accuracy}"
+        f"{compression.macs / max(1, compression.macs_whole):.1%} of the layers' multiplications"
     )
+    if compression.agreement is None:
+        return text
+    return f"{text}\n{compression.agreement:.4f} equal answers on {compression.rows:,} rows{accuracy}"
 
 
 def show_features(features: tuple[Feature, ...]) -> None:

@@ -108,10 +108,10 @@ export function startCompressionPanel(body) {
     setChildren(shares);
     if (!model) return;
     showOriginal();
-    const { compression } = model.certificate;
-    if (compression.curve.length) {
-      setChildren(shares, shareTable(compression));
-      setChildren(curve, shareChart(compression));
+    const { certificate } = model;
+    if (certificate.compression.curve.length) {
+      setChildren(shares, shareTable(certificate));
+      setChildren(curve, shareChart(certificate));
     }
     update();
   });
@@ -136,7 +136,7 @@ function summaryText(compression, original) {
   const { units, units_whole, calibration_rows, rows, finetune_epochs, original: digest } = compression;
   const count = (value) => value.toLocaleString("en");
   const training = finetune_epochs
-    ? ` They were trained on for ${finetune_epochs} ${finetune_epochs === 1 ? "epoch" : "epochs"}.`
+    ? ` They were then trained for ${finetune_epochs} more ${finetune_epochs === 1 ? "epoch" : "epochs"}.`
     : "";
   return [
     `${count(units)} of ${count(units_whole)} units are left, those that change most on ` +

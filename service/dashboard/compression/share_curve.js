@@ -7,24 +7,24 @@ import { el } from "../dom/element.js";
 import { finePercent, number, percent } from "../dom/number_format.js";
 import { tableColumn } from "../dom/table_column.js";
 
-// shares closer than this count as one
-const SHARE_TOLERANCE = 5e-4;
 const LABEL = "Accuracy and same answers by the share of units that is left.";
 
-/** The chart of accuracy and same answers. */
-export function shareChart(compression) {
-  const { curve, finetune_epochs: epochs, rows } = compression;
+/** The chart of accuracy and same answers; null if the output has no classes, so that neither is known. */
+export function shareChart({ compression, precision }) {
+  if (compression.agreement === null) return null;
+  const { curve, rows } = compression;
+  const differs = differsFromCurve(compression, precision);
   const { node, figure } = titledChart(
     "Other shares of the units",
-    `On ${rows.toLocaleString("en")} rows${epochs ? ", without the training that this file had afterwards" : ""}.`,
+    `On ${rows.toLocaleString("en")} rows${differs ? ", in fp32 and without training after the cut" : ""}.`,
   );
-  drawCurve(figure, epochs ? curve : withFile(compression));
+  drawCurve(figure, differs ? curve : withFile(compression, precision));
   return node;
 }
 
 /** The table of all figures; the row of the file is marked. */
-export function shareTable(compression) {
-  const points = withFile(compression);
+export function shareTable({ compression, precision }) {
+  const points = withFile(compression, precision);
   const column = (title, textOf) => tableColumn(title, points.map(textOf));
   const names = points.map(({ share, isFile }) => ({
     marked: isFile,
@@ -36,7 +36,9 @@ export function shareTable(compression) {
     ...(points.every(({ metric }) => metric === null)
       ? []
       : [column("accuracy", ({ metric }) => finePercent(metric))]),
-    column("same answers", ({ agreement }) => finePercent(agreement)),
+    ...(points.every(({ agreement }) => agreement === null)
+      ? []
+      : [column("same answers", ({ agreement }) => finePercent(agreement))]),
     ...Object.keys(points[0].faster).map((rows) =>
       column(`${rows} ${rows === "1" ? "row" : "rows"}`, ({ faster }) => timesText(faster[rows])),
     ),
@@ -47,10 +49,18 @@ function timesText(times) {
   return times === undefined ? "–" : `${times.toFixed(2)}×`;
 }
 
+/** Whether the file is not a point of the curve, which is in fp32 and without training. */
+function differsFromCurve({ finetune_epochs: epochs }, precision) {
+  return epochs > 0 || precision !== "fp32";
+}
+
 /** The points with that of the file, from the largest share to the smallest. */
-function withFile({ curve, units, units_whole, macs, macs_whole, agreement, metric, faster, finetune_epochs }) {
-  const file = { share: units / units_whole, macs: macs / macs_whole, agreement, metric, faster, isFile: true };
-  const isOther = ({ share }) => finetune_epochs > 0 || Math.abs(share - file.share) >= SHARE_TOLERANCE;
+function withFile(compression, precision) {
+  const { curve, units, units_whole, macs, macs_whole, agreement, metric, faster } = compression;
+  const work = macs_whole ? macs / macs_whole : 1;
+  const file = { share: units / units_whole, macs: work, agreement, metric, faster, isFile: true };
+  const isOther = ({ share }) =>
+    differsFromCurve(compression, precision) || Math.round(share * units_whole) !== units;
   return [...curve.filter(isOther), file].sort((a, b) => b.share - a.share);
 }
 

@@ -34,7 +34,7 @@ function linesOf({ bytes: size, compression }, runTimes) {
     ...(metric === null
       ? []
       : [["accuracy", finePercent(metric), finePercent(metric_whole), points(metric - metric_whole)]]),
-    ["same answers", finePercent(agreement), "–", points(agreement - 1)],
+    ...(agreement === null ? [] : [["same answers", finePercent(agreement), "–", points(agreement - 1)]]),
     ...Object.entries(faster).map(([rows, times]) => [
       `${runText(rows)}, at compression`,
       "–",

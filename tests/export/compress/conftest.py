@@ -1,4 +1,4 @@
-"""What the tests of compression share."""
+"""Fixtures that the tests of compression share."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import onnx
 import pytest
 import torch
 
+from export.cli.compress import curve_table
 from export.compress import trials
 from export.compress.compress import compress_model
 from export.compress.selection import most_important, smallest_share
@@ -159,6 +160,44 @@ def test_a_compressed_file_is_verified_against_its_source(folder: Path, tmp_path
         verify_model(tmp_path / "changed.onnx", source)
 
 
+@pytest.mark.usefixtures("any_speed")
+def test_an_output_without_classes_has_no_answers_to_compare(tmp_path: Path) -> None:
+    """A network with one number as its output; nothing claims how many answers are the same."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(network(), torch.nn.Linear(3, 1)).eval()
+    np.savez(
+        tmp_path / "rows.npz", x=np.random.default_rng(0).standard_normal((20, WIDTH)).astype(np.float32)
+    )
+    result = compress_model(net, tmp_path / "new", data=tmp_path / "rows.npz", inputs=[INPUT], keep=0.25)
+    assert result.manifest.compression is not None
+    assert result.manifest.compression.agreement is None
+    assert {point.agreement for point in result.curve} == {None}
+    shown = curve_table(result.manifest, result.manifest.compression)
+    assert [column.header for column in shown.columns] == ["units", "multiplications", "1 row"]
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_a_share_of_no_unit_or_of_all_is_refused(folder: Path, tmp_path: Path) -> None:
+    """The message says how many units the share is."""
+    source = folder / "repository/net/1/model.onnx"
+    for keep, units in ((0.99, 48), (0.01, 0)):
+        with pytest.raises(
+            UsageError, match=f"--keep: expected .* of the 48 units .*, got {keep}, which is {units}$"
+        ):
+            compress_model(source, tmp_path, data=folder / "rows.npz", keep=keep)
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_a_limit_that_other_rows_break_is_a_warning(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search keeps it on the rows that units are chosen on; here all cuts keep it there."""
+    monkeypatch.setattr(trials, "points_lost", lambda before, after: 0.0)
+    source = folder / "repository/net/1/model.onnx"
+    result = compress_model(source, tmp_path, data=folder / "rows.npz", max_drop=0.5)
+    assert any(text.startswith("--max-drop: ") and "more than 0.5" in text for text in result.warnings)
+
+
 def test_a_cut_that_is_not_faster_is_not_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +224,7 @@ def test_a_lower_precision_that_is_slower_is_not_written(
         return [Timing({1: 1.0}), *[cut] * (len(runtimes) - 1)]
 
     monkeypatch.setattr(trials, "measure_speed", measure)
-    with pytest.raises(CompressionError, match=r"--precision int8: expected .* are 0.50 with 1 row times as"):
+    with pytest.raises(CompressionError, match=r"--precision int8: expected .* here is 0.50 with 1 row, where"):
         compress_model(
             folder / "repository/net/1/model.onnx",
             tmp_path,

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from export.compress.carried_reference import carried_reference
 from export.compress.cut_graph import FORMS, CutGraph, Form, cut_units
-from export.compress.importance import measure_importance
 from export.compress.removable_layers import LayerSearch, find_removable_layers
+from export.compress.unit_changes import measure_changes
 from export.input_spec import parse_inputs
 from export.output.model_bytes import to_bytes
 from export.prepared_graph import PreparedGraph, prepare
@@ -166,6 +166,40 @@ def test_removed_units_carry_their_input(name: str, form: Form) -> None:
     assert np.abs(expected[0] - whole).max() > 1e-3
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_the_last_layer_may_lose_all_units(form: Form) -> None:
+    """The network's output keeps its name, though it is then the state before."""
+    torch.manual_seed(1)
+    module = nn.Sequential(HighwayLayer(8), HighwayLayer(8)).eval()
+    graph = prepare(Source("net", "module", parse_inputs(["x:float32[batch,8]"]), module=module))
+    search = find_removable_layers(graph.model, graph.gates.gates)
+    feeds = rows_for(graph)
+    with torch.no_grad():
+        first = module[0](torch.from_numpy(feeds["x"])).numpy()
+    for kept, expected in (([1, 2], None), ([], feeds["x"]), (list(range(8)), first)):
+        units = {layer.gate.name: kept if place == 0 else [] for place, layer in enumerate(search.layers)}
+        runtime = open_graph(cut(graph, search, units, form).model)
+        (answer,) = runtime.run(feeds, ["output"])
+        wanted = np.where(np.isin(np.arange(8), kept), first, feeds["x"]) if expected is None else expected
+        np.testing.assert_allclose(answer, wanted, atol=1e-6)
+
+
+def test_layers_with_units_on_different_axes_are_cut() -> None:
+    """A state of one shape may be that of channels in one layer, and of a row's numbers in the next."""
+    torch.manual_seed(1)
+    module = nn.Sequential(ConvHighwayLayer(6, dims=1), HighwayLayer(6)).eval()
+    graph = prepare(Source("net", "module", parse_inputs(["x:float32[batch,6,6]"]), module=module))
+    search = find_removable_layers(graph.model, graph.gates.gates)
+    kept = {layer.gate.name: [0, 2, 3][: 3 - place] for place, layer in enumerate(search.layers)}
+    feeds = rows_for(graph)
+    reference = open_model(
+        carried_reference(graph.model, graph.public_outputs, search.layers, kept).SerializeToString()
+    )
+    (expected,) = reference.run(feeds, ["output"])
+    (answer,) = open_graph(cut(graph, search, kept, "scatter").model).run(feeds, ["output"])
+    np.testing.assert_allclose(answer, expected, atol=1e-6)
+
+
 def test_layers_may_stay_whole() -> None:
     """The reference then has no outputs but the network's own, since a proof takes its outputs in order."""
     graph = whole_graph("dense")
@@ -286,7 +320,7 @@ def test_importance_is_the_root_mean_square_of_the_change() -> None:
         graph = whole_graph(name)
         search = find_removable_layers(graph.model, graph.gates.gates)
         rows = rows_for(graph, 70)
-        importance = measure_importance(graph.model, search.layers, Rows(rows))
+        importance = measure_changes(graph.model, search.layers, Rows(rows))
         names = [str(layer.gate.output) for layer in search.layers]
         outputs = open_model(graph.data).run(rows, names)
         for layer, before, after in zip(search.layers[1:], outputs, outputs[1:], strict=False):

@@ -44,7 +44,9 @@ def test_a_cut_that_costs_answers_wins_them_back(run: Path, tmp_path: Path) -> N
     # the run's own split: half of the 1,797 rows were not trained on
     assert compression.rows == 898
     assert cut.finetuned is None
-    assert trained.finetuned == run / "tiny-2.safetensors"
+    assert trained.finetuned is not None
+    assert trained.finetuned.parent == run
+    assert trained.finetuned.match("tiny-cut-*.safetensors")
     assert verify_model(trained.path, trained.finetuned).manifest.compression == compression
 
     # the trained network computes the same without being cut
@@ -74,7 +76,7 @@ def test_only_checkpoints_can_be_trained(run: Path, tmp_path: Path) -> None:
         (
             exported.path,
             "digits",
-            r"expected a checkpoint of turnpike train, got a source of kind 'checkpoint'",
+            r"expected the folder or checkpoint of a training run, got another source",
         ),
         (
             run,
@@ -100,4 +102,3 @@ def test_a_limit_that_training_cannot_keep_is_an_error(
     ):
         compress_model(run, tmp_path, data="digits", max_drop=0.5, finetune_epochs=1)
     assert not list(tmp_path.rglob("*.onnx"))
-    assert not list(run.glob("tiny-9*.safetensors"))

@@ -93,7 +93,7 @@ def test_the_table_has_the_curve_and_the_row_of_the_file_is_bold() -> None:
 def test_a_file_that_was_trained_stands_beside_the_curve() -> None:
     """Its point without training stays, and no line leads to its own."""
     drawn = section(report(finetune_epochs=2))
-    assert "were trained on for 2 epochs" in drawn
+    assert "it was trained for 2 more epochs" in drawn
     rows = [(bold, cells[0], cells[2]) for bold, cells in table_rows(drawn)]
     assert rows[2:4] == [(False, "25.0%", "90.00%"), (True, "25.0%", "91.00%")]
     answers = figure(drawn, "Accuracy and same answers")

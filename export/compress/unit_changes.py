@@ -21,18 +21,23 @@ from service.artifact.runtime import open_model
 MEAN_AXES_OPSET = 18
 
 
-def measure_importance(model: ir.Model, layers: Sequence[RemovableLayer], rows: Rows) -> dict[str, Array]:
-    """The importance of each unit of the layers, by the name of the gate.
+def measure_changes(model: ir.Model, layers: Sequence[RemovableLayer], rows: Rows) -> dict[str, Array]:
+    """How much each unit of the layers changes, by the name of the gate.
 
     For a layer that is applied at several positions (pixels, or steps in time), the mean is over these too.
     """
     runtime = open_model(_measuring_graph(model, layers))
     names = [_output_name(layer) for layer in layers]
     sums = {layer.gate.name: np.zeros(layer.units) for layer in layers}
+    measured = 0
     for batch in run_rows(runtime, rows, names):
+        # a graph with a fixed batch size fills up its last batch with repeats of a row
+        if measured and batch.count < batch.batch_rows:
+            break
+        measured += batch.count
         for layer in layers:
             sums[layer.gate.name] += batch.count * batch.arrays[_output_name(layer)]
-    return {name: np.sqrt(total / len(rows)) for name, total in sums.items()}
+    return {name: np.sqrt(total / measured) for name, total in sums.items()}
 
 
 def _measuring_graph(model: ir.Model, layers: Sequence[RemovableLayer]) -> bytes:
@@ -69,4 +74,4 @@ def _mean_over(value: ir.Value, axes: Sequence[int], opset: int) -> list[ir.Node
 
 
 def _output_name(layer: RemovableLayer) -> str:
-    return f"{layer.gate.name}.importance"
+    return f"{layer.gate.name}.change"
