@@ -6,7 +6,7 @@ it over x: y is x, except for y[K] = y_K. There are two forms:
 - "scatter" reads x_K and writes y_K element by element. If C = 1 - T, it adds T (H - x_K) to x[K], which
   takes fewer operators. This is the faster form for dense layers.
 - "gather" appends y_K to x, and takes each unit from one of the two. This copies whole blocks if the units
-  are channels, since the pixels of a channel are adjacent. The convolutions for H and T become one.
+  are channels, since the pixels of a channel are adjacent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from export.compress.merged_convolutions import merge_convolutions
 from export.compress.removable_layers import RemovableLayer
 from export.compress.sliced_values import SlicedValues
 from export.gates.gate_names import rename
@@ -127,8 +126,6 @@ class _Cutter:
 
         # compute the kept units and write them over the state, where the whole sum was computed
         output = _write(sliced, state, kept_sum, indices, added=change is not None)
-        if self._form == "gather":
-            merge_convolutions(sliced)
         self._graph.insert_before(producer, sliced.nodes)
         for value in sliced.initializers:
             self._register(value)

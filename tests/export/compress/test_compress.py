@@ -224,7 +224,9 @@ def test_a_lower_precision_that_is_slower_is_not_written(
         return [Timing({1: 1.0}), *[cut] * (len(runtimes) - 1)]
 
     monkeypatch.setattr(trials, "measure_speed", measure)
-    with pytest.raises(CompressionError, match=r"--precision int8: expected .* here is 0.50 with 1 row, where"):
+    with pytest.raises(
+        CompressionError, match=r"--precision int8: expected .* here is 0.50 with 1 row, where"
+    ):
         compress_model(
             folder / "repository/net/1/model.onnx",
             tmp_path,

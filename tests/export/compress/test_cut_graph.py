@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -255,19 +254,6 @@ def test_matrices_lose_the_rows_of_removed_units(name: str) -> None:
     assert before == 3 * maps * 8 * 8 * kernel * positions
     assert after / before == 0.375
     assert not any(node.op_type == "Split" for node in result.model.graph)
-
-
-@pytest.mark.parametrize("name", ["line", "plane", "fused line"])
-def test_convolutions_of_a_layer_become_one(name: str) -> None:
-    """In the form that copies channels; batch normalization of H becomes a part of its weights."""
-    graph = whole_graph(name)
-    search = find_removable_layers(graph.model, graph.gates.gates)
-    result = cut(graph, search, some_units(search), "gather")
-    operators = Counter(node.op_type for node in result.model.graph)
-    # the entry, and one for each layer
-    assert operators["Conv"] == 4
-    assert not operators["BatchNormalization"]
-    assert not [value.name for value in result.model.graph.initializers.values() if not value.uses()]
 
 
 def test_a_layer_without_units_disappears() -> None:
