@@ -184,7 +184,7 @@ def table(name: str, measurements: Sequence[Measurement]) -> str:
     if searched:
         rows.append([label, *figures(searched)])
     by_share = zip(*(measurement.points for measurement in measurements), strict=True)
-    rows += [[f"keep {points[0].share}", *figures(points)] for points in by_share]
+    rows += [[f"keep {share}", *figures(points)] for share, points in zip(SHARES, by_share, strict=True)]
     return markdown_table(head, rows)
 
 
