@@ -105,6 +105,9 @@ NETWORKS = {
     "plane": (lambda: convolutional(2), "x:float32[batch,2,5,4]"),
 }
 
+# variants of the others, which are proved in the slow tests
+SLOW_NETWORKS = ("words", "maxout", "batch norm", "fused words", "fused, independent", "fused line")
+
 
 @cache
 def whole_graph(name: str) -> PreparedGraph:
@@ -142,7 +145,10 @@ def cut(graph: PreparedGraph, search: LayerSearch, kept: dict[str, list[int]], f
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_NETWORKS else []) for name in NETWORKS],
+)
 def test_removed_units_carry_their_input(name: str, form: Form) -> None:
     """Public outputs, gates and layer outputs are those of the whole graph with the units carried."""
     graph = whole_graph(name)
