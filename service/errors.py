@@ -16,6 +16,7 @@ ServiceError
     ├── MisdirectedError            421
     ├── NotFiniteError              422
     ├── InternalError               500
+    ├── UnimplementedError          501
     ├── NotReadyError               503
     ├── OverloadedError             503, with Retry-After
     └── DeadlineError               504
@@ -136,6 +137,12 @@ class InternalError(RequestError):
     """The service failed. The log has the cause; the client only learns that it happened."""
 
     status, reason = 500, "broken"
+
+
+class UnimplementedError(RequestError):
+    """There is no such method of gRPC."""
+
+    status, reason = 501, "unknown"
 
 
 class NotReadyError(RequestError):

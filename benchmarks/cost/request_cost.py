@@ -36,7 +36,7 @@ from models.atomic import replacing
 from service.api.app import Application
 from service.batching import batcher
 from service.config.settings import Settings
-from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.connection_counts import ConnectionCounts, SharedPort
 from service.http.connection.listener import listen
 from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
@@ -151,7 +151,7 @@ async def running_worker(folder: Path) -> AsyncIterator[int]:
     await app.registry.commit(deployment.to_json())
     listener = listen(HOST, 0)
     timing = DrainTiming(handshake=0.02, quiet=0.05)
-    server = Server(app.context.settings, listener, ConnectionCounts(1), 1, app, timing)
+    server = Server(app.context.settings, SharedPort(listener, ConnectionCounts(1)), 1, app, timing)
     try:
         yield listener.getsockname()[1]
     finally:

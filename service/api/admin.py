@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -35,22 +36,27 @@ def add_routes(router: Router, context: ServiceContext) -> None:
 
     async def load(request: Request) -> Response:
         await _read_body(request, context)
-        return _response(await context.supervisor.ask("load", request.path_params["model"]))
+        return change_response(await context.supervisor.ask("load", request.path_params["model"]))
 
     async def unload(request: Request) -> Response:
         await _read_body(request, context)
-        return _response(await context.supervisor.ask("unload", request.path_params["model"]))
+        return change_response(await context.supervisor.ask("unload", request.path_params["model"]))
 
     router.add("POST", "/v2/repository/index", "api", index, "index", INDEX)
     router.add("POST", "/v2/repository/models/{model}/load", "admin", load, "load", LOAD)
     router.add("POST", "/v2/repository/models/{model}/unload", "admin", unload, "unload", UNLOAD)
 
 
-def _response(outcome: dict[str, Any]) -> Response:
-    """An object for success, empty unless there is a warning, or an error with the reason."""
-    if outcome["ok"]:
-        return Response(orjson.dumps({"warning": outcome["warning"]} if "warning" in outcome else {}))
-    raise (NotReadyError if outcome.get("known", True) else NotFoundError)(outcome["reason"])
+def change_response(outcome: dict[str, Any]) -> Response:
+    """The response to a change: an object, which is empty unless there is a warning."""
+    expect_change(outcome)
+    return Response(orjson.dumps({"warning": outcome["warning"]} if "warning" in outcome else {}))
+
+
+def expect_change(outcome: Mapping[str, Any]) -> None:
+    """Raise an error with the reason if a model could not be loaded or unloaded."""
+    if not outcome["ok"]:
+        raise (NotReadyError if outcome.get("known", True) else NotFoundError)(outcome["reason"])
 
 
 async def _read_body(request: Request, context: ServiceContext) -> dict[str, Any]:

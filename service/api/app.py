@@ -38,7 +38,7 @@ from service.config.memory_share import max_held_bytes
 from service.http.asgi import AsgiEndpoint, AsgiRequest
 from service.http.auth import Authenticator
 from service.http.body import BodyReader
-from service.http.connection.shared_state import ConnectionLimits
+from service.http.connection.shared_state import ConnectionLimits, HttpApplication
 from service.http.cors import Cors
 from service.http.hosts import AllowedHosts
 from service.http.middleware import RequestMiddleware
@@ -90,6 +90,8 @@ class Application:
             supervisor=supervisor,
         )
         self.draining = False
+        # the calls of gRPC, in the subclass that serves them
+        self.grpc: HttpApplication | None = None
         self.handlers: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "prepare": self.registry.prepare,
             "commit": self.registry.commit,
@@ -102,18 +104,18 @@ class Application:
         self._fastapi = FastApiEndpoint(self.context)
         self.router = build_router(self.context, self.is_ready, self._fastapi)
         self._fastapi.routes = self.router.routes
-        self._observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
+        self.observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
         self._middleware = RequestMiddleware(
             self.router,
             self.context.auth,
             self.context.budget,
-            self._observer,
+            self.observer,
             Cors(settings.cors) if settings.cors else None,
             AllowedHosts.from_settings(settings),
         )
         # what the connections call
         self.handle = self._middleware.handle
-        self.count_refused = self._observer.refused
+        self.count_refused = self.observer.refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -144,7 +146,7 @@ class Application:
 
     async def snapshot(self, _: Any = None) -> dict[str, Any]:
         """The counters of this worker, and the drift counts of its models."""
-        self._observer.record()
+        self.observer.record()
         models = self.registry.models
         waiting = {(model.name, model.version): model.batcher.waiting for model in models}
         drift: dict[str, dict[str, Any]] = {}
@@ -159,7 +161,7 @@ class Application:
 
     async def stop(self) -> None:
         """Record the last requests, and send the last traces."""
-        self._observer.record()
+        self.observer.record()
         if self._tracing is not None:
             self._tracing.close()
 

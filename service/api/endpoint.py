@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from time import perf_counter_ns
 from typing import Any
@@ -13,7 +13,7 @@ from service.api.context import ServiceContext
 from service.api.inference import InferenceCall, run_deadline
 from service.errors import RequestError
 from service.gates.query import check_gate_output_size
-from service.http.request import Request, RequestHead
+from service.http.request import Request
 from service.http.response import Response, ResponseBody, body_response
 from service.http.router import Endpoint, Router
 from service.inference_types import InferenceRequest
@@ -47,18 +47,26 @@ class ModelEndpoint(ABC):
         """The model that the path of the request names."""
         return self.context.registry.find(params["model"], params.get("version"))
 
-    def decode(self, body: bytes, head: RequestHead, model: Model) -> InferenceRequest:
+    def decode(self, body: bytes, request: Request, model: Model) -> InferenceRequest:
         """Decode the body."""
-        length = head.fields.get(JSON_LENGTH_FIELD)
+        length = request.head.fields.get(JSON_LENGTH_FIELD)
         json_length = None if length is None else _json_length(length)
         return self._decoder.decode(body, json_length, model.signature, model.serial)
+
+    def client_timeout(self, request: Request) -> float | None:
+        """Seconds that the client is willing to wait, if it says so."""
+        header = request.head.fields.get(TIMEOUT_HEADER)
+        return None if header is None else _parse_timeout_ms(header) / 1e3
 
     @abstractmethod
     async def answer(self, call: InferenceCall) -> ResponseBody | Response:
         """Run the model, and encode the response."""
 
-    async def __call__(self, request: Request) -> Response:
-        model = self.find_model(request.path_params)
+    def __call__(self, request: Request) -> Awaitable[Response]:
+        return self.run(self.find_model(request.path_params), request)
+
+    async def run(self, model: Model, request: Request) -> Response:
+        """Answer a request for a model, and count it among the requests of the model."""
         call = None
         try:
             if model.batcher.is_full:
@@ -68,12 +76,11 @@ class ModelEndpoint(ABC):
             if body is None:
                 body = await self._bodies.read(request)
             received_ns = perf_counter_ns()
-            head = request.head
-            inference = self.decode(body, head, model)
+            inference = self.decode(body, request, model)
             if request.budgeted_bytes > LARGE_BODY_BYTES:
                 self._release_body(request, inference)
                 body = b""
-            deadline = run_deadline(inference.form, head.fields.get(TIMEOUT_HEADER), self._timeout_ms)
+            deadline = run_deadline(inference.form, self.client_timeout(request), self._timeout_ms)
             call = InferenceCall(model, inference, deadline, request)
             answer = await self.answer(call)
         except RequestError as error:
@@ -109,4 +116,11 @@ def _json_length(header: bytes) -> int:
     if not (header.isdigit() and len(header) <= 12):
         value = header[:40].decode("latin-1")
         raise RequestError(f"{JSON_LENGTH_HEADER}: expected a number of bytes, got {value!r}")
+    return int(header)
+
+
+def _parse_timeout_ms(header: bytes) -> int:
+    if not (header.isdigit() and 0 < len(header) <= 10 and int(header)):
+        value = header[:40].decode("latin-1")
+        raise RequestError(f"X-Request-Timeout-Ms: expected whole milliseconds from 1, got {value!r}")
     return int(header)

@@ -32,16 +32,16 @@ from service.registry.model import Model
 log = logging.getLogger(__name__)
 
 
-def run_deadline(form: RequestForm, header: bytes | None, default_ms: int) -> float:
+def run_deadline(form: RequestForm, client_timeout: float | None, default_ms: int) -> float:
     """The time by which the run must have begun, by the monotonic clock.
 
-    The parameter `timeout` (µs) and the header `X-Request-Timeout-Ms` can only shorten the default wait.
+    The parameter `timeout` (µs) and the client's own limit (seconds) can only shorten the default wait.
     """
     wait = default_ms / 1e3
     if form.timeout_us:
         wait = min(wait, form.timeout_us / 1e6)
-    if header is not None:
-        wait = min(wait, _parse_timeout_ms(header) / 1e3)
+    if client_timeout is not None:
+        wait = min(wait, client_timeout)
     return monotonic() + wait
 
 
@@ -219,10 +219,3 @@ def _dimension_sizes(inputs: Any, inference: InferenceRequest) -> dict[str, int]
         # "?" stands for every dimension that has no name in the graph
         if isinstance(dim, str) and dim != "?"
     }
-
-
-def _parse_timeout_ms(header: bytes) -> int:
-    if not (header.isdigit() and 0 < len(header) <= 10 and int(header)):
-        value = header[:40].decode("latin-1")
-        raise RequestError(f"X-Request-Timeout-Ms: expected whole milliseconds from 1, got {value!r}")
-    return int(header)

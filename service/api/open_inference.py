@@ -103,20 +103,13 @@ def add_routes(router: Router, context: ServiceContext) -> None:
     registry = context.registry
 
     def server(_: Mapping[str, str]) -> Any:
-        return {"name": "turnpike", "version": VERSION, "extensions": EXTENSIONS}
+        return server_metadata()
 
     def models(_: Mapping[str, str]) -> Any:
         return {"models": registry.names()}
 
     def metadata(params: Mapping[str, str]) -> Any:
-        model = find_model(context, params)
-        return {
-            "name": model.name,
-            "versions": [str(version) for version in registry.versions(model.name)],
-            "platform": "onnx_onnxv1",
-            "inputs": [_tensor_metadata(tensor) for tensor in model.signature.inputs.values()],
-            "outputs": [_tensor_metadata(tensor) for tensor in model.signature.outputs.values()],
-        }
+        return model_metadata(find_model(context, params), registry)
 
     def config(params: Mapping[str, str]) -> Any:
         return configuration(find_model(context, params), context)
@@ -136,6 +129,22 @@ def add_routes(router: Router, context: ServiceContext) -> None:
     )
     for path, endpoint, name, declared in model_routes:
         add_model_routes(router, "GET", f"/v2/models/{{model}}{path}", endpoint, name, declared)
+
+
+def server_metadata() -> dict[str, Any]:
+    """The name and version of the server, and the extensions of the protocol that it has."""
+    return {"name": "turnpike", "version": VERSION, "extensions": EXTENSIONS}
+
+
+def model_metadata(model: Model, registry: ModelRegistry) -> dict[str, Any]:
+    """The inputs and outputs of a model, and the versions that are served."""
+    return {
+        "name": model.name,
+        "versions": [str(version) for version in registry.versions(model.name)],
+        "platform": "onnx_onnxv1",
+        "inputs": [_tensor_metadata(tensor) for tensor in model.signature.inputs.values()],
+        "outputs": [_tensor_metadata(tensor) for tensor in model.signature.outputs.values()],
+    }
 
 
 def configuration(model: Model, context: ServiceContext) -> dict[str, Any]:

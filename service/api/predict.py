@@ -13,7 +13,7 @@ from service.api.endpoint import ModelEndpoint, add_model_routes
 from service.api.inference import InferenceCall
 from service.api.open_inference import JsonEndpoint
 from service.api.openapi.operation import DIGIT, example, operation
-from service.http.request import RequestHead
+from service.http.request import Request
 from service.http.response import Response, ResponseBody
 from service.http.router import Router
 from service.inference_types import InferenceRequest
@@ -47,8 +47,8 @@ MODEL = operation("Ready", "Whether a model is served now", TAG)
 class PredictEndpoint(ModelEndpoint):
     """`{"instances": […]}` to `{"predictions": […]}`, each of them in JSON or as a table in CSV."""
 
-    def decode(self, body: bytes, head: RequestHead, model: Model) -> InferenceRequest:
-        if head.sends_csv:
+    def decode(self, body: bytes, request: Request, model: Model) -> InferenceRequest:
+        if request.head.sends_csv:
             return decode_csv(body, model.signature, self.context.limits)
         return decode_instances(body, model.signature, self.context.limits)
 

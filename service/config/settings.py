@@ -73,6 +73,9 @@ class Settings(BaseModel):
     # where it listens
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 for a free one.")
+    grpc_port: int | None = Field(
+        None, ge=0, le=65535, description="Port for gRPC; 0 for a free one. Default: no gRPC."
+    )
     tls_cert: Path | None = Field(
         None, description="Certificate chain (PEM) for HTTPS, together with --tls-key."
     )
@@ -272,6 +275,8 @@ class Settings(BaseModel):
         if (self.tls_cert is None) != (self.tls_key is None):
             present, missing = ("--tls-cert", "--tls-key") if self.tls_cert else ("--tls-key", "--tls-cert")
             raise ValueError(f"{missing}: expected a file, as {present} is given, got none: HTTPS needs both")
+        if self.grpc_port and self.grpc_port == self.port:
+            raise ValueError(f"--grpc-port: expected another port than --port, got {self.port} for both")
         if self.engine == "ray":
             self._check_ray()
         if self.precision != "fp32" and self.device != "openvino":
@@ -293,6 +298,8 @@ class Settings(BaseModel):
         """Refuse what Ray cannot do, and what contradicts itself."""
         if self.tls_cert is not None:
             raise ValueError("--tls-cert: expected none with --engine ray: put a proxy with HTTPS before it")
+        if self.grpc_port is not None:
+            raise ValueError("--grpc-port: expected none with --engine ray, whose proxies speak HTTP")
         if self.workers != 1:
             raise ValueError(
                 f"--workers: expected 1 with --engine ray, got {self.workers}; "

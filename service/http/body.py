@@ -46,10 +46,10 @@ class BodyReader:
 
     async def read(self, request: Request) -> bytes:
         """Wait for the whole body. Its bytes count in the budget until they are released."""
-        content_length = request.head.content_length
-        if content_length is not None and content_length > self.limit:
-            raise self._too_large(str(content_length))
-        decompressor = Decompressor.of(request.head.fields.get(b"content-encoding"), self.max_ratio)
+        length = request.body_length
+        if length is not None and length > self.limit:
+            raise self._too_large(str(length))
+        decompressor = Decompressor.of(request.body_encoding, self.max_ratio)
         deadline = asyncio.get_running_loop().time() + self.seconds
         # gives its bytes back without a copy, unlike a list of chunks to be joined
         body = io.BytesIO()
@@ -58,7 +58,7 @@ class BodyReader:
             try:
                 chunk, more = await request.next_chunk(deadline)
             except TimeoutError as error:
-                raise self._too_slow() from error
+                raise self.too_slow() from error
             if decompressor is None:
                 self._take(request, len(chunk))
                 body.write(chunk)
@@ -81,7 +81,7 @@ class BodyReader:
     def _too_large(self, size: str) -> TooLargeError:
         return TooLargeError(f"body: expected at most {self.limit} bytes (--max-body), got {size}")
 
-    def _too_slow(self) -> RequestTimeoutError:
+    def too_slow(self) -> RequestTimeoutError:
         return RequestTimeoutError(
             f"body: expected all of it within {self.seconds:g} seconds (--body-seconds), got only a part"
         )
@@ -103,7 +103,7 @@ class BodyReader:
                     if request.client_gone:
                         raise ClientGoneError
                     if asyncio.get_running_loop().time() > deadline:
-                        raise self._too_slow()
+                        raise self.too_slow()
                     # one byte more than allowed is enough to notice that a body is too large
                     data = decompressor.next_slice(self.limit - request.budgeted_bytes + 1)
                     budget.bytes -= waiting - decompressor.input_bytes

@@ -157,6 +157,16 @@ class Request(ABC):
     result: InferenceResult | None = None
     inference_ended_ns: int = 0
 
+    @property
+    def body_length(self) -> int | None:
+        """Bytes of the body as it is sent; None if that is not known."""
+        return self.head.content_length
+
+    @property
+    def body_encoding(self) -> bytes | None:
+        """How the body is compressed; None if it is not."""
+        return self.head.fields.get(b"content-encoding")
+
     @abstractmethod
     async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
         """The next part of the body, and whether more follows.

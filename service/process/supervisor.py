@@ -7,12 +7,12 @@ import contextlib
 import logging
 import resource
 import signal
-import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from service.http.connection.listener import listen, listener_url, tls_context
+from service.http.connection.listener import listen, listener_address, listener_url, tls_context
 from service.process.ipc import Handler
+from service.process.ports import Ports
 from service.process.worker_handle import WorkerHandle
 from service.process.worker_pool import WorkerPool
 from service.remote.remote_repository import open_repository
@@ -43,12 +43,16 @@ def supervise(settings: Settings, make_app: MakeApp) -> int:
     tls_context(settings)
     raise_descriptor_limit()
     listener = listen(settings.host, settings.port)
-
-    async def run() -> int:
-        return await Supervisor(settings, listener, make_app).run()
-
     with contextlib.closing(listener):
-        return asyncio.run(run())
+        grpc_port = settings.grpc_port
+        grpc_listener = None if grpc_port is None else listen(settings.host, grpc_port, "--grpc-port")
+        ports = Ports.of(settings.workers, listener, grpc_listener)
+
+        async def run() -> int:
+            return await Supervisor(settings, ports, make_app).run()
+
+        with contextlib.closing(ports):
+            return asyncio.run(run())
 
 
 def raise_descriptor_limit() -> None:
@@ -61,15 +65,16 @@ def raise_descriptor_limit() -> None:
 class Supervisor:
     """Runs in the first process. It opens no model and answers no request, so that nothing crashes it."""
 
-    def __init__(self, settings: Settings, listener: socket.socket, make_app: MakeApp) -> None:
+    def __init__(self, settings: Settings, ports: Ports, make_app: MakeApp) -> None:
         self._settings = settings
-        self._address = listener_url(listener, "https" if settings.tls_cert else "http")
+        self._address = listener_url(ports.http.listener, "https" if settings.tls_cert else "http")
+        self._grpc_address = None if ports.grpc is None else listener_address(ports.grpc.listener)
         self._stopping = asyncio.Event()
         self._first_scan_done = asyncio.Event()
         # running rescans; the event loop itself holds only weak references to tasks
         self._rescans: set[asyncio.Task[None]] = set()
         handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload}
-        self._workers = WorkerPool(settings, listener, make_app, handlers, self._bring_up_to_date)
+        self._workers = WorkerPool(settings, ports, make_app, handlers, self._bring_up_to_date)
         self._repository = open_repository(
             settings.models, settings.versions, settings.model_cache, settings.store_seconds
         )
@@ -114,8 +119,9 @@ class Supervisor:
         if not names:
             self._warn_of_other_folder()
         log.info(
-            "turnpike serves %s (%s)",
+            "turnpike serves %s%s (%s)",
             self._address,
+            f" and gRPC on {self._grpc_address}" if self._grpc_address else "",
             ", ".join(names) or "no model yet",
             extra={TERMINAL_LINES: self._next_steps(names)},
         )

@@ -16,12 +16,12 @@ import uvloop
 
 from service.config.memory_share import allocation_limit
 from service.errors import ServiceError
-from service.http.connection.connection_counts import ConnectionCounts
 from service.http.connection.server import Server
 from service.http.connection.shared_state import HttpApplication
 from service.memory.free_memory import FreeMemory
 from service.memory.process_limit import limit_memory
 from service.process.ipc import Handler, IpcChannel
+from service.process.ports import Ports
 from service.telemetry.log import configure_logging
 from service.telemetry.log_writer import log_writer
 
@@ -46,6 +46,8 @@ class WorkerApplication(HttpApplication, Protocol):
 
     draining: bool
     handlers: dict[str, Handler]
+    # the calls of gRPC, if it serves them
+    grpc: HttpApplication | None
 
     @property
     def held_bytes(self) -> int:
@@ -63,8 +65,7 @@ MakeApp = Callable[["Settings", IpcChannel], WorkerApplication]
 
 def run_worker(
     settings: Settings,
-    listener: socket.socket,
-    counts: ConnectionCounts,
+    ports: Ports,
     channel_end: socket.socket,
     number: int,
     make_app: MakeApp,
@@ -73,8 +74,7 @@ def run_worker(
 
     Args:
         settings: The settings of the service.
-        listener: The shared port.
-        counts: The numbers of open connections of all workers.
+        ports: The shared ports.
         channel_end: This process's end of the channel to the supervisor.
         number: The worker's number, from 1.
         make_app: Creates the application.
@@ -82,18 +82,15 @@ def run_worker(
     sys.setswitchinterval(SWITCH_SECONDS)
     configure_logging(settings.log_level, number)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(Worker(settings, listener, counts, number).run(channel_end, make_app))
+        return runner.run(Worker(settings, ports, number).run(channel_end, make_app))
 
 
 class Worker:
     """Starts the application, serves, drains and ends."""
 
-    def __init__(
-        self, settings: Settings, listener: socket.socket, counts: ConnectionCounts, number: int
-    ) -> None:
+    def __init__(self, settings: Settings, ports: Ports, number: int) -> None:
         self._settings = settings
-        self._listener = listener
-        self._counts = counts
+        self._ports = ports
         self._number = number
         self._accepting = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -150,10 +147,24 @@ class Worker:
         accepting.cancel()
         if not self._accepting.is_set():
             return 0
-        server = Server(self._settings, self._listener, self._counts, self._number, app)
+        servers = [Server(self._settings, self._ports.http, self._number, app)]
+        if self._ports.grpc is not None and app.grpc is not None:
+            # imported here, since it needs the packages of the extra `grpc`
+            from service.grpc.connection.protocol import ALPN, grpc_protocols
+
+            servers.append(
+                Server(
+                    self._settings,
+                    self._ports.grpc,
+                    self._number,
+                    app.grpc,
+                    protocols=grpc_protocols,
+                    alpn=ALPN,
+                )
+            )
         await stopping
         app.draining = True
-        cut_off = await server.drain(self._all_stopping)
+        cut_off = sum(await asyncio.gather(*(server.drain(self._all_stopping) for server in servers)))
         if cut_off:
             log.error("%d requests were cut off after %g seconds", cut_off, self._settings.drain_seconds)
         return FAILED if cut_off else 0

@@ -13,10 +13,10 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from service.http.connection.connection_counts import ConnectionCounts
 from service.memory.process_limit import offer_to_oom_killer
 from service.process.heartbeat import Heartbeat
 from service.process.ipc import Handler, IpcChannel
+from service.process.ports import Ports
 from service.telemetry.log_writer import log_writer
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class WorkerHandle:
         process: Any,
         channel_end: socket.socket,
         channel: IpcChannel,
-        counts: ConnectionCounts,
+        ports: Ports,
         silence_limit: float,
     ) -> None:
         self.number = number
@@ -55,7 +55,7 @@ class WorkerHandle:
         # why it could not start, if it reported that
         self.failure: Mapping[str, Any] | None = None
         self._process = process
-        self._counts = counts
+        self._ports = ports
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().add_reader(process.sentinel, self._reap)
 
@@ -64,8 +64,7 @@ class WorkerHandle:
         cls,
         number: int,
         settings: Settings,
-        listener: socket.socket,
-        counts: ConnectionCounts,
+        ports: Ports,
         make_app: MakeApp,
         handlers: Mapping[str, Handler],
         channel_ends: set[socket.socket],
@@ -75,8 +74,7 @@ class WorkerHandle:
         Args:
             number: The worker's number, from 1.
             settings: The settings of the service.
-            listener: The shared port.
-            counts: The numbers of open connections of all workers.
+            ports: The shared ports.
             make_app: Creates the application in the worker.
             handlers: Answer requests of the worker.
             channel_ends: This process's ends of the channels to all workers. The new one is added, and the
@@ -88,7 +86,7 @@ class WorkerHandle:
         # that of a worker that is about to end is closed already
         foreign = [end.fileno() for end in channel_ends if end.fileno() >= 0]
         process = FORK_CONTEXT.Process(
-            target=_worker_main, args=(foreign, settings, listener, counts, worker_end, number, make_app)
+            target=_worker_main, args=(foreign, settings, ports, worker_end, number, make_app)
         )
         # until the worker has its own handlers, it would handle a signal with a copy of the supervisor's
         before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
@@ -98,7 +96,7 @@ class WorkerHandle:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             worker_end.close()
         channel = await IpcChannel.over(our_end)
-        worker = cls(number, process, our_end, channel, counts, settings.worker_seconds)
+        worker = cls(number, process, our_end, channel, ports, settings.worker_seconds)
         worker.channel.handlers |= {
             **handlers,
             "up": worker._on_up,
@@ -131,7 +129,7 @@ class WorkerHandle:
 
     def accept(self) -> None:
         """Have it accept connections, at first or again."""
-        self._counts.resume(self.number)
+        self._ports.resume(self.number)
         if not self.accepting:
             self.accepting = True
             self.channel.notify("accept")
@@ -157,7 +155,7 @@ class WorkerHandle:
 
     def _on_silence(self) -> None:
         log.warning("%s; until it answers, it gets no new connections", self.silence)
-        self._counts.suspend(self.number)
+        self._ports.suspend(self.number)
 
     def _reap(self) -> None:
         asyncio.get_running_loop().remove_reader(self._process.sentinel)
@@ -186,8 +184,7 @@ def describe_exit(status: int) -> str:
 def _worker_main(
     foreign: Iterable[int],
     settings: Settings,
-    listener: socket.socket,
-    counts: ConnectionCounts,
+    ports: Ports,
     channel_end: socket.socket,
     number: int,
     make_app: MakeApp,
@@ -211,7 +208,7 @@ def _worker_main(
     try:
         from service.process.worker import run_worker
 
-        status = run_worker(settings, listener, counts, channel_end, number, make_app)
+        status = run_worker(settings, ports, channel_end, number, make_app)
     except BaseException:
         log.exception("worker %d failed", number)
     finally:

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from service.errors import ServiceError
-from service.http.connection.connection_counts import NOT_ACCEPTING, ConnectionCounts
 from service.process.heartbeat import START_FACTOR
 from service.process.ipc import ChannelClosedError, Handler
+from service.process.ports import Ports
 from service.process.worker_handle import WorkerHandle, describe_exit
 from service.telemetry.counters import RequestCounters, merge_snapshots, without_gauges
 from service.telemetry.log_writer import log_writer
@@ -50,7 +50,7 @@ class WorkerPool:
 
     Args:
         settings: The settings of the service.
-        listener: The shared port.
+        ports: The shared ports.
         make_app: Creates the application in each worker.
         handlers: Answer requests of workers.
         bring_up_to_date: Has a replacement worker serve what the others do, before it accepts connections.
@@ -59,14 +59,13 @@ class WorkerPool:
     def __init__(
         self,
         settings: Settings,
-        listener: socket.socket,
+        ports: Ports,
         make_app: MakeApp,
         handlers: Mapping[str, Handler],
         bring_up_to_date: Callable[[WorkerHandle], Awaitable[None]],
     ) -> None:
         self._settings = settings
-        self._listener = listener
-        self._counts = ConnectionCounts(settings.workers)
+        self._ports = ports
         self._make_app = make_app
         self._handlers = {**handlers, "snapshots": self._snapshots, "traffic": self._traffic}
         self._bring_up_to_date = bring_up_to_date
@@ -132,7 +131,7 @@ class WorkerPool:
         updating = [
             f"{worker.name} has not answered for a while; it is loading what the others serve"
             for worker in self._workers.values()
-            if worker.accepting and worker.answers and self._counts.is_suspended(worker.number)
+            if worker.accepting and worker.answers and self._ports.is_suspended(worker.number)
         ]
         return [*(worker.silence for worker in self._silent_workers()), *updating]
 
@@ -142,8 +141,8 @@ class WorkerPool:
     async def drain(self) -> None:
         """Have all workers finish their requests and end, and kill those that take longer than allowed."""
         self._ending = True
-        # each process holds the port open until it closes its copy
-        self._listener.close()
+        # each process holds a port open until it closes its copy
+        self._ports.close()
         if self._recording is not None:
             self._recording.cancel()
         for worker in self._workers.values():
@@ -166,8 +165,7 @@ class WorkerPool:
     @property
     def connections(self) -> int:
         """The number of open connections of all workers that accept some."""
-        counts = [self._counts.count(worker.number) for worker in self._workers.values()]
-        return sum(count for count in counts if count != NOT_ACCEPTING)
+        return sum(self._ports.connections(worker.number) for worker in self._workers.values())
 
     async def _keep_running(self, number: int) -> None:
         """Start a worker of this number, and a new one whenever it ends, until the pool ends."""
@@ -179,8 +177,7 @@ class WorkerPool:
             worker = self._workers[number] = await WorkerHandle.start(
                 number,
                 self._settings,
-                self._listener,
-                self._counts,
+                self._ports,
                 self._make_app,
                 self._handlers,
                 self._channel_ends,
@@ -197,13 +194,13 @@ class WorkerPool:
             watch.cancel()
             del self._workers[number]
             self._channel_ends.discard(worker.channel_end)
-            has_connections = self._counts.count(number) > 0
-            self._counts.withdraw(number)
-            self._counts.resume(number)
+            had_connections = self._ports.may_have_connections(number)
+            self._ports.withdraw(number)
+            self._ports.resume(number)
             self._remember(worker)
             # stop, fail, or pause before the next one
             if self._ending:
-                self.exit_status |= worker.accepting and status != 0 and has_connections
+                self.exit_status |= worker.accepting and status != 0 and had_connections
             elif not self._started.is_set() and not worker.up.is_set():
                 self._fail(worker, status)
                 return

@@ -243,7 +243,7 @@ def decode_infer(
             parameters[key] = _extra_value(request[key], key)
     form = RequestForm(
         rows=inputs.rows,
-        outputs=outputs or _all_outputs(tuple(signature.outputs), binary=binary),
+        outputs=outputs or all_outputs(tuple(signature.outputs), binary=binary),
         layout=FeedLayout.of(inputs.feeds),
         id=expect_text(request["id"], "id") if "id" in present else None,
         # clients send 0 for no timeout
@@ -295,7 +295,7 @@ def _requested_output(name: str, value: Any, where: str, *, binary: bool) -> Req
 
 
 @lru_cache(maxsize=1024)
-def _all_outputs(names: Iterable[str], *, binary: bool) -> tuple[RequestedOutput, ...]:
+def all_outputs(names: Iterable[str], *, binary: bool) -> tuple[RequestedOutput, ...]:
     """All public outputs of a model: what most requests ask for, by naming none."""
     return tuple(RequestedOutput(name, binary) for name in names)
 
@@ -316,5 +316,5 @@ def _decode_raw(body: bytes | memoryview, signature: Signature, limits: RequestL
         raise RequestError(f"body: expected at most {limits.max_rows} rows (--max-rows), got {rows}")
     array = read_binary(body, 0, len(body), shape, dtype, "body")
     feeds = {tensor.name: array}
-    outputs = _all_outputs(tuple(signature.outputs), binary=True)
+    outputs = all_outputs(tuple(signature.outputs), binary=True)
     return InferenceRequest(RequestForm(rows, outputs, FeedLayout.of(feeds)), feeds)

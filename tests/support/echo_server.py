@@ -13,7 +13,7 @@ import uvloop
 from service.config.settings import Settings
 from service.http.asgi import AsgiEndpoint
 from service.http.auth import Authenticator
-from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.connection_counts import ConnectionCounts, SharedPort
 from service.http.connection.listener import listen
 from service.http.connection.server import DrainTiming, Server
 from service.http.connection.shared_state import ConnectionLimits
@@ -145,7 +145,7 @@ async def echo_server(quiet: float = 0.05, **overrides: Any) -> AsyncIterator[Ec
     timing = DrainTiming(handshake=0.02, quiet=quiet, step=0.005)
     settings = Settings(**{"drain_wait": 0, "drain_seconds": 0.2, **overrides})
     application = AsgiApplication(app, settings, linger_seconds)
-    server = Server(settings, listener, ConnectionCounts(1), 1, application, timing)
+    server = Server(settings, SharedPort(listener, ConnectionCounts(1)), 1, application, timing)
     app.connections = server.state.connections
     echo = EchoServer(app, application, server, listener.getsockname()[1])
     try:

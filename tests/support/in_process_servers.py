@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from service.config.settings import Settings
-from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.connection_counts import ConnectionCounts, SharedPort
 from service.http.connection.listener import listen
 from service.http.connection.server import DrainTiming, Server
 from tests.support.asgi import Reply
@@ -24,7 +24,7 @@ async def own_server(worker: InProcessWorker, **options: Any) -> AsyncIterator[i
     listener = listen("127.0.0.1", 0)
     settings = Settings(drain_wait=0, drain_seconds=1, **options)
     timing = DrainTiming(handshake=0.01, quiet=0.02, step=0.002)
-    server = Server(settings, listener, ConnectionCounts(1), 1, worker.app, timing)
+    server = Server(settings, SharedPort(listener, ConnectionCounts(1)), 1, worker.app, timing)
     try:
         yield listener.getsockname()[1]
     finally:

@@ -18,7 +18,6 @@ from uvicorn.server import ServerState
 
 from service.http.connection.connection_counts import ConnectionCounts
 from service.http.connection.listener import accept
-from service.http.connection.protocol import HttpProtocol
 from service.http.connection.shared_state import SharedState
 
 log = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ class Acceptor:
         self,
         listener: socket.socket,
         server_state: ServerState,
-        make_protocol: Callable[[], HttpProtocol],
+        make_protocol: Callable[[], asyncio.Protocol],
         *,
         tls_context: ssl.SSLContext | None,
         handshake_seconds: float,

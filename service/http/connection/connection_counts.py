@@ -6,6 +6,8 @@ Workers compare their numbers, so that each gets about as many connections. A wo
 from __future__ import annotations
 
 import mmap
+import socket
+from dataclasses import dataclass
 
 # the count of a worker that accepts no connections: larger than any other
 NOT_ACCEPTING = 0xFFFFFFFF
@@ -51,3 +53,11 @@ class ConnectionCounts:
 
     def is_suspended(self, number: int) -> bool:
         return self._suspended[number - 1] != 0
+
+
+@dataclass(frozen=True)
+class SharedPort:
+    """A port that all workers listen on, and the number of connections that each of them has there."""
+
+    listener: socket.socket
+    counts: ConnectionCounts

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import ssl
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from service.errors import SettingError
@@ -20,8 +21,11 @@ IP_MINTTL, IPV6_MINHOPCOUNT = 21, 73
 LARGEST_TTL = 255
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on this address; raises a SettingError that says why it cannot."""
+def listen(host: str, port: int, option: str = "--port") -> socket.socket:
+    """A socket that listens on this address; raises a SettingError that says why it cannot.
+
+    `option` is that of the port, for the error.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -38,17 +42,17 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise SettingError(bind_error_message(error, host, port)) from error
+        raise SettingError(bind_error_message(error, host, port, option)) from error
     listener.setblocking(False)
     return listener
 
 
-def bind_error_message(error: OSError, host: str, port: int) -> str:
+def bind_error_message(error: OSError, host: str, port: int, option: str = "--port") -> str:
     """Why a socket could not be bound."""
     if isinstance(error, PermissionError):
-        return f"--port: expected a port that this user may listen on, such as one from 1024, got {port}"
+        return f"{option}: expected a port that this user may listen on, such as one from 1024, got {port}"
     if error.errno == 98:  # EADDRINUSE
-        return f"--port: expected a free port, got {port}, on which another process listens"
+        return f"{option}: expected a free port, got {port}, on which another process listens"
     return f"--host: expected an address of this machine, got {host!r}"
 
 
@@ -58,10 +62,21 @@ def listener_url(listener: socket.socket, scheme: str) -> str:
     return url_of(scheme, host, port)
 
 
+def listener_address(listener: socket.socket) -> str:
+    """The address of a listener, as clients of gRPC take it."""
+    host, port = listener.getsockname()[:2]
+    return address_of(host, port)
+
+
 def url_of(scheme: str, host: str, port: int) -> str:
-    """The URL to show to people; an address that stands for all addresses becomes the loopback address."""
+    """The URL to show to people; see `address_of`."""
+    return f"{scheme}://{address_of(host, port)}"
+
+
+def address_of(host: str, port: int) -> str:
+    """Host and port to show to people; a host that stands for all addresses becomes the loopback address."""
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"{scheme}://{host}:{port}"
+    return f"{host}:{port}"
 
 
 def refuse_new_connections(listener: socket.socket) -> None:
@@ -94,12 +109,17 @@ def _set_smallest_ttl(sock: socket.socket, ttl: int) -> None:
             sock.setsockopt(socket.IPPROTO_IPV6, IPV6_MINHOPCOUNT, ttl)
 
 
-def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """The TLS context, or None without a certificate; raises a SettingError if a file cannot be used."""
+def tls_context(settings: Settings, alpn: Sequence[str] = ()) -> ssl.SSLContext | None:
+    """The TLS context, or None without a certificate; raises a SettingError if a file cannot be used.
+
+    `alpn` are the protocols that a client may choose.
+    """
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     cert, key = str(settings.tls_cert), str(settings.tls_key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
 
     def passphrase() -> str:
         # without this callback, OpenSSL would ask for the passphrase on the terminal

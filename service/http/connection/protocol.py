@@ -13,7 +13,8 @@ import logging
 import socket
 import termios
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import httptools
 from uvicorn.config import Config
@@ -21,7 +22,7 @@ from uvicorn.server import ServerState
 
 from service.http.connection.malformed import MalformedRequestError, refusal
 from service.http.connection.request_parser import RequestParser
-from service.http.connection.shared_state import SharedState
+from service.http.connection.shared_state import HttpApplication, SharedState
 from service.http.connection.wire_request import WireRequest
 from service.http.driver import Driver
 from service.http.request import RequestHead
@@ -247,6 +248,9 @@ class HttpProtocol(asyncio.Protocol):
         elif not self.busy and elapsed > (limits.idle_seconds if self._used else limits.header_seconds):
             self.transport.close()
 
+    def begin_drain(self) -> None:
+        """Do nothing: each answer says that it is the last, as `SharedState.draining` is set."""
+
     def close_if_idle(self, since: float) -> None:
         """Close the connection if it had no input or output since that time, and has no unread input."""
         if (
@@ -411,3 +415,20 @@ def _is_tcp(transport: asyncio.Transport) -> bool:
 
 def _address(info: Any) -> tuple[str, int] | None:
     return (str(info[0]), int(info[1])) if isinstance(info, tuple) and len(info) >= 2 else None
+
+
+def http_protocols(app: HttpApplication, state: ServerState) -> Callable[[], HttpProtocol]:
+    """A function that creates the protocol of each connection."""
+    loop = asyncio.get_running_loop()
+    config = Config(
+        cast("Any", app),
+        http=HttpProtocol,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+    )
+    config.load()
+    return lambda: HttpProtocol(config, state, {}, loop)

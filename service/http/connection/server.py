@@ -1,28 +1,30 @@
-"""The HTTP server of one worker on the shared port: start, serve, stop accepting, drain, close."""
+"""The server of one worker on a shared port: start, serve, stop accepting, drain, close."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from service.http.connection.acceptor import Acceptor
-from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.connection_counts import SharedPort
 from service.http.connection.listener import refuse_new_connections, tls_context
-from service.http.connection.protocol import HttpProtocol
-from service.http.connection.shared_state import HttpApplication, SharedState
+from service.http.connection.protocol import http_protocols
+from service.http.connection.shared_state import Connection, HttpApplication, SharedState
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
 
 log = logging.getLogger(__name__)
+
+
+Protocols = Callable[[HttpApplication, ServerState], Callable[[], asyncio.Protocol]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,63 +40,51 @@ class DrainTiming:
 
 
 class Server:
-    """Accepts connections on the shared port and serves them with `HttpProtocol`."""
+    """Accepts connections on a shared port and serves them with the protocol of that port."""
 
     def __init__(
         self,
         settings: Settings,
-        listener: socket.socket,
-        counts: ConnectionCounts,
+        port: SharedPort,
         number: int,
         app: HttpApplication,
         timing: DrainTiming | None = None,
+        protocols: Protocols = http_protocols,
+        alpn: Sequence[str] = (),
     ) -> None:
         """Start to accept connections.
 
         Args:
             settings: The settings of the service.
-            listener: The shared port.
-            counts: The number of connections of each worker, so that each gets about as many.
+            port: The port, with the number of connections of each worker, so that each gets about as many.
             number: The worker's number, from 1.
             app: Answers the requests.
             timing: Durations in the end; for tests.
+            protocols: Makes a function that creates the protocol of each connection.
+            alpn: Names of the protocol that clients of TLS may choose.
         """
         self._settings = settings
         self._timing = timing or DrainTiming()
-        self._listener = listener
+        self._listener = port.listener
         self.state = ServerState()
         self._shared = SharedState.of(self.state)
         loop = asyncio.get_running_loop()
-        config = Config(
-            cast("Any", app),
-            http=HttpProtocol,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-        )
-        config.load()
-
-        def make_protocol() -> HttpProtocol:
-            return HttpProtocol(config, self.state, {}, loop)
-
         self._acceptor = Acceptor(
-            listener,
+            port.listener,
             self.state,
-            make_protocol,
-            tls_context=tls_context(settings),
+            protocols(app, self.state),
+            tls_context=tls_context(settings, alpn),
             handshake_seconds=settings.header_seconds,
-            counts=counts,
+            counts=port.counts,
             number=number,
         )
         self._maintenance = loop.create_task(self._maintain())
 
     @property
-    def connections(self) -> list[HttpProtocol]:
+    def connections(self) -> list[Connection]:
         """The open connections."""
-        return [connection for connection in self.state.connections if isinstance(connection, HttpProtocol)]
+        # uvicorn's type knows only its own protocols
+        return cast("list[Connection]", list(self.state.connections))
 
     async def drain(self, all_stopping: asyncio.Event) -> int:
         """End without losing a request. Returns how many requests were cut off.
@@ -106,6 +96,8 @@ class Server:
         closes.
         """
         self._shared.draining = True
+        for connection in self.connections:
+            connection.begin_drain()
         await asyncio.sleep(self._settings.drain_wait)
         await self._close_port(all_stopping)
         cut_off = await self._finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -37,6 +38,25 @@ class HttpApplication(Protocol):
 
     def count_refused(self, status: int) -> str:
         """Count input that is no valid request, and return the request id for its answer."""
+
+
+class Connection(Protocol):
+    """What the server of a port needs of each connection."""
+
+    transport: asyncio.Transport
+
+    @property
+    def has_pending_output(self) -> bool:
+        """Whether the client would miss an answer if the connection ended now."""
+
+    def check_timeouts(self, now: float) -> None:
+        """End what has exceeded a time limit."""
+
+    def begin_drain(self) -> None:
+        """Prepare for the end: ask the client to send nothing new here, if the protocol can."""
+
+    def close_if_idle(self, since: float) -> None:
+        """Close the connection if its client has waited for nothing since that time."""
 
 
 @dataclass(eq=False)

@@ -21,7 +21,7 @@ import uvloop
 from service.api.app import Application
 from service.batching import batcher as pace
 from service.config.settings import Settings
-from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.connection_counts import ConnectionCounts, SharedPort
 from service.http.connection.listener import listen
 from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
@@ -76,7 +76,11 @@ async def worker(folder: Path) -> AsyncIterator[int]:
     await app.registry.commit(deployment.to_json())
     listener = listen("127.0.0.1", 0)
     server = Server(
-        app.context.settings, listener, ConnectionCounts(1), 1, app, DrainTiming(handshake=0.02, quiet=0.05)
+        app.context.settings,
+        SharedPort(listener, ConnectionCounts(1)),
+        1,
+        app,
+        DrainTiming(handshake=0.02, quiet=0.05),
     )
     try:
         yield listener.getsockname()[1]

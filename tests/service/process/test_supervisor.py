@@ -20,6 +20,7 @@ import pytest
 
 from service.config.settings import Settings
 from service.http.connection.listener import listen
+from service.process.ports import Ports
 from service.process.supervisor import Supervisor, raise_descriptor_limit
 from service.process.worker import SWITCH_SECONDS
 from service.process.worker_pool import WorkerPool
@@ -251,7 +252,7 @@ def test_a_bug_in_a_scan_is_only_logged(
 
     async def scenario() -> None:
         with listen("127.0.0.1", 0) as listener:
-            supervisor = Supervisor(Settings(models=tmp_path), listener, FakeApp)
+            supervisor = Supervisor(Settings(models=tmp_path), Ports.of(1, listener), FakeApp)
             monkeypatch.setattr(supervisor._rollout, "rescan", broken)
             await supervisor._rescan(explicit=False)
 
@@ -278,7 +279,7 @@ def test_a_worker_that_lacks_a_file_retries(tmp_path: Path, monkeypatch: pytest.
 
     async def scenario() -> None:
         with listen("127.0.0.1", 0) as listener:
-            supervisor = Supervisor(Settings(models=tmp_path), listener, FakeApp)
+            supervisor = Supervisor(Settings(models=tmp_path), Ports.of(1, listener), FakeApp)
             monkeypatch.setattr(supervisor, "_rollout", rollout)
             rollout.reload_failed = reload_failed
             supervisor._first_scan_done.set()
@@ -301,7 +302,7 @@ def test_a_worker_that_cannot_be_updated_is_replaced(
 
     async def scenario() -> None:
         with listen("127.0.0.1", 0) as listener:
-            pool = Supervisor(Settings(models=tmp_path), listener, FakeApp)._workers
+            pool = Supervisor(Settings(models=tmp_path), Ports.of(1, listener), FakeApp)._workers
             monkeypatch.setattr(pool, "_bring_up_to_date", broken)
             pool._started.set()
             up = asyncio.Event()
@@ -417,7 +418,9 @@ def test_lines_that_the_supervisor_dropped_are_counted(monkeypatch: pytest.Monke
 
     async def count() -> int:
         with listen("127.0.0.1", 0) as listener:
-            pool = WorkerPool(Settings(), listener, lambda *_: None, {}, lambda _: asyncio.sleep(0))
+            pool = WorkerPool(
+                Settings(), Ports.of(1, listener), lambda *_: None, {}, lambda _: asyncio.sleep(0)
+            )
             snapshots = await pool._snapshots(None)
         return sum(snapshot["counters"]["log_lines_dropped"] for snapshot in snapshots)
 

@@ -11,6 +11,7 @@ import pytest
 from service.config.settings import Settings
 from service.http.connection.listener import listen
 from service.process import worker_pool
+from service.process.ports import Ports
 from service.process.worker_pool import WorkerPool
 from tests.support.worker_snapshots import worker_snapshot
 
@@ -24,7 +25,9 @@ def test_reports_of_workers_become_moments(
 
     async def record() -> list[dict[str, Any]]:
         with listen("127.0.0.1", 0) as listener:
-            pool = WorkerPool(Settings(), listener, lambda *_: None, {}, lambda _: asyncio.sleep(0))
+            pool = WorkerPool(
+                Settings(), Ports.of(1, listener), lambda *_: None, {}, lambda _: asyncio.sleep(0)
+            )
         report = {"counters": {"models": 3}} if damaged else worker_snapshot(2)
         worker: Any = SimpleNamespace(counters=report)
         pool._workers[1] = worker

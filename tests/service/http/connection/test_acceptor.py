@@ -15,7 +15,7 @@ import uvloop
 
 from service.config.settings import Settings
 from service.http.connection import acceptor as acceptors
-from service.http.connection.connection_counts import NOT_ACCEPTING, ConnectionCounts
+from service.http.connection.connection_counts import NOT_ACCEPTING, ConnectionCounts, SharedPort
 from service.http.connection.listener import listen
 from service.http.connection.server import Server
 from tests.support.echo_server import AsgiApplication
@@ -36,7 +36,7 @@ class Scene:
         self.port = listener.getsockname()[1]
         self.shares = ConnectionCounts(2)
         settings = Settings(drain_wait=0, drain_seconds=1, **overrides)
-        self.server = Server(settings, listener, self.shares, 1, AsgiApplication(app, settings))
+        self.server = Server(settings, SharedPort(listener, self.shares), 1, AsgiApplication(app, settings))
         self.ended: asyncio.Task[int] | None = None
 
     async def end(self) -> int:

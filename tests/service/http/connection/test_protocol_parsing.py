@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.config.settings import Settings
-from service.http.connection.connection_counts import ConnectionCounts
+from service.http.connection.connection_counts import ConnectionCounts, SharedPort
 from service.http.connection.listener import listen
 from service.http.connection.server import DrainTiming, Server
 from tests.support.in_process_worker import (
@@ -341,7 +341,7 @@ class SocketServer:
         listener = listen("127.0.0.1", 0)
         settings = Settings(drain_wait=0, **overrides)
         timing = DrainTiming(handshake=0.01, quiet=0.02, step=0.002)
-        self.server = Server(settings, listener, ConnectionCounts(1), 1, worker.app, timing)
+        self.server = Server(settings, SharedPort(listener, ConnectionCounts(1)), 1, worker.app, timing)
         self.port = listener.getsockname()[1]
         self.last = asyncio.Event()
         self.last.set()

@@ -1,0 +1,103 @@
+"""The application of a worker that also serves gRPC: the calls of its services, and their middleware."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from service.api.app import Application
+from service.api.context import SupervisorClient
+from service.config.settings import Settings
+from service.errors import UnimplementedError
+from service.grpc.messages import POOL
+from service.grpc.methods.health import HealthCalls, WatchEndpoint
+from service.grpc.methods.infer import InferEndpoint
+from service.grpc.methods.open_inference import OpenInferenceCalls
+from service.grpc.methods.reflection import ReflectionEndpoint
+from service.grpc.methods.stream import StreamInferEndpoint
+from service.grpc.methods.unary import UnaryEndpoint
+from service.http.auth import AccessLevel
+from service.http.hosts import AllowedHosts
+from service.http.middleware import RequestMiddleware
+from service.http.request import Request
+from service.http.response import Response
+from service.http.router import Endpoint, Router
+
+INFERENCE = "inference.GRPCInferenceService"
+HEALTH = "grpc.health.v1.Health"
+REFLECTION = "grpc.reflection.v1.ServerReflection"
+# the name that reflection had before; its messages are the same
+OLD_REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
+
+
+class GrpcApplication(Application):
+    """The application of HTTP, with `grpc` beside it: both have the same models, limits, counters and log."""
+
+    def __init__(self, settings: Settings, supervisor: SupervisorClient) -> None:
+        super().__init__(settings, supervisor)
+        self.grpc = GrpcCalls(self)
+
+
+class GrpcCalls:
+    """What a connection of a gRPC client needs: `handle` answers a call."""
+
+    def __init__(self, app: Application) -> None:
+        self.connection_limits = app.connection_limits
+        self.count_refused = app.count_refused
+        context = app.context
+        self._middleware = RequestMiddleware(
+            _router(app, self.handle),
+            context.auth,
+            context.budget,
+            app.observer,
+            hosts=AllowedHosts.from_settings(context.settings),
+        )
+
+    def handle(self, request: Request) -> Coroutine[Any, Any, None]:
+        """Answer a call."""
+        return self._middleware.handle(request)
+
+
+def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, None]]) -> Router:
+    """All calls, by their paths."""
+    context = app.context
+    router = Router(_unknown_method)
+
+    def add(service: str, method: str, level: AccessLevel, endpoint: Endpoint) -> None:
+        router.add("POST", f"/{service}/{method}", level, endpoint, f"{service}.{method}", {})
+
+    def add_unary(
+        service: str, method: str, level: AccessLevel, answer: Callable[[Any], Any | Awaitable[Any]]
+    ) -> None:
+        message = POOL.FindMethodByName(f"{service}.{method}").input_type.full_name
+        add(service, method, level, UnaryEndpoint(context.bodies, message, answer))
+
+    def is_draining() -> bool:
+        return app.draining
+
+    add(INFERENCE, "ModelInfer", "api", InferEndpoint(context))
+    add(INFERENCE, "ModelStreamInfer", "api", StreamInferEndpoint(context.bodies, context.budget, handle))
+    calls = OpenInferenceCalls(context, app.is_ready)
+    add_unary(INFERENCE, "ServerLive", "open", calls.server_live)
+    add_unary(INFERENCE, "ServerReady", "open", calls.server_ready)
+    add_unary(INFERENCE, "ServerMetadata", "api", calls.server_metadata)
+    add_unary(INFERENCE, "ModelReady", "api", calls.model_ready)
+    add_unary(INFERENCE, "ModelMetadata", "api", calls.model_metadata)
+    add_unary(INFERENCE, "ModelConfig", "api", calls.model_config)
+    add_unary(INFERENCE, "ModelStatistics", "api", calls.model_statistics)
+    add_unary(INFERENCE, "RepositoryIndex", "api", calls.repository_index)
+    add_unary(INFERENCE, "RepositoryModelLoad", "admin", calls.load_model)
+    add_unary(INFERENCE, "RepositoryModelUnload", "admin", calls.unload_model)
+
+    services = (INFERENCE, HEALTH, REFLECTION, OLD_REFLECTION)
+    health = HealthCalls(context.registry, frozenset(services), app.is_ready, is_draining)
+    add_unary(HEALTH, "Check", "open", health.check)
+    add(HEALTH, "Watch", "open", WatchEndpoint(context.bodies, health, is_draining))
+    reflection = ReflectionEndpoint(context.bodies, context.budget, services)
+    for service in (REFLECTION, OLD_REFLECTION):
+        add(service, "ServerReflectionInfo", "open", reflection)
+    return router
+
+
+async def _unknown_method(request: Request) -> Response:
+    raise UnimplementedError(f"{request.head.logged_path}: there is no such method")

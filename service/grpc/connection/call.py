@@ -1,0 +1,345 @@
+"""A call on its stream of HTTP/2: receives messages, and sends the answer within the client's windows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from service.errors import NotReadyError, RequestError
+from service.grpc.connection.frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    FRAME_HEADER,
+    HEADERS,
+    MAX_FRAME_BYTES,
+    frame,
+)
+from service.grpc.connection.header_blocks import OK_LINES, OK_TRAILERS, GrpcHead, literal
+from service.grpc.connection.status import encode_message, status_of
+from service.http.request import ClientGoneError, Request
+from service.http.response import JSON_LINES, ErrorResponse, Response
+
+if TYPE_CHECKING:
+    from service.grpc.connection.protocol import GrpcProtocol
+
+# before each message: whether it is compressed (one byte), and its length (four)
+PREFIX_BYTES = 5
+NO_BYTES = bytearray()
+OK_TRAILERS_FRAME_LENGTH = len(OK_TRAILERS)
+REQUEST_ID = literal(b"x-request-id", b"")[:-1]
+# an id of the service is shorter, one that a client chose may not be
+MAX_SHORT_ID = 126
+
+
+class MessageRequest(Request):
+    """A request of one message."""
+
+    head: GrpcHead
+    # what an endpoint has read in the message
+    opened: Any = None
+
+    def asgi(self) -> tuple[dict[str, Any], Any, Any]:
+        raise NotImplementedError("calls of gRPC do not go to ASGI applications")
+
+
+class Call(MessageRequest):
+    """One call: a request of one message or a stream of messages, and its answer."""
+
+    # the client has sent all that it will send
+    received = False
+    response_complete = False
+    headers_sent = False
+    # bytes that have arrived and were not read yet
+    _buffer: bytearray = NO_BYTES
+    # bytes of the present message that were not read yet, its length, and whether it is compressed
+    _message_left = 0
+    _message_length: int | None = None
+    _compressed = False
+    # what the call waits for: more of the request, or room for the answer
+    _input: asyncio.Future[None] | None = None
+    _room: asyncio.Future[None] | None = None
+    # event-loop times: since when the client's windows have had no room, and since when a stream of messages
+    # has been waiting for the next one
+    blocked_since: float | None = None
+    idle_since: float | None = None
+    # the server ends, and the stream is to end too
+    _stopping = False
+
+    def __init__(self, connection: GrpcProtocol, head: GrpcHead, stream_id: int) -> None:
+        self.connection = connection
+        self.head = head
+        self.stream_id = stream_id
+        self.client = connection.client
+        self.send_window = connection.initial_send_window
+        self.receive_window = connection.stream_window
+
+    # ---- called by the connection
+
+    def feed(self, data: bytes, *, is_last: bool) -> None:
+        """Store data that has arrived."""
+        if is_last:
+            self.received = True
+            if self._buffer is NO_BYTES and self.driver is None and _is_one_message(data):
+                # nearly all requests: one message in one frame
+                self.complete_body = data[PREFIX_BYTES:]
+                return
+        if self.response_complete:
+            return
+        if self._buffer is NO_BYTES:
+            self._buffer = bytearray()
+        self._buffer += data
+        _wake(self._input)
+
+    def end_received(self) -> None:
+        """Note that the client has sent all that it will send."""
+        self.received = True
+        _wake(self._input)
+
+    def take_message(self) -> int:
+        """Set `complete_body` if the body is one message; returns how many bytes were taken."""
+        size = len(self._buffer)
+        if not _is_one_message(self._buffer):
+            return 0
+        self.complete_body, self._buffer = bytes(self._buffer[PREFIX_BYTES:]), NO_BYTES
+        return size
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes that have arrived and were not read."""
+        return len(self._buffer)
+
+    def window_grew(self) -> None:
+        """Note that there may be room to send again."""
+        _wake(self._room)
+
+    def stop(self) -> None:
+        """End a stream of messages that waits for the next one, because the server ends."""
+        self._stopping = True
+        _wake(self._input)
+
+    def cut_off(self) -> None:
+        """Cancel the call, because the server ends."""
+        if self.driver is not None:
+            self.driver.cancel()
+
+    def ended(self, error: BaseException | None) -> None:
+        """Tell the connection that the call has ended. Called by the driver."""
+        self.driver = None
+        self.connection.call_ended(self, error)
+
+    def abandon(self) -> None:
+        """End the call because the client has gone or cancelled it."""
+        if self.client_gone:
+            return
+        self.client_gone = True
+        if self._input is None and self._room is None and not self.status and self.driver is not None:
+            self.driver.cancel()
+        _wake(self._input)
+        _wake(self._room)
+
+    # ---- messages of the request
+
+    @property
+    def body_length(self) -> int | None:
+        return self._message_length
+
+    @property
+    def body_encoding(self) -> bytes | None:
+        return (self.head.encoding or b"identity") if self._compressed else None
+
+    async def begin_message(self, deadline: float | None = None) -> bool:
+        """Wait for the next message to begin, which `next_chunk` then returns; False if there is none.
+
+        Without a deadline, this may take any time, and ends when the server does.
+        """
+        while len(self._buffer) < PREFIX_BYTES:
+            if self.received:
+                if self._buffer:
+                    raise RequestError("body: expected a whole message, got only a part of its length")
+                return False
+            if self._stopping:
+                raise NotReadyError("the server is stopping: open a new stream")
+            if deadline is None and not self._buffer:
+                self.idle_since = self.connection.loop.time()
+            try:
+                await self._wait_for_input(deadline)
+            finally:
+                self.idle_since = None
+        flag = self._buffer[0]
+        if flag > 1:
+            raise RequestError(f"body: expected a message that begins with 0 or 1, got {flag}")
+        self._compressed = flag == 1
+        self._message_left = self._message_length = int.from_bytes(self._buffer[1:PREFIX_BYTES])
+        self._consume(PREFIX_BYTES)
+        return True
+
+    async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
+        """The next part of the present message, and whether more of it follows."""
+        if self.complete_body is not None:
+            data, self.complete_body = self.complete_body, None
+            return data, False
+        while not self._buffer and self._message_left:
+            if self.received:
+                raise RequestError(
+                    f"body: expected a message of {self._message_length} bytes, "
+                    f"got {self._message_left} fewer"
+                )
+            await self._wait_for_input(deadline)
+        data = self._consume(min(len(self._buffer), self._message_left))
+        self._message_left -= len(data)
+        return data, self._message_left > 0
+
+    def _consume(self, size: int) -> bytes:
+        """Take bytes out of the buffer, so that the client may send as many more."""
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        self.connection.consumed(self, size)
+        return data
+
+    # ---- the answer
+
+    def respond(self, response: Response) -> Awaitable[None] | None:
+        if isinstance(response, ErrorResponse):
+            self._write_error(response)
+            return None
+        connection, message = self.connection, response.body
+        size = len(message) + PREFIX_BYTES
+        if (
+            size > MAX_FRAME_BYTES
+            or size > self.send_window
+            or size > connection.send_window
+            or connection.write_paused
+            or self.headers_sent
+        ):
+            return self.respond_slowly(response)
+        block, stream_id = self._header_block(), self.stream_id
+        self.send_window -= size
+        connection.send_window -= size
+        data = b"".join(
+            (
+                FRAME_HEADER.pack(0, len(block), HEADERS, END_HEADERS, stream_id),
+                block,
+                FRAME_HEADER.pack(0, size, DATA, 0, stream_id),
+                b"\x00",
+                len(message).to_bytes(4),
+                message,
+                FRAME_HEADER.pack(0, OK_TRAILERS_FRAME_LENGTH, HEADERS, END_HEADERS | END_STREAM, stream_id),
+                OK_TRAILERS,
+            )
+        )
+        self.headers_sent = self.response_complete = True
+        self.status = response.status
+        if not self.client_gone:
+            connection.transport.write(data)
+        return None
+
+    async def respond_slowly(self, response: Response) -> None:
+        await self.send_message(response.body)
+        self.status = response.status
+        self.finish()
+
+    async def send_message(self, message: bytes) -> None:
+        """Send one message, and return when the client's windows had room for it. Raises ClientGoneError."""
+        connection = self.connection
+        if not self.headers_sent:
+            self.headers_sent = True
+            self._write(frame(HEADERS, END_HEADERS, self.stream_id, self._header_block()))
+        data = b"\x00%b%b" % (len(message).to_bytes(4), message)
+        position = 0
+        while position < len(data):
+            if self.client_gone:
+                raise ClientGoneError
+            room = min(self.send_window, connection.send_window, MAX_FRAME_BYTES)
+            if room <= 0 or connection.write_paused:
+                await self._wait_for_room()
+                continue
+            part = data[position : position + room]
+            self.send_window -= len(part)
+            connection.send_window -= len(part)
+            self._write(frame(DATA, 0, self.stream_id, part))
+            position += len(part)
+
+    def finish(self) -> None:
+        """End the answer: the call has succeeded."""
+        self.status = self.status or 200
+        self.response_complete = True
+        if not self.headers_sent:
+            self.headers_sent = True
+            self._write(frame(HEADERS, END_HEADERS, self.stream_id, self._header_block()))
+        self._write(frame(HEADERS, END_HEADERS | END_STREAM, self.stream_id, OK_TRAILERS))
+
+    def _write_error(self, response: ErrorResponse) -> None:
+        """End the answer with an error, in trailers, which are all of the answer if nothing was sent."""
+        block = b"" if self.headers_sent else self._header_block()
+        block += literal(b"grpc-status", b"%d" % status_of(response))
+        block += literal(b"grpc-message", encode_message(response.message))
+        # header lines of HTTP, such as Retry-After
+        for line in response.lines.removeprefix(JSON_LINES).splitlines():
+            name, _, value = line.partition(b": ")
+            block += literal(name, value)
+            if name == b"retry-after":
+                # as the retries of gRPC's clients read it
+                block += literal(b"grpc-retry-pushback-ms", value + b"000")
+        self.headers_sent = self.response_complete = True
+        self.status = response.status
+        self._write(frame(HEADERS, END_HEADERS | END_STREAM, self.stream_id, block))
+
+    def _header_block(self) -> bytes:
+        request_id = self.id.encode()
+        if len(request_id) > MAX_SHORT_ID:
+            return OK_LINES + literal(b"x-request-id", request_id)
+        return b"%b%b%c%b" % (OK_LINES, REQUEST_ID, len(request_id), request_id)
+
+    def _write(self, data: bytes) -> None:
+        if not self.client_gone:
+            self.connection.transport.write(data)
+
+    # ---- waiting
+
+    async def _wait_for_room(self) -> None:
+        """Wait until there may be room for more of the answer."""
+        loop = self.connection.loop
+        self.blocked_since, self._room = loop.time(), loop.create_future()
+        try:
+            await self._room
+        finally:
+            self.blocked_since = self._room = None
+        if self.client_gone:
+            raise ClientGoneError
+
+    async def _wait_for_input(self, deadline: float | None) -> None:
+        """Wait until more of the request may have arrived. Raises TimeoutError at the deadline."""
+        if self.client_gone:
+            raise ClientGoneError
+        loop = self.connection.loop
+        self._input = waiting = loop.create_future()
+        timer = None if deadline is None else loop.call_at(deadline, _time_out, waiting)
+        try:
+            await waiting
+        finally:
+            self._input = None
+            if timer is not None:
+                timer.cancel()
+        if self.client_gone:
+            raise ClientGoneError
+
+
+def _is_one_message(data: bytes | bytearray) -> bool:
+    """Whether data is one whole message that is not compressed."""
+    return (
+        len(data) >= PREFIX_BYTES
+        and data[0] == 0
+        and int.from_bytes(data[1:PREFIX_BYTES]) == len(data) - PREFIX_BYTES
+    )
+
+
+def _time_out(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_exception(TimeoutError())
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)

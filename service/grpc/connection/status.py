@@ -1,0 +1,55 @@
+"""Status codes of gRPC, and the code for each answer of the service."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from urllib.parse import quote
+
+from service.http.response import ErrorResponse
+
+
+class StatusCode(IntEnum):
+    """How a call ended; only the codes that this service uses."""
+
+    OK = 0
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
+
+
+# by the HTTP status of an error; see `service.errors`
+CODES = {
+    400: StatusCode.INVALID_ARGUMENT,
+    401: StatusCode.UNAUTHENTICATED,
+    403: StatusCode.PERMISSION_DENIED,
+    404: StatusCode.NOT_FOUND,
+    408: StatusCode.DEADLINE_EXCEEDED,
+    413: StatusCode.RESOURCE_EXHAUSTED,
+    415: StatusCode.UNIMPLEMENTED,
+    421: StatusCode.FAILED_PRECONDITION,
+    422: StatusCode.OUT_OF_RANGE,
+    500: StatusCode.INTERNAL,
+    501: StatusCode.UNIMPLEMENTED,
+    503: StatusCode.UNAVAILABLE,
+    504: StatusCode.DEADLINE_EXCEEDED,
+}
+
+
+def status_of(error: ErrorResponse) -> StatusCode:
+    """The code of an error. A full queue or memory is told apart from a model that is not served."""
+    if error.reason == "overloaded":
+        return StatusCode.RESOURCE_EXHAUSTED
+    return CODES.get(error.status, StatusCode.INTERNAL)
+
+
+def encode_message(text: str) -> bytes:
+    """The text of an error as the header `grpc-message` has it: with escapes for all but printable ASCII."""
+    return quote(text, safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~").encode()

@@ -1,0 +1,79 @@
+"""The health checks of gRPC, for probes and load balancers: of the server, of a service, or of a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from service.errors import NotFoundError, NotReadyError
+from service.grpc.connection.call import Call
+from service.grpc.messages import message_class, parse
+from service.grpc.methods.unary import read_message
+from service.http.body import BodyReader
+from service.http.request import Request
+from service.registry.registry import ModelRegistry
+
+HealthRequest = message_class("grpc.health.v1.HealthCheckRequest")
+HealthResponse = message_class("grpc.health.v1.HealthCheckResponse")
+# how often a watch looks for a change
+WATCH_SECONDS = 0.2
+
+
+class HealthCalls:
+    """Answers `Check` and `Watch`.
+
+    Args:
+        registry: The models.
+        services: Full names of the services that are as ready as the server.
+        is_ready: Whether the server is ready.
+        is_draining: Whether it is about to stop.
+    """
+
+    def __init__(
+        self,
+        registry: ModelRegistry,
+        services: frozenset[str],
+        is_ready: Callable[[], bool],
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self._registry, self._services = registry, services
+        self._is_ready, self._is_draining = is_ready, is_draining
+
+    def check(self, request: Any) -> Any:
+        """The state of what the message names."""
+        return HealthResponse(status="SERVING" if self._serves(request.service) else "NOT_SERVING")
+
+    def _serves(self, name: str) -> bool:
+        """Whether the server, a service or a model gets requests; raises NotFoundError for other names."""
+        if not name or name in self._services:
+            return self._is_ready()
+        return self._registry.is_ready(name) and not self._is_draining()
+
+    def state(self, name: str) -> str:
+        """The state, also of a name that is unknown."""
+        try:
+            return "SERVING" if self._serves(name) else "NOT_SERVING"
+        except NotFoundError:
+            return "SERVICE_UNKNOWN"
+
+
+class WatchEndpoint:
+    """Sends the state of what the message names, and again whenever it changes, until the server stops."""
+
+    def __init__(self, bodies: BodyReader, health: HealthCalls, is_draining: Callable[[], bool]) -> None:
+        self._bodies, self._health, self._is_draining = bodies, health, is_draining
+
+    async def __call__(self, request: Request) -> None:
+        call = cast("Call", request)
+        name = parse(HealthRequest, await read_message(self._bodies, call)).service
+        last = None
+        while True:
+            is_draining = self._is_draining()
+            state = self._health.state(name)
+            if state != last:
+                last = state
+                await call.send_message(HealthResponse(status=state).SerializeToString())
+            if is_draining:
+                raise NotReadyError("the server is stopping")
+            await asyncio.sleep(WATCH_SECONDS)

@@ -1,0 +1,68 @@
+"""Server reflection: sends clients such as grpcurl the services, and the files that define them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from google.protobuf.descriptor import FileDescriptor
+
+from service.grpc.connection.call import Call
+from service.grpc.connection.status import StatusCode
+from service.grpc.messages import POOL, message_class, parse
+from service.grpc.methods.message_stream import messages
+from service.http.body import BodyReader
+from service.http.request import Request
+from service.memory.budget import MemoryBudget
+
+ReflectionRequest = message_class("grpc.reflection.v1.ServerReflectionRequest")
+ReflectionResponse = message_class("grpc.reflection.v1.ServerReflectionResponse")
+
+
+class ReflectionEndpoint:
+    """Answers each message of a stream. `services` are the full names of all services."""
+
+    def __init__(self, bodies: BodyReader, budget: MemoryBudget, services: Iterable[str]) -> None:
+        self._bodies, self._budget = bodies, budget
+        self._services = sorted(services)
+
+    async def __call__(self, request: Request) -> None:
+        call = cast("Call", request)
+        async for data in messages(self._bodies, self._budget, call):
+            answer = self._answer(parse(ReflectionRequest, data))
+            await call.send_message(answer.SerializeToString())
+        call.finish()
+
+    def _answer(self, request: Any) -> Any:
+        answer = ReflectionResponse(valid_host=request.host, original_request=request)
+        question = request.WhichOneof("message_request")
+        try:
+            if question == "list_services":
+                for name in self._services:
+                    answer.list_services_response.service.add(name=name)
+            elif question == "file_by_filename":
+                _add_file(answer, POOL.FindFileByName(request.file_by_filename))
+            elif question == "file_containing_symbol":
+                _add_file(answer, POOL.FindFileContainingSymbol(request.file_containing_symbol))
+            elif question == "all_extension_numbers_of_type":
+                # these messages have no extensions
+                name = POOL.FindMessageTypeByName(request.all_extension_numbers_of_type).full_name
+                answer.all_extension_numbers_response.base_type_name = name
+        except KeyError:
+            pass
+        if answer.WhichOneof("message_response") is None:
+            answer.error_response.error_code = StatusCode.NOT_FOUND
+            answer.error_response.error_message = "there is no such file, symbol or extension"
+        return answer
+
+
+def _add_file(answer: Any, file: FileDescriptor) -> None:
+    """Add a file and all that it imports."""
+    data = answer.file_descriptor_response.file_descriptor_proto
+    files, seen = [file], {file.name}
+    for file in files:
+        data.append(file.serialized_pb)
+        for imported in file.dependencies:
+            if imported.name not in seen:
+                seen.add(imported.name)
+                files.append(imported)

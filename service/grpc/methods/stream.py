@@ -1,0 +1,145 @@
+"""ModelStreamInfer: a stream of requests on one call, each answered like a ModelInfer, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, cast
+
+from service.errors import RequestError
+from service.grpc.connection.call import Call, MessageRequest
+from service.grpc.connection.header_blocks import GrpcHead
+from service.grpc.infer_response import varint, with_id
+from service.grpc.messages import message_class
+from service.grpc.methods.message_stream import messages
+from service.http.body import BodyReader
+from service.http.driver import Driver
+from service.http.request import Request
+from service.http.response import ErrorResponse, Response
+from service.memory.budget import MemoryBudget
+
+StreamResponse = message_class("inference.ModelStreamInferResponse")
+# first byte of the field `infer_response`
+INFER_RESPONSE = b"\x12"
+INFER_PATH = "/inference.GRPCInferenceService/ModelInfer"
+# requests of one stream that are answered at a time; further ones stay with the client
+MAX_IN_FLIGHT = 64
+
+
+class StreamedRequest(MessageRequest):
+    """One message of a stream. It is handled, counted and logged as a request of its own."""
+
+    def __init__(self, call: Call, head: GrpcHead, data: bytes) -> None:
+        self.head = head
+        self.client = call.client
+        self.complete_body = data
+        self.answer: Response | None = None
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
+        data, self.complete_body = self.complete_body or b"", None
+        return data, False
+
+    def respond(self, response: Response) -> Awaitable[None] | None:
+        self.answer, self.status = response, response.status
+        return None
+
+    async def respond_slowly(self, response: Response) -> None:
+        self.respond(response)
+
+    def ended(self, error: BaseException | None) -> None:
+        """Note that it was handled. Called by its driver."""
+        self.driver = None
+        if self.done.done():
+            return
+        if error is None or self.client_gone:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+    def abandon(self) -> None:
+        """End it, because its stream has ended."""
+        self.client_gone = True
+        if self.driver is not None:
+            self.driver.cancel()
+
+
+class StreamInferEndpoint:
+    """Answers the messages of a stream, several at a time. An error ends its message, not the stream."""
+
+    def __init__(
+        self,
+        bodies: BodyReader,
+        budget: MemoryBudget,
+        handle: Callable[[Request], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._bodies, self._budget, self._handle = bodies, budget, handle
+
+    async def __call__(self, request: Request) -> None:
+        call = cast("Call", request)
+        head = GrpcHead(INFER_PATH, call.head.headers, is_grpc=True)
+        in_flight: deque[StreamedRequest] = deque()
+        # the deadline of the stream, if it has one, is not that of each message
+        head.timeout = None
+        room = asyncio.Semaphore(MAX_IN_FLIGHT)
+        added = asyncio.Event()
+        finished = False
+
+        async def send_answers() -> None:
+            try:
+                while in_flight or not finished:
+                    if not in_flight:
+                        added.clear()
+                        await added.wait()
+                        continue
+                    streamed = in_flight[0]
+                    await streamed.done
+                    if streamed.answer is not None:
+                        await call.send_message(_encode(streamed))
+                    in_flight.popleft()
+                    room.release()
+            finally:
+                # the loop below must not wait for room that nobody makes
+                room.release()
+
+        sending = asyncio.create_task(send_answers())
+        stream_error: RequestError | None = None
+        try:
+            try:
+                async for data in messages(self._bodies, self._budget, call):
+                    await room.acquire()
+                    if sending.done():
+                        break
+                    streamed = StreamedRequest(call, head, data)
+                    in_flight.append(streamed)
+                    added.set()
+                    driver = streamed.driver = Driver(self._handle(streamed), streamed.ended)
+                    driver.step()
+            except RequestError as error:
+                # a damaged message, or the server stops: what came before is answered
+                stream_error = error
+            finished = True
+            added.set()
+            await sending
+        finally:
+            sending.cancel()
+            for streamed in in_flight:
+                streamed.abandon()
+        if stream_error is not None:
+            raise stream_error
+        call.finish()
+
+
+def _encode(streamed: StreamedRequest) -> bytes:
+    """The message for the answer to one request."""
+    answer = streamed.answer
+    if isinstance(answer, ErrorResponse):
+        request_id = streamed.opened.id if streamed.opened is not None else b""
+        error: bytes = StreamResponse(error_message=answer.message).SerializeToString()
+        return error + _infer_response(with_id(b"", request_id)) if request_id else error
+    return _infer_response(answer.body if answer is not None else b"")
+
+
+def _infer_response(data: bytes) -> bytes:
+    return INFER_RESPONSE + varint(len(data)) + data

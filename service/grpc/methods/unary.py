@@ -1,0 +1,53 @@
+"""Calls of one message and one answer: reads the message, calls a function with it, and sends its result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from service.errors import RequestError
+from service.grpc.connection.call import Call
+from service.grpc.messages import message_class, parse
+from service.http.body import BodyReader
+from service.http.request import Request
+from service.http.response import Response
+
+
+class UnaryEndpoint:
+    """Answers a call with the message that a function makes of the call's message.
+
+    Args:
+        bodies: Reads the messages.
+        request_name: Full name of the message of a call.
+        answer: Returns the message of the answer; it may be a coroutine function.
+    """
+
+    def __init__(self, bodies: BodyReader, request_name: str, answer: Callable[[Any], Any]) -> None:
+        self._bodies = bodies
+        self._request_class = message_class(request_name)
+        self._answer = answer
+
+    async def __call__(self, request: Request) -> Response:
+        data = await read_message(self._bodies, cast("Call", request))
+        answer = self._answer(parse(self._request_class, data))
+        if asyncio.iscoroutine(answer):
+            answer = await answer
+        return Response(answer.SerializeToString())
+
+
+async def read_message(bodies: BodyReader, call: Call) -> bytes:
+    """The one message of a call. Its bytes count in the memory budget until they are released."""
+    data = bodies.take_complete(call)
+    if data is not None:
+        return data
+    deadline = asyncio.get_running_loop().time() + bodies.seconds
+    try:
+        if not await call.begin_message(deadline):
+            raise RequestError("body: expected one message, got none")
+        data = await bodies.read(call)
+        if await call.begin_message(deadline):
+            raise RequestError("body: expected one message, got another after it")
+    except TimeoutError as error:
+        raise bodies.too_slow() from error
+    return data
