@@ -4,6 +4,7 @@
 # make check       run linter, formatter and type checker
 # make audit       check the pinned versions for known vulnerabilities
 # make format      format the code
+# make protos      compile the .proto files of the gRPC services
 # make slow        run the tests that take minutes
 # make endurance   run the longest tests
 # make controls    turn off each defence of the service and see its test fail
@@ -20,6 +21,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 READY := .venv/ready
+PROTOS := service/grpc/messages/protos
 PYTEST := $(BIN)/python -m pytest
 # Worksteal gives a process neighbouring tests, which share fixtures such as servers.
 PARALLEL := --dist worksteal --numprocesses auto
@@ -28,7 +30,7 @@ PARALLEL := --dist worksteal --numprocesses auto
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test slow endurance controls mutants containers browser bench cuda fuzz soak check audit format clean
+.PHONY: help setup run test slow endurance controls mutants containers browser bench cuda fuzz soak check audit format protos clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -91,6 +93,10 @@ audit: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+protos: setup
+	$(BIN)/python -m grpc_tools.protoc --include_imports --proto_path $(PROTOS) \
+		--descriptor_set_out $(PROTOS)/services.binpb $(PROTOS)/*.proto
 
 clean:
 	rm -rf .venv .audit .clients .bench build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

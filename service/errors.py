@@ -142,7 +142,7 @@ class InternalError(RequestError):
 class UnimplementedError(RequestError):
     """There is no such method of gRPC."""
 
-    status, reason = 501, "unknown"
+    status, reason = 501, "unimplemented"
 
 
 class NotReadyError(RequestError):

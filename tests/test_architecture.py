@@ -78,11 +78,25 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     },
     "service": {
         "cli": {
-            *("ray", "api", "process", "registry", "protocol", "config", "repository", "artifact"),
+            *("ray", "grpc", "api", "process", "registry", "protocol", "config", "repository", "artifact"),
             "telemetry",
         },
         "ray": {"api", "process", "http", "http.connection", "config", "remote", "repository", "telemetry"},
-        "process": {"http.connection", "config", "remote", "repository", "memory", "telemetry"},
+        "process": {
+            "grpc.connection",
+            "http.connection",
+            "config",
+            "remote",
+            "repository",
+            "memory",
+            "telemetry",
+        },
+        "grpc": {"grpc.methods", "grpc.messages", "api", "http", "config"},
+        "grpc.methods": {
+            *("grpc.messages", "grpc.connection", "api", "http", "registry", "gates", "memory"),
+        },
+        "grpc.messages": {"protocol", "artifact"},
+        "grpc.connection": {"http.connection", "http"},
         "api": {
             *("api.openapi", "http.connection", "http", "registry", "batching", "gates", "protocol"),
             *("config", "repository", "artifact", "memory", "telemetry"),

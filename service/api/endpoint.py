@@ -56,7 +56,7 @@ class ModelEndpoint(ABC):
     def client_timeout(self, request: Request) -> float | None:
         """Seconds that the client is willing to wait, if it says so."""
         header = request.head.fields.get(TIMEOUT_HEADER)
-        return None if header is None else _parse_timeout_ms(header) / 1e3
+        return None if header is None else parse_timeout_ms(header) / 1e3
 
     @abstractmethod
     async def answer(self, call: InferenceCall) -> ResponseBody | Response:
@@ -119,7 +119,8 @@ def _json_length(header: bytes) -> int:
     return int(header)
 
 
-def _parse_timeout_ms(header: bytes) -> int:
+def parse_timeout_ms(header: bytes) -> int:
+    """The value of the header `X-Request-Timeout-Ms`."""
     if not (header.isdigit() and 0 < len(header) <= 10 and int(header)):
         value = header[:40].decode("latin-1")
         raise RequestError(f"X-Request-Timeout-Ms: expected whole milliseconds from 1, got {value!r}")

@@ -9,9 +9,10 @@ from service.api.app import Application
 from service.api.context import SupervisorClient
 from service.config.settings import Settings
 from service.errors import UnimplementedError
-from service.grpc.messages import POOL
+from service.grpc.messages.descriptors import POOL
+from service.grpc.methods.gates import LesionCall, LesionCurveCall, ReadGatesCall
 from service.grpc.methods.health import HealthCalls, WatchEndpoint
-from service.grpc.methods.infer import InferEndpoint
+from service.grpc.methods.infer import InferCall
 from service.grpc.methods.open_inference import OpenInferenceCalls
 from service.grpc.methods.reflection import ReflectionEndpoint
 from service.grpc.methods.stream import StreamInferEndpoint
@@ -24,6 +25,7 @@ from service.http.response import Response
 from service.http.router import Endpoint, Router
 
 INFERENCE = "inference.GRPCInferenceService"
+GATES = "turnpike.v1.GateService"
 HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection.v1.ServerReflection"
 # the name that reflection had before; its messages are the same
@@ -75,7 +77,7 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
     def is_draining() -> bool:
         return app.draining
 
-    add(INFERENCE, "ModelInfer", "api", InferEndpoint(context))
+    add(INFERENCE, "ModelInfer", "api", InferCall(context))
     add(INFERENCE, "ModelStreamInfer", "api", StreamInferEndpoint(context.bodies, context.budget, handle))
     calls = OpenInferenceCalls(context, app.is_ready)
     add_unary(INFERENCE, "ServerLive", "open", calls.server_live)
@@ -89,7 +91,11 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
     add_unary(INFERENCE, "RepositoryModelLoad", "admin", calls.load_model)
     add_unary(INFERENCE, "RepositoryModelUnload", "admin", calls.unload_model)
 
-    services = (INFERENCE, HEALTH, REFLECTION, OLD_REFLECTION)
+    add(GATES, "ReadGates", "api", ReadGatesCall(context))
+    add(GATES, "Lesion", "api", LesionCall(context))
+    add(GATES, "LesionCurve", "api", LesionCurveCall(context))
+
+    services = (INFERENCE, GATES, HEALTH, REFLECTION, OLD_REFLECTION)
     health = HealthCalls(context.registry, frozenset(services), app.is_ready, is_draining)
     add_unary(HEALTH, "Check", "open", health.check)
     add(HEALTH, "Watch", "open", WatchEndpoint(context.bodies, health, is_draining))

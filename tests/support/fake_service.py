@@ -36,7 +36,7 @@ class FakeApp:
     """Answers with facts about its worker; some paths do something first."""
 
     held_bytes = 0
-    grpc: HttpApplication | None = None
+    grpc: Any = None
 
     def __init__(self, settings: Settings, control: IpcChannel) -> None:
         self.draining = False

@@ -37,8 +37,9 @@ class MessageRequest(Request):
     """A request of one message."""
 
     head: GrpcHead
-    # what an endpoint has read in the message
+    # what an endpoint has read in the message: the request of a model, and options beside it
     opened: Any = None
+    options: Any = None
 
     def asgi(self) -> tuple[dict[str, Any], Any, Any]:
         raise NotImplementedError("calls of gRPC do not go to ASGI applications")

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from service.errors import NotFoundError, NotReadyError
 from service.grpc.connection.call import Call
-from service.grpc.messages import message_class, parse
+from service.grpc.messages.descriptors import message_class, parse
 from service.grpc.methods.unary import read_message
 from service.http.body import BodyReader
 from service.http.request import Request

@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import cast
 
-from service.api.context import ServiceContext
-from service.api.endpoint import ModelEndpoint
 from service.api.inference import InferenceCall
-from service.errors import RequestError
-from service.gates.query import check_gate_output_size
-from service.grpc.connection.call import Call, MessageRequest
-from service.grpc.infer_request import InferMessages
-from service.grpc.infer_response import RawAnswers, encode_response, with_id
-from service.grpc.methods.unary import read_message
-from service.http.request import Request
+from service.grpc.connection.call import MessageRequest
+from service.grpc.messages.infer_response import RawAnswers, encode_response, with_id
+from service.grpc.methods.model_call import ModelCall
 from service.http.response import Response
-from service.inference_types import InferenceRequest
-from service.registry.model import Model
-
-# units of the header `grpc-timeout`, in seconds
-TIMEOUT_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-MAX_TIMEOUT_DIGITS = 8
 
 
-class InferEndpoint(ModelEndpoint):
-    """`ModelInfer`: one message of tensors in, one out."""
-
-    def __init__(self, context: ServiceContext) -> None:
-        super().__init__(context)
-        self._messages = InferMessages(
-            context.limits, partial(check_gate_output_size, limit=context.settings.max_gates)
-        )
-
-    async def __call__(self, request: Request) -> Response:
-        data = request.complete_body
-        if data is None:
-            data = request.complete_body = await read_message(self._bodies, cast("Call", request))
-            # counted again by `run`, which takes the complete body
-            self._budget.release(request)
-        message = cast("MessageRequest", request).opened = self._messages.open(data)
-        model = self.context.registry.find(message.model_name, message.model_version)
-        return await self.run(model, request)
-
-    def decode(self, body: bytes, request: Request, model: Model) -> InferenceRequest:
-        return self._messages.decode(cast("MessageRequest", request).opened, model.signature, model.serial)
-
-    def client_timeout(self, request: Request) -> float | None:
-        timeout = cast("MessageRequest", request).head.timeout
-        return None if timeout is None else parse_timeout(timeout)
+class InferCall(ModelCall):
+    """One message of tensors in, one out."""
 
     async def answer(self, call: InferenceCall) -> Response:
         model, form = call.model, call.inference.form
@@ -62,12 +26,3 @@ class InferEndpoint(ModelEndpoint):
         else:
             data = result.processed
         return Response(with_id(data, cast("MessageRequest", call.request).opened.id))
-
-
-def parse_timeout(header: bytes) -> float:
-    """Seconds of a header `grpc-timeout`."""
-    digits, unit = header[:-1], header[-1:]
-    if not digits.isdigit() or len(digits) > MAX_TIMEOUT_DIGITS or unit not in TIMEOUT_UNITS:
-        value = header[:40].decode("latin-1")
-        raise RequestError(f"grpc-timeout: expected up to 8 digits and a unit such as m, got {value!r}")
-    return int(digits) * TIMEOUT_UNITS[unit]

@@ -14,7 +14,7 @@ from service.api.admin import expect_change
 from service.api.context import ServiceContext
 from service.api.open_inference import configuration, model_metadata, server_metadata
 from service.api.statistics import model_stats
-from service.grpc.messages import message_class
+from service.grpc.messages.descriptors import message_class
 from service.registry.model import Model
 
 PACKAGE = "inference"

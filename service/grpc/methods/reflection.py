@@ -9,7 +9,7 @@ from google.protobuf.descriptor import FileDescriptor
 
 from service.grpc.connection.call import Call
 from service.grpc.connection.status import StatusCode
-from service.grpc.messages import POOL, message_class, parse
+from service.grpc.messages.descriptors import POOL, message_class, parse
 from service.grpc.methods.message_stream import messages
 from service.http.body import BodyReader
 from service.http.request import Request

@@ -10,8 +10,8 @@ from typing import Any, cast
 from service.errors import RequestError
 from service.grpc.connection.call import Call, MessageRequest
 from service.grpc.connection.header_blocks import GrpcHead
-from service.grpc.infer_response import varint, with_id
-from service.grpc.messages import message_class
+from service.grpc.messages.descriptors import message_class
+from service.grpc.messages.infer_response import varint, with_id
 from service.grpc.methods.message_stream import messages
 from service.http.body import BodyReader
 from service.http.driver import Driver

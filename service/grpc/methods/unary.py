@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from service.errors import RequestError
 from service.grpc.connection.call import Call
-from service.grpc.messages import message_class, parse
+from service.grpc.messages.descriptors import message_class, parse
 from service.http.body import BodyReader
 from service.http.request import Request
 from service.http.response import Response

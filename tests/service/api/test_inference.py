@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from service.api.endpoint import parse_timeout_ms
 from service.api.inference import InferenceCall, expect_bytes, merge_json, run_deadline, wrap_json
 from service.artifact.runtime import Tensor
 from service.errors import InternalError, NotFiniteError, OverloadedError, RequestError, RunError
@@ -79,38 +80,40 @@ def run(model: Model, inference: InferenceRequest) -> InferenceResult:
     return asyncio.run(call())
 
 
-def wait(timeout: int | None, header: bytes | None) -> float:
+def wait(timeout: int | None, client_timeout: float | None) -> float:
     """The seconds until the deadline."""
 
     async def measure() -> float:
-        deadline = run_deadline(words_request(1, timeout_us=timeout).form, header, 2000)
+        deadline = run_deadline(words_request(1, timeout_us=timeout).form, client_timeout, 2000)
         return deadline - asyncio.get_running_loop().time()
 
     return asyncio.run(measure())
 
 
 @pytest.mark.parametrize(
-    ("timeout", "header", "seconds"),
+    ("timeout", "client_timeout", "seconds"),
     [
         (None, None, 2.0),
         (500_000, None, 0.5),
         (9_000_000, None, 2.0),
-        (None, b"700", 0.7),
-        (None, b"7000", 2.0),
-        (500_000, b"700", 0.5),
-        (900_000, b"700", 0.7),
+        (None, 0.7, 0.7),
+        (None, 7.0, 2.0),
+        (500_000, 0.7, 0.5),
+        (900_000, 0.7, 0.7),
     ],
 )
-def test_the_shortest_timeout_counts(timeout: int | None, header: bytes | None, seconds: float) -> None:
+def test_the_shortest_timeout_counts(
+    timeout: int | None, client_timeout: float | None, seconds: float
+) -> None:
     """A caller may shorten the usual time limit in two ways, and cannot extend it."""
-    assert wait(timeout, header) == pytest.approx(seconds, abs=0.05)
+    assert wait(timeout, client_timeout) == pytest.approx(seconds, abs=0.05)
 
 
 @pytest.mark.parametrize("header", [b"", b"0", b"-1", b"1.5", b"soon", b"9" * 11, b"\xb2"])
 def test_an_invalid_timeout_is_refused(header: bytes) -> None:
     """The error names the header."""
     with pytest.raises(RequestError, match="X-Request-Timeout-Ms: expected whole milliseconds from 1, got '"):
-        wait(None, header)
+        parse_timeout_ms(header)
 
 
 def test_zero_rows_are_answered_without_a_run() -> None:

@@ -1,4 +1,4 @@
-"""The messages of the gRPC services, from their compiled .proto files in `protos`.
+"""The classes of all messages, from the compiled .proto files in `protos`.
 
 They are kept in a pool of their own: a program that also imports the stubs of another client, such as
 tritonclient, would otherwise have two messages of one name, which protobuf refuses.

@@ -17,7 +17,7 @@ from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
 from service.artifact.limits import RequestLimits
 from service.bounded_cache import BoundedCache
 from service.errors import RequestError
-from service.grpc.messages import message_class, parse
+from service.grpc.messages.descriptors import message_class, parse
 from service.inference_types import (
     Array,
     FeedLayout,

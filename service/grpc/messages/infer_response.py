@@ -11,8 +11,8 @@ import numpy as np
 
 from service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
 from service.errors import NotFiniteError
-from service.grpc.infer_request import CONTENT_FIELDS
-from service.grpc.messages import message_class
+from service.grpc.messages.descriptors import message_class
+from service.grpc.messages.infer_request import CONTENT_FIELDS
 from service.inference_types import Array, InferenceResult, RequestedOutput, RequestForm
 from service.protocol.classification import classification
 

@@ -1,0 +1,68 @@
+"""The base class of calls that run a model: their message names it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import cast
+
+from service.api.context import ServiceContext
+from service.api.endpoint import ModelEndpoint
+from service.errors import RequestError
+from service.gates.query import check_gate_output_size
+from service.grpc.connection.call import Call, MessageRequest
+from service.grpc.messages.infer_request import InferMessage, InferMessages
+from service.grpc.methods.unary import read_message
+from service.http.request import Request
+from service.http.response import Response
+from service.inference_types import InferenceRequest
+from service.registry.model import Model
+
+# units of the header `grpc-timeout`, in seconds
+TIMEOUT_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+MAX_TIMEOUT_DIGITS = 8
+
+
+class ModelCall(ModelEndpoint):
+    """Reads and opens the message of a call, and runs the model that it names.
+
+    A subclass says how to `answer`. One whose messages contain a ModelInferRequest overrides `open` as well.
+    """
+
+    def __init__(self, context: ServiceContext) -> None:
+        super().__init__(context)
+        self.messages = InferMessages(
+            context.limits, partial(check_gate_output_size, limit=context.settings.max_gates)
+        )
+
+    def open(self, request: MessageRequest, data: bytes) -> InferMessage:
+        """Open the ModelInferRequest in the message of a call."""
+        return self.messages.open(data)
+
+    async def __call__(self, request: Request) -> Response:
+        data = request.complete_body
+        if data is None:
+            data = request.complete_body = await read_message(self._bodies, cast("Call", request))
+            # counted again by `run`, which takes the complete body
+            self._budget.release(request)
+        request = cast("MessageRequest", request)
+        message = request.opened = self.open(request, data)
+        params = {"model": message.model_name}
+        if message.model_version:
+            params["version"] = message.model_version
+        return await self.run(self.find_model(params), request)
+
+    def decode(self, body: bytes, request: Request, model: Model) -> InferenceRequest:
+        return self.messages.decode(cast("MessageRequest", request).opened, model.signature, model.serial)
+
+    def client_timeout(self, request: Request) -> float | None:
+        timeout = cast("MessageRequest", request).head.timeout
+        return None if timeout is None else parse_timeout(timeout)
+
+
+def parse_timeout(header: bytes) -> float:
+    """Seconds of a header `grpc-timeout`."""
+    digits, unit = header[:-1], header[-1:]
+    if not digits.isdigit() or len(digits) > MAX_TIMEOUT_DIGITS or unit not in TIMEOUT_UNITS:
+        value = header[:40].decode("latin-1")
+        raise RequestError(f"grpc-timeout: expected up to 8 digits and a unit such as m, got {value!r}")
+    return int(digits) * TIMEOUT_UNITS[unit]
