@@ -16,10 +16,10 @@ COPY pyproject.toml constraints.txt ./
 ENV INSTALL="python -m pip --python /opt/turnpike/bin/python install --constraint constraints.txt \
     --config-settings editable_mode=compat"
 
-# EXTRA=serve,serve-otel installs what TURNPIKE_OTLP needs
+# EXTRA=serve,grpc,serve-otel installs what TURNPIKE_OTLP needs as well
 FROM build AS build-cpu
 RUN apt-get update && apt-get install -y --no-install-recommends binutils
-ARG EXTRA=serve
+ARG EXTRA=serve,grpc
 RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --editable ".[$EXTRA]"
 # remove two fifths of the size, which are never run: tests and tools of the libraries, onnxruntime for C programs,
 # and debug symbols
@@ -31,12 +31,12 @@ RUN cd /opt/turnpike/lib/python3*/site-packages \
 
 # onnxruntime for CUDA, and CUDA's libraries in one folder
 FROM build AS build-cuda
-RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --editable ".[serve-gpu]" "onnxruntime-gpu[cuda,cudnn]"
+RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --editable ".[serve-gpu,grpc]" "onnxruntime-gpu[cuda,cudnn]"
 RUN mkdir /opt/turnpike/cuda \
  && ln -s /opt/turnpike/lib/python3*/site-packages/nvidia/*/lib/*.so* /opt/turnpike/cuda
 
 FROM build AS build-openvino
-RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --editable ".[serve-openvino]"
+RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --editable ".[serve-openvino,grpc]"
 
 FROM build-${DEVICE} AS build-service
 # plotly is needed only for its JavaScript; remove its Python code and what that needs
@@ -76,7 +76,7 @@ RUN python -m compileall -q .
 USER 10001:10001
 # the folder of LD_LIBRARY_PATH only exists with DEVICE=cuda
 ENV TURNPIKE_HOST=0.0.0.0 LD_LIBRARY_PATH=/opt/turnpike/cuda
-EXPOSE 8000
+EXPOSE 8000 8001
 CMD ["turnpike", "serve"]
 
 # the nodes of a Ray cluster: replicas of the service, and scoring of files
@@ -122,5 +122,5 @@ COPY --chmod=755 deploy/alive.py /usr/local/bin/alive
 COPY --chmod=755 deploy/proxy/proxy.py /usr/local/bin/proxy
 COPY deploy/proxy/haproxy.cfg /etc/haproxy/haproxy.cfg
 USER 10001:10001
-EXPOSE 8080
+EXPOSE 8080 8081
 CMD ["proxy"]

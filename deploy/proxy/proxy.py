@@ -15,7 +15,9 @@ import time
 
 CONFIG = "/etc/haproxy/haproxy.cfg"
 SOCKET = "/tmp/haproxy.sock"  # noqa: S108 - no other program runs in this container
-REPLICAS = ("replica", 8000)
+NAME = "replica"
+# the backends of haproxy, with the port of each
+BACKENDS = {"replicas": 8000, "grpc_replicas": 8001}
 READY = b"GET /v2/health/ready HTTP/1.0\r\n\r\n"
 SECONDS = 0.5  # between two updates
 RUNNING = "2"  # haproxy's number for the state of a server that gets requests
@@ -31,7 +33,7 @@ def ask(command: str) -> str:
 
 
 def servers() -> list[dict[str, str]]:
-    """haproxy's table of servers: one slot for each possible replica."""
+    """haproxy's table of servers: one slot for each possible replica, with the same name in each backend."""
     lines = ask("show servers state replicas").splitlines()
     header = lines[1].lstrip("# ").split()
     return [dict(zip(header, line.split(), strict=False)) for line in lines[2:] if line]
@@ -40,7 +42,7 @@ def servers() -> list[dict[str, str]]:
 def replica_addresses() -> set[str] | None:
     """The addresses of all running replicas, or None if Docker's name server does not answer."""
     try:
-        addresses = socket.getaddrinfo(*REPLICAS, socket.AF_INET, socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(NAME, BACKENDS["replicas"], socket.AF_INET, socket.SOCK_STREAM)
     except OSError:
         return None
     return {str(address[0]) for *_, address in addresses}
@@ -48,7 +50,7 @@ def replica_addresses() -> set[str] | None:
 
 def is_ready(address: str) -> bool:
     try:
-        with socket.create_connection((address, REPLICAS[1]), timeout=SECONDS) as connection:
+        with socket.create_connection((address, BACKENDS["replicas"]), timeout=SECONDS) as connection:
             connection.sendall(READY)
             return connection.makefile("rb").readline().split()[1:2] == [b"200"]
     except OSError:
@@ -61,13 +63,16 @@ def update(slots: dict[str, str]) -> None:
     if addresses is None:
         return
     for address in slots.keys() - addresses:
-        ask(f"set server replicas/{slots.pop(address)} state maint")
+        slot = slots.pop(address)
+        for backend in BACKENDS:
+            ask(f"set server {backend}/{slot} state maint")
     for address in sorted(addresses - slots.keys()):
         free = [server["srv_name"] for server in servers() if server["srv_name"] not in slots.values()]
         if free and is_ready(address):
             slots[address] = free[0]
-            ask(f"set server replicas/{free[0]} addr {address} port {REPLICAS[1]}")
-            ask(f"set server replicas/{free[0]} state ready")
+            for backend, port in BACKENDS.items():
+                ask(f"set server {backend}/{free[0]} addr {address} port {port}")
+                ask(f"set server {backend}/{free[0]} state ready")
 
 
 def run() -> int:

@@ -24,7 +24,7 @@ Labels = tuple[str | None, str, str, str, int, str | None, int]
 Entry = tuple[Labels, str, int, "InferenceResult | None", Mapping[str, Any] | None]
 
 # Suffixes of routes. Probes come every few seconds, so those answered with 200 are logged as debug.
-PROBES = ("/live", "/ready")
+PROBES = ("/live", "/ready", "/Check", "/ServerLive", "/ServerReady")
 # With more clients and paths than this in use at a time, lines are rendered anew.
 MAX_CACHED_LABELS = 1024
 NS_PER_SECOND = 1_000_000_000

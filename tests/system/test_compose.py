@@ -23,7 +23,7 @@ ONE_SHOT = {"export"}
 WITHOUT_HEALTH_CHECK = {"export", "loadtest-worker"}
 SERVING = ("service", "service-gpu", "service-openvino", "replica")
 # settings that the compose file sets itself
-SET_BY_FILE = {"models", "drain_wait", "drain_seconds", "api_keys_file", "admin_key_file"}
+SET_BY_FILE = {"models", "grpc_port", "drain_wait", "drain_seconds", "api_keys_file", "admin_key_file"}
 # settings without a use in the container, and keys that are not in files
 NOT_PASSED_ON = {
     *("host", "port", "device", "tls_cert", "tls_key", "api_keys", "admin_key"),

@@ -95,7 +95,7 @@ def test_all_selectors_select_the_same_pods(container: dict[str, Any]) -> None:
     assert {port["targetPort"] for port in read("service.yaml")["spec"]["ports"]} == ports
     assert {port["port"] for port in read("network.yaml")["spec"]["ingress"][0]["ports"]} == ports
     endpoints = read("prometheus/podmonitor.yaml")["spec"]["podMetricsEndpoints"]
-    assert {endpoint["port"] for endpoint in endpoints} == ports
+    assert {endpoint["port"] for endpoint in endpoints} == {"http"}
 
 
 def test_the_job_label_is_that_of_alerts_and_dashboard() -> None:
