@@ -37,7 +37,7 @@ class GrpcApplication(Application):
 
     def __init__(self, settings: Settings, supervisor: SupervisorClient) -> None:
         super().__init__(settings, supervisor)
-        self.grpc = GrpcCalls(self)
+        self.grpc: GrpcCalls = GrpcCalls(self)
 
 
 class GrpcCalls:
@@ -47,8 +47,9 @@ class GrpcCalls:
         self.connection_limits = app.connection_limits
         self.count_refused = app.count_refused
         context = app.context
+        self.router = _router(app, self.handle)
         self._middleware = RequestMiddleware(
-            _router(app, self.handle),
+            self.router,
             context.auth,
             context.budget,
             app.observer,

@@ -46,8 +46,10 @@ class WorkerApplication(HttpApplication, Protocol):
 
     draining: bool
     handlers: dict[str, Handler]
-    # the calls of gRPC, if it serves them
-    grpc: HttpApplication | None
+
+    @property
+    def grpc(self) -> HttpApplication | None:
+        """What answers the calls of gRPC; None if it serves none."""
 
     @property
     def held_bytes(self) -> int:

@@ -196,7 +196,8 @@ class Call(MessageRequest):
         """Take bytes out of the buffer, so that the client may send as many more."""
         data = bytes(self._buffer[:size])
         del self._buffer[:size]
-        self.connection.consumed(self, size)
+        if size:
+            self.connection.consumed(self, size)
         return data
 
     # ---- the answer
