@@ -182,7 +182,10 @@ def keyword_suffix(name: str) -> str:
 
 def valid_values(field: FieldInfo) -> str:
     """The valid values of a setting, in words."""
-    kind = field.annotation
+    kind: Any = field.annotation
+    if type(None) in get_args(kind):
+        # a setting that may be left out
+        kind = next(one for one in get_args(kind) if one is not type(None))
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if kind is bool:

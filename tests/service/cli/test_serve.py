@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +23,10 @@ from tests.support.live_server import ROOT, environment, module, serving
 pytestmark = pytest.mark.usefixtures("without_variables")
 
 # libraries that only workers need
-NOT_IN_SUPERVISOR = ("numpy", "onnxruntime", "fastapi", "uvicorn", "uvloop", "simdjson", "fsspec")
+NOT_IN_SUPERVISOR = (
+    *("numpy", "onnxruntime", "fastapi", "uvicorn", "uvloop", "simdjson", "fsspec"),
+    *("hpack", "google"),
+)
 
 
 @pytest.fixture
@@ -90,6 +95,33 @@ def test_an_invalid_setting_is_a_setting_error(served: list[Settings]) -> None:
     result = call("--workers", "none")
     assert str(result.exception) == "--workers: expected a whole number from 1 to 256 or auto, got 'none'"
     assert served == []
+
+
+@pytest.mark.parametrize("package", ["hpack", "google.protobuf"])
+def test_grpc_needs_its_packages(
+    package: str, served: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says how to install them, before anything is started."""
+    find_spec = importlib.util.find_spec
+
+    def find(name: str) -> Any:
+        return None if name == package else find_spec(name)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+    message = f"--grpc-port: needs {package}, which is not installed: pip install 'turnpike[serve,grpc]'"
+    assert str(call("--grpc-port", "0").exception) == message
+    assert served == []
+    assert call().exit_code == 0
+
+
+def test_a_port_in_use_is_named_with_its_option() -> None:
+    """Which of the two ports it is."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with module("turnpike", "serve", "--port", "0", "--grpc-port", port) as process:
+            output, _ = process.communicate(timeout=60)
+    message = f"error: --grpc-port: expected a free port, got {port}, on which another process listens\n"
+    assert output == message
 
 
 def test_errors_are_one_line() -> None:

@@ -83,6 +83,15 @@ def test_the_environment_may_name_the_config_file(tmp_path: Path, monkeypatch: p
         ({"max_batch": "129"}, "--max-batch: expected a whole number from 1 to 128, got '129'"),
         ({"max_batch": "1.5"}, "--max-batch: expected a whole number from 1 to 128, got '1.5'"),
         ({"port": "65536"}, "--port: expected a whole number from 0 to 65535, got '65536'"),
+        ({"grpc_port": "http"}, "--grpc-port: expected a whole number from 0 to 65535, got 'http'"),
+        (
+            {"grpc_port": "8000"},
+            "--grpc-port: expected another port than --port, got 8000 for both",
+        ),
+        (
+            {"grpc_port": "8001", "engine": "ray"},
+            "--grpc-port: expected none with --engine ray, whose proxies speak HTTP",
+        ),
         ({"queue": "0"}, "--queue: expected a whole number from 1, got '0'"),
         ({"poll": "-1"}, "--poll: expected a number from 0, got '-1'"),
         ({"poll": "nan"}, "--poll: expected a number from 0, got 'nan'"),
