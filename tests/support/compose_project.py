@@ -73,11 +73,19 @@ class Project:
     variables: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     scale_port: int = field(default_factory=free_port)
+    grpc_port: int = field(default_factory=free_port)
+    scale_grpc_port: int = field(default_factory=free_port)
 
     @property
     def environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
-        own = {"PORT": str(self.port), "SCALE_PORT": str(self.scale_port), "LOADTEST_PORT": "0"}
+        own = {
+            "PORT": str(self.port),
+            "GRPC_PORT": str(self.grpc_port),
+            "SCALE_PORT": str(self.scale_port),
+            "SCALE_GRPC_PORT": str(self.scale_grpc_port),
+            "LOADTEST_PORT": "0",
+        }
         return inherited | own | {"COMPOSE_PROJECT_NAME": self.name} | self.variables
 
     def run(self, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
+import numpy as np
 import pytest
 import requests
 
@@ -25,6 +27,7 @@ from tests.support.compose_project import (
     need_engine,
     temporary_project,
 )
+from tests.support.grpc_load import digit_request, grpc_load, infer_method
 from tests.support.load_clients import LoadGenerator, LoadTally
 from tests.support.waiting import wait_until
 
@@ -129,6 +132,16 @@ def test_a_fresh_clone_answers_requests(stack: Project) -> None:
     gates = stack.post("/v2/models/digits-10/gates?detail=summary", json.dumps({"inputs": [tensor]}).encode())
     assert gates.status_code == 200, gates.text
     assert len(gates.json()["gates"]) == 10
+
+
+def test_grpc_is_served_beside_http(stack: Project) -> None:
+    """On a port of its own, with the bits that HTTP returns."""
+    with grpc.insecure_channel(f"127.0.0.1:{stack.grpc_port}") as channel:
+        answer = infer_method(channel)(digit_request(), timeout=30)
+    body = {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0.0] * 64}]}
+    over_http = stack.post("/v2/models/digits-10/infer", json.dumps(body).encode()).json()
+    logits = np.array(over_http["outputs"][0]["data"], np.float32)
+    assert answer.raw_output_contents == [logits.tobytes()]
 
 
 def test_the_dashboard_is_in_the_image(stack: Project) -> None:
@@ -330,6 +343,21 @@ def test_a_rolling_update_loses_nothing(
     assert {scaled.inspect(container)["Image"] for container in after} == {image}
     scaled.compose("--profile", "scale", "up", "--wait", "proxy")
     assert scaled.ids("replica") == after
+
+
+def test_a_rolling_update_loses_no_call_of_grpc(
+    scaled: Project, build_changed: Callable[[str], None]
+) -> None:
+    """The proxy sends each call of a connection to a replica that takes new ones."""
+    before = scaled.ids("replica")
+    build_changed("replica")
+    with grpc_load(f"127.0.0.1:{scaled.scale_grpc_port}") as tally:
+        result = scaled.run("deploy/roll")
+        assert result.returncode == 0, result.stdout + result.stderr
+        time.sleep(1)
+    assert (tally.errors, tally.wrong) == ([], 0)
+    assert tally.good > 100
+    assert not set(before) & set(scaled.ids("replica"))
 
 
 async def send_slowly(port: int, seconds: float) -> bytes:
