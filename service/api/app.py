@@ -232,7 +232,7 @@ class MetricsEndpoint:
 def build_router(context: ServiceContext, is_ready: Callable[[], bool], fallback: Endpoint) -> Router:
     """The routes that programs call, and `fallback` for all other requests."""
     router = Router(fallback)
-    health.add_routes(router, is_ready, root=not context.settings.dashboard)
+    health.add_routes(router, is_ready, fallback if context.settings.dashboard else None)
     for module in (statistics, open_inference, predict, gates, lesion, model_facts, admin, traffic):
         module.add_routes(router, context)
     router.add("GET", "/metrics", "api", MetricsEndpoint(context), "metrics", METRICS)

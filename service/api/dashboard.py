@@ -5,23 +5,16 @@ The files need no key, because they contain no data: the page sends its key with
 
 from __future__ import annotations
 
-import asyncio
-import gzip
-import re
-import zlib
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
-from hashlib import sha256
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from fastapi import Depends, FastAPI, Request
-from starlette.datastructures import Headers
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from service.api.health import ALIVE, ALIVE_HEADERS
 from service.errors import NotFoundError
 from service.http.auth import Authenticator
+from service.http.static_file import StaticFile
 
 FOLDER = Path(__file__).parents[1] / "dashboard"
 INDEX = "index.html"
@@ -56,71 +49,23 @@ SECURITY_HEADERS = {
 HEAD_END = b"</head>"
 # lets the browser fetch all modules at once, instead of one level of imports after the other
 MODULE_PRELOAD = '<link rel="modulepreload" href="dashboard/%s">\n'
-# bytes of a response body that are sent at a time
-CHUNK_SIZE = 1 << 14
-REVALIDATE = "no-cache"
-CACHE_FOREVER = "public, max-age=31536000, immutable"
-# the value of q in the headers Accept and Accept-Encoding
-WEIGHT = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
-
-
-@dataclass(frozen=True, slots=True)
-class CompressedFile:
-    """Content of a file: compressed with gzip, its original size in bytes, and an ETag of the content."""
-
-    data: bytes
-    size: int
-    etag: str
-
-
-class StaticFile:
-    """A file of the dashboard, read and compressed on the first request and then kept in memory."""
-
-    def __init__(self, suffix: str, read: Callable[[], bytes], version: str | None = None) -> None:
-        """`version` is the one that a URL may name as `?v=` to be cached for ever."""
-        self._media_type = MEDIA_TYPES[suffix]
-        self._read = read
-        self._version = version
-        self._file: CompressedFile | None = None
-
-    async def response(self, request: Request) -> Response:
-        """The file, compressed if the client accepts gzip, or 304 if the client already has it."""
-        file = self._file
-        if file is None:
-            file = self._file = await asyncio.to_thread(_compress, self._read)
-        versioned = self._version is not None and request.query_params.get("v") == self._version
-        headers = {
-            **SECURITY_HEADERS,
-            "Content-Type": self._media_type,
-            "Cache-Control": CACHE_FOREVER if versioned else REVALIDATE,
-            "ETag": file.etag,
-            "Vary": "Accept-Encoding",
-        }
-        if _has_current(request.headers, file.etag):
-            return Response(status_code=304, headers=headers)
-        if _accepts_gzip(request.headers):
-            headers["Content-Encoding"] = "gzip"
-            return _streamed(_chunks(file.data), len(file.data), headers)
-        return _streamed(_decompressed(file.data), file.size, headers)
 
 
 def add_dashboard(app: FastAPI, auth: Authenticator, folder: Path = FOLDER) -> None:
     """Add the dashboard. Its files are listed here, once, so that no request names a path on the disk."""
     library, version = _find_chart_library()
     files = {
-        _name(path, folder): StaticFile(path.suffix, path.read_bytes)
+        _name(path, folder): _file(path.suffix, path.read_bytes)
         for path in folder.rglob("*")
         if path.suffix in MEDIA_TYPES
     }
-    files[INDEX] = StaticFile(".html", lambda: _index_page(folder, version))
+    files[INDEX] = _file(".html", lambda: _index_page(folder, version))
     if library is not None:
-        files[CHART_LIBRARY] = StaticFile(".js", library.read_bytes, version)
+        files[CHART_LIBRARY] = _file(".js", library.read_bytes, version)
     without_key = [Depends(auth.require("open"))]
 
     @app.get("/", include_in_schema=False, dependencies=without_key)
     async def index(request: Request) -> Response:
-        if not _accepts_page(request.headers):
-            return Response(ALIVE, media_type="application/json", headers=ALIVE_HEADERS)
         response = await files[INDEX].response(request)
         response.headers["Vary"] = "Accept, Accept-Encoding"
         return response
@@ -134,6 +79,10 @@ def add_dashboard(app: FastAPI, auth: Authenticator, folder: Path = FOLDER) -> N
         if file not in files:
             raise NotFoundError(f"/dashboard: expected a file of the dashboard, got {file[:80]!r}")
         return await files[file].response(request)
+
+
+def _file(suffix: str, read: Callable[[], bytes], version: str | None = None) -> StaticFile:
+    return StaticFile(MEDIA_TYPES[suffix], read, version, SECURITY_HEADERS)
 
 
 def _find_chart_library() -> tuple[Path | None, str]:
@@ -155,54 +104,3 @@ def _index_page(folder: Path, version: str) -> bytes:
     preloads = "".join(MODULE_PRELOAD % module for module in modules).encode()
     page = (folder / INDEX).read_bytes().replace(VERSION_TAG % b"", VERSION_TAG % version.encode())
     return page.replace(HEAD_END, preloads + HEAD_END)
-
-
-def _compress(read: Callable[[], bytes]) -> CompressedFile:
-    data = read()
-    return CompressedFile(gzip.compress(data, mtime=0), len(data), f'W/"{sha256(data).hexdigest()[:32]}"')
-
-
-def _streamed(chunks: AsyncIterator[bytes], size: int, headers: dict[str, str]) -> Response:
-    return StreamingResponse(chunks, headers=headers | {"Content-Length": str(size)})
-
-
-async def _chunks(data: bytes) -> AsyncIterator[bytes]:
-    """Small pieces of the data, so that a client that reads slowly does not keep a second copy in memory."""
-    for start in range(0, len(data), CHUNK_SIZE):
-        yield data[start : start + CHUNK_SIZE]
-
-
-async def _decompressed(data: bytes) -> AsyncIterator[bytes]:
-    """For the few clients without gzip; keeping the original as well would cost memory in every worker."""
-    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    async for chunk in _chunks(data):
-        yield decompressor.decompress(chunk)
-
-
-def _has_current(headers: Headers, etag: str) -> bool:
-    """Whether If-None-Match names this ETag."""
-    known = headers.get("if-none-match", "").split(",")
-    return etag.removeprefix("W/") in (tag.strip().removeprefix("W/") for tag in known)
-
-
-def _accepts_page(headers: Headers) -> bool:
-    """Whether a client wants HTML, as browsers do, and not rather JSON.
-
-    Programs often accept anything, `*/*`. Browsers name HTML first.
-    """
-    weights = _weights(headers.get("accept", ""))
-    return 0 < weights.get("text/html", 0) >= weights.get("application/json", 0)
-
-
-def _accepts_gzip(headers: Headers) -> bool:
-    return _weights(headers.get("accept-encoding", "")).get("gzip", 0) > 0
-
-
-def _weights(header: str) -> dict[str, float]:
-    """Weight of each item that a client accepts: 0 refuses it, 1 is the most and the default."""
-    weights = {}
-    for text in header.lower().split(","):
-        item, *parameters = (part.strip() for part in text.split(";"))
-        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
-        weights[item] = float(weight) if WEIGHT.fullmatch(weight) else 0.0
-    return weights

@@ -10,13 +10,14 @@ from collections.abc import Callable
 import orjson
 
 from service.api.openapi.operation import operation
+from service.http.accept import prefers_page
 from service.http.request import Request
 from service.http.response import JSON_LINES, Response
-from service.http.router import Router
+from service.http.router import Endpoint, Router
 
 # the answer at `/` for clients of KServe's first protocol; browsers that accept HTML get the dashboard there
 ALIVE = orjson.dumps({"status": "alive"})
-ALIVE_HEADERS = {"Cache-Control": "no-cache", "Vary": "Accept"}
+ALIVE_LINES = JSON_LINES + b"cache-control: no-cache\r\nvary: Accept\r\n"
 
 # the group of these routes on the page /docs
 TAG = "Health"
@@ -24,8 +25,14 @@ LIVE = operation("Health", "Whether the process is alive", TAG)
 READY = operation("Health", "Whether requests should be sent here", TAG, unready_response=True)
 
 
-def add_routes(router: Router, is_ready: Callable[[], bool], *, root: bool) -> None:
-    """Add the health routes, and `/` if `root`. They need no key, because probes have none."""
+def add_routes(router: Router, is_ready: Callable[[], bool], page: Endpoint | None) -> None:
+    """Add the health routes. They need no key, because probes have none.
+
+    Args:
+        router: The router that gets them.
+        is_ready: Whether load balancers should send requests here.
+        page: Answers requests for `/` from browsers; None if there is no dashboard.
+    """
 
     async def live(_: Request) -> Response:
         return _health(is_ready())
@@ -34,14 +41,15 @@ def add_routes(router: Router, is_ready: Callable[[], bool], *, root: bool) -> N
         is_ready_now = is_ready()
         return _health(is_ready_now, 200 if is_ready_now else 503)
 
-    async def alive(_: Request) -> Response:
-        lines = b"".join(f"{name.lower()}: {value}\r\n".encode() for name, value in ALIVE_HEADERS.items())
-        return Response(ALIVE, JSON_LINES + lines)
+    async def root(request: Request) -> Response | None:
+        accept = request.head.fields.get(b"accept", b"").decode("latin-1")
+        if page is not None and prefers_page(accept):
+            return await page(request)
+        return Response(ALIVE, ALIVE_LINES)
 
     router.add("GET", "/v2/health/live", "open", live, "live", LIVE)
     router.add("GET", "/v2/health/ready", "open", ready, "ready", READY)
-    if root:
-        router.add("GET", "/", "open", alive, "alive", {})
+    router.add("GET", "/", "open", root, "root", {})
 
 
 def _health(ready: bool, status: int = 200) -> Response:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import cache
+from functools import partial
 from importlib.resources import files
 
 import orjson
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import HTMLResponse, Response
 
 from service.errors import NotFoundError
 from service.http.auth import Authenticator
 from service.http.router import Route
+from service.http.static_file import StaticFile
 
 # files of Swagger UI, which come from the package fastapi_offline, and their media types
 ASSETS = {
@@ -26,6 +26,8 @@ ASSETS = {
 def add_reference(app: FastAPI, routes: list[Route], auth: Authenticator) -> None:
     """Add the page, its files and the document. `routes` are described by the document."""
     folder = files("fastapi_offline") / "static"
+    assets = {name: StaticFile(media_type, (folder / name).read_bytes) for name, media_type in ASSETS.items()}
+    document_file = StaticFile("application/json", partial(_encoded_document, routes))
     no_key = [Depends(auth.require("open"))]
 
     @app.get("/docs", include_in_schema=False, dependencies=no_key)
@@ -39,23 +41,18 @@ def add_reference(app: FastAPI, routes: list[Route], auth: Authenticator) -> Non
         )
 
     @app.get("/docs/{part}", include_in_schema=False, dependencies=no_key)
-    async def asset(part: str) -> Response:
+    async def asset(part: str, request: Request) -> Response:
         if part not in ASSETS:
             raise NotFoundError(f"/docs: expected one of {', '.join(ASSETS)}, got {part[:80]!r}")
-        return Response(
-            (folder / part).read_bytes(),
-            media_type=ASSETS[part],
-            headers={"Cache-Control": "public, max-age=86400"},
-        )
+        return await assets[part].response(request)
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=no_key)
-    async def document() -> Response:
-        # building it takes long, so other requests must not wait for it
-        return Response(await asyncio.to_thread(encoded_document), media_type="application/json")
+    async def document(request: Request) -> Response:
+        return await document_file.response(request)
 
-    @cache
-    def encoded_document() -> bytes:
-        # imported at the first request, because few workers are asked for the document
-        from service.api.openapi.document import build_document
 
-        return orjson.dumps(build_document(routes))
+def _encoded_document(routes: list[Route]) -> bytes:
+    # imported at the first request, because few workers are asked for the document
+    from service.api.openapi.document import build_document
+
+    return orjson.dumps(build_document(routes))

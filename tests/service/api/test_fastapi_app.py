@@ -18,6 +18,7 @@ def test_routes_of_programs_need_no_fastapi() -> None:
     async def test() -> None:
         async with own_server(worker) as port:
             paths = (
+                "/",
                 "/v2",
                 "/v2/health/ready",
                 "/v2/health/live",

@@ -50,7 +50,6 @@ def test_each_path_has_its_route(router: Router, path: str, name: str, params: d
     "path",
     [
         "",
-        "/",
         "*",
         "/v2/models/net/infer/",
         "//v2/models/net/infer",
