@@ -11,7 +11,7 @@ from service.api.context import ServiceContext
 from service.api.openapi.operation import operation
 from service.errors import NotFoundError, NotReadyError, RequestError
 from service.http.request import Request
-from service.http.response import Response
+from service.http.response import Response, UncompressedResponse
 from service.http.router import Router
 from service.protocol.json_document import expect_shallow, expect_short, kind, syntax_error
 
@@ -30,7 +30,7 @@ def add_routes(router: Router, context: ServiceContext) -> None:
         if not isinstance(only_ready, bool):
             raise RequestError(f"ready: expected true or false, got {only_ready!r}")
         entries = context.registry.index()
-        return Response(
+        return UncompressedResponse(
             orjson.dumps([entry for entry in entries if not only_ready or entry["state"] == "READY"])
         )
 

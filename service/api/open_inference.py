@@ -15,7 +15,7 @@ from service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, op
 from service.artifact.datatypes import DATATYPES
 from service.artifact.runtime import Tensor
 from service.http.request import Request
-from service.http.response import Response, ResponseBody
+from service.http.response import Response, ResponseBody, UncompressedResponse
 from service.http.router import Endpoint, Router
 from service.protocol.infer_response import JsonAnswers, encode_infer
 from service.registry.model import Model
@@ -83,7 +83,7 @@ class JsonEndpoint:
         self._describe = describe
 
     async def __call__(self, request: Request) -> Response:
-        return Response(orjson.dumps(self._describe(request.path_params)))
+        return UncompressedResponse(orjson.dumps(self._describe(request.path_params)))
 
 
 class ReadyEndpoint:

@@ -12,7 +12,7 @@ from service.api.endpoint import add_model_routes
 from service.api.open_inference import TAG
 from service.api.openapi.operation import operation
 from service.http.request import Request
-from service.http.response import Response
+from service.http.response import Response, UncompressedResponse
 from service.http.router import Router
 from service.telemetry.counters import Snapshot, merge_snapshots
 
@@ -33,7 +33,7 @@ class StatisticsEndpoint:
             model = self._context.registry.find(name, params.get("version"))
             version = model.version if "version" in params else None
         snapshots = await self._context.supervisor.ask("snapshots")
-        return Response(orjson.dumps({"model_stats": model_stats(snapshots, name, version)}))
+        return UncompressedResponse(orjson.dumps({"model_stats": model_stats(snapshots, name, version)}))
 
 
 def model_stats(

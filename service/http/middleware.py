@@ -8,11 +8,12 @@ from dataclasses import replace
 from starlette.requests import ClientDisconnect
 
 from service.http.auth import Authenticator
+from service.http.compression import COMPRESSED_FROM_BYTES, AnswerCompressor
 from service.http.cors import Cors
 from service.http.hosts import AllowedHosts
 from service.http.observer import RequestObserver
 from service.http.request import ClientGoneError, Request
-from service.http.response import LARGE_RESPONSE_BYTES
+from service.http.response import LARGE_RESPONSE_BYTES, Response
 from service.http.router import Router
 from service.memory.budget import MemoryBudget
 
@@ -32,6 +33,7 @@ class RequestMiddleware:
         self._router = router
         self._auth = auth
         self._budget = budget
+        self._compressor = AnswerCompressor(budget)
         self._observer = observer
         self._cors = cors
         self._hosts = hosts
@@ -54,14 +56,12 @@ class RequestMiddleware:
                 self._auth.check(route.level, head.headers)
                 response = await route.endpoint(request)
             if response is not None:
-                if len(response.body) < LARGE_RESPONSE_BYTES:
+                if len(response.body) < COMPRESSED_FROM_BYTES:
                     sending = request.respond(response)
                     if sending is not None:
                         await sending
                 else:
-                    self._release_all_but_times(request)
-                    with self._budget.hold(len(response.body)):
-                        await request.respond_slowly(response)
+                    await self._respond_large(request, response)
         except (ClientGoneError, ClientDisconnect):
             pass
         except CancelledError:
@@ -78,6 +78,18 @@ class RequestMiddleware:
             if request.budgeted_bytes:
                 self._budget.release(request)
             observer.finished(request)
+
+    async def _respond_large(self, request: Request, response: Response) -> None:
+        """Send an answer that may be compressed, and that may be too large for a write buffer."""
+        self._release_all_but_times(request)
+        await self._compressor.compress(request, response)
+        if len(response.body) < LARGE_RESPONSE_BYTES:
+            sending = request.respond(response)
+            if sending is not None:
+                await sending
+        else:
+            with self._budget.hold(len(response.body)):
+                await request.respond_slowly(response)
 
     def _release_all_but_times(self, request: Request) -> None:
         """Free what a request no longer needs while its client reads the answer, which may take long."""

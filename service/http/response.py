@@ -37,6 +37,9 @@ class Response:
 
     __slots__ = ("body", "close", "lines", "status")
 
+    # whether its body may be compressed, if the client accepts that
+    compressible = True
+
     def __init__(
         self, body: bytes, lines: bytes = JSON_LINES, status: int = 200, *, close: bool = False
     ) -> None:
@@ -45,6 +48,17 @@ class Response:
         self.status = status
         # whether the connection ends with this answer
         self.close = close
+
+
+class UncompressedResponse(Response):
+    """A response that is never compressed: to a request that tritonclient sends.
+
+    The one for asyncio says of all its requests that it accepts gzip, and decompresses only the answers to
+    infer.
+    """
+
+    __slots__ = ()
+    compressible = False
 
 
 class ErrorResponse(Response):

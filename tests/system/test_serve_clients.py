@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from service.artifact.runtime import open_model
+from service.http.compression import COMPRESSED_FROM_BYTES
+from service.repository.scan import MODEL_FILE
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import Server, serving
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
@@ -68,6 +73,31 @@ def test_the_client_of_triton_works(server: Server) -> None:
     assert results["no_output"]["status"] == "400"
     assert results["admin"]["status"] == "403"
     assert results["statistics"]["model_stats"][0]["inference_count"] >= 3 * 24
+
+
+def test_the_clients_of_triton_read_compressed_answers(tmp_path: Path) -> None:
+    """Both ask for gzip and deflate, in both forms of tensors. Only the answers to infer are compressed."""
+    shutil.copytree(BUNDLED_MODEL.parents[1], tmp_path / "digits-10")
+    # an index that is large enough to be compressed
+    for number in range(120):
+        file = tmp_path / f"{'broken' * 15}-{number}" / "1" / MODEL_FILE
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"no model")
+    with serving("--models", tmp_path) as server:
+        results = run_client(
+            "triton_compression.py",
+            installed_programs("triton", CLIENTS["triton"]),
+            server.url.removeprefix("http://"),
+            "digits-10",
+            "layer03.transform_gate",
+        )
+    outputs = expected(results, "layer03.transform_gate")
+    assert len(results["outputs"]) == 8
+    assert all(got == outputs for got in results["outputs"].values())
+    assert [name for name, _, _ in results["decompressed"]] == ["gzip"] * 4 + ["deflate"] * 4
+    assert all(compressed < original / 2 for _, compressed, original in results["decompressed"])
+    assert len(results["index"]) == 121
+    assert len(json.dumps(results["index"])) > COMPRESSED_FROM_BYTES
 
 
 def test_the_client_of_kserve_works(server: Server) -> None:
