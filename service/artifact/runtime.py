@@ -324,6 +324,9 @@ def _first_line(error: Exception) -> str:
 
 def _tensor(arg: onnxruntime.NodeArg, where: str) -> Tensor:
     if arg.type not in DTYPE_BY_ONNX_TYPE:
-        raise ModelFileError(f"{where}: {arg.name}: expected a tensor of numbers, got {arg.type}")
+        raise ModelFileError(
+            f"{where}: {arg.name}: expected a tensor of numbers, got {arg.type}",
+            "one of its inputs or outputs is not a tensor of numbers",
+        )
     dims = tuple(dim if isinstance(dim, int | str) else "?" for dim in arg.shape)
     return Tensor(arg.name, DTYPE_BY_ONNX_TYPE[arg.type], dims)

@@ -31,7 +31,15 @@ from service.protocol.json_document import (
     to_python,
 )
 from service.protocol.tensor_faults import first_fault
-from service.protocol.tensors import arrays_in, expect_even, infer_shape, read_binary, read_json, read_shape
+from service.protocol.tensors import (
+    arrays_in,
+    expect_even,
+    expect_fit,
+    infer_shape,
+    read_binary,
+    read_json,
+    read_shape,
+)
 
 if TYPE_CHECKING:
     from service.artifact.runtime import Signature, Tensor
@@ -309,8 +317,13 @@ def _decode_raw(body: bytes | memoryview, signature: Signature, limits: RequestL
         )
     (tensor,) = signature.inputs.values()
     dtype = WIRE_DTYPES[tensor.dtype]
+    dims = tensor.dims
+    if signature.batch is not None and any(isinstance(dim, str) for dim in dims[1:]):
+        # the size of a dimension that varies follows from that of one row
+        dims = (1, *dims[1:])
     # a rest that is no whole value makes the size wrong, which read_binary reports
-    shape = infer_shape(tensor.dims, len(body) // dtype.itemsize, "body")
+    shape = infer_shape(dims, len(body) // dtype.itemsize, "body")
+    expect_fit(shape, tensor, {}, "body")
     rows = 1 if signature.batch is None else shape[0]
     if rows > limits.max_rows:
         raise RequestError(f"body: expected at most {limits.max_rows} rows (--max-rows), got {rows}")

@@ -97,8 +97,11 @@ def test_inputs_of_strings_are_refused() -> None:
         [helper.make_tensor_value_info("y", TensorProto.STRING, [1])],
     )
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    with pytest.raises(ModelFileError, match=r"x: expected a tensor of numbers, got tensor\(string\)"):
+    with pytest.raises(
+        ModelFileError, match=r"x: expected a tensor of numbers, got tensor\(string\)"
+    ) as error:
         open_model(proto.SerializeToString())
+    assert error.value.public_message == "one of its inputs or outputs is not a tensor of numbers"
 
 
 @pytest.mark.skipif(device_available("cuda"), reason="this machine has CUDA")

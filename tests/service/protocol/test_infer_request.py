@@ -19,6 +19,8 @@ X = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
 GATE = "layer00.transform_gate"
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int8", ("batch",)))
 HALVES = signature(Tensor("x", "float16", ("batch", 3)))
+GRID = signature(Tensor("x", "float32", ("batch", "height", "width")))
+SQUARE = signature(Tensor("x", "float32", ("n", "n")), batch="n")
 WHOLE = signature(Tensor("x", "float32", (3,)), batch=None)
 
 
@@ -82,6 +84,15 @@ def test_a_raw_request_is_decoded() -> None:
     assert decode_infer(b"", 0, ROWS, LIMITS).form.rows == 0
 
 
+def test_a_raw_request_is_one_row_if_another_dimension_varies() -> None:
+    """As Triton reads it. Its size is that of the dimension, which may have no name."""
+    ids = np.arange(5)
+    for model in (IDS, signature(Tensor("ids", "int64", ("?", "?")), batch="?")):
+        got = decode_infer(ids.tobytes(), 0, model, LIMITS)
+        np.testing.assert_array_equal(got.feeds["ids"], [ids], strict=True)
+        assert got.form.rows == 1
+
+
 def test_as_many_rows_as_the_limit_are_accepted() -> None:
     """As bytes alone, and in JSON."""
     assert decode_infer(bytes(24 * LIMITS.max_rows), 0, ROWS, LIMITS).form.rows == LIMITS.max_rows
@@ -95,7 +106,9 @@ def test_as_many_rows_as_the_limit_are_accepted() -> None:
         (bytes(23), ROWS, "body: expected a multiple of 6 values, got 5|expected 24 bytes"),
         (bytes(25), ROWS, "body: expected 24 bytes for shape .1, 2, 3. FP32, got 25"),
         (bytes(24 * 101), ROWS, r"body: expected at most 100 rows \(--max-rows\), got 101"),
-        (bytes(8), IDS, "body: expected a shape, since more than one of .batch, time. varies"),
+        (bytes(9), IDS, "body: expected 8 bytes for shape .1, 1. INT64, got 9"),
+        (bytes(8), GRID, "body: expected a shape, since more than one of .1, height, width. varies"),
+        (bytes(16), SQUARE, r"body: expected \[n, n\] with n = 1 as before, got \[1, 4\]"),
         (bytes(8), PAIR, "0 needs a model with one input, and this one has 2"),
     ],
 )
