@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from service.config.settings import Settings
+from service.repository.scan import scan
 from tests.support.promql import missing_series
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
 
@@ -209,13 +211,38 @@ def test_kserve_runs_the_same_service() -> None:
     # KServe looks for this name
     assert container["name"] == "kserve-container"
     assert container["securityContext"]["runAsNonRoot"] is True
-    assert [*container["command"], *container["args"]] == ["turnpike", "serve", "--models=/mnt/models"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    command = ["turnpike", "serve", "--models=/mnt/models", f"--grpc-port={ports['h2c']}"]
+    assert [*container["command"], *container["args"]] == command
+    # KServe sends HTTP to the first port, and gRPC to the one whose name has h2c in it
+    assert list(ports) == ["http1", "h2c"]
+    assert ports["http1"] == Settings.model_fields["port"].default
+    assert {container[probe]["httpGet"]["port"] for probe in ("readinessProbe", "livenessProbe")} == {
+        ports["http1"]
+    }
+    assert runtime["spec"]["annotations"]["prometheus.kserve.io/port"] == str(ports["http1"])
+    assert set(runtime["spec"]["protocolVersions"]) == {"v1", "v2", "grpc-v2"}
     assert sum(drain_seconds(container)) < 30
     model = read("digits.yaml", KSERVE)["spec"]["predictor"]["model"]
     assert model["runtime"] == runtime["metadata"]["name"]
     assert model["protocolVersion"] in runtime["spec"]["protocolVersions"]
     (supported,) = runtime["spec"]["supportedModelFormats"]
     assert model["modelFormat"] == {"name": supported["name"], "version": supported["version"]}
+
+
+def test_kserve_clients_find_the_model_by_the_name_of_its_service(tmp_path: Path) -> None:
+    """The file that the manifest names is served under the name of the InferenceService.
+
+    KServe copies what is below the storageUri into the folder of the models.
+    """
+    text = (KSERVE / "digits.yaml").read_text(encoding="utf-8")
+    manifest = yaml.safe_load(text)
+    uri = manifest["spec"]["predictor"]["model"]["storageUri"]
+    (file,) = re.findall(rf"{re.escape(uri)}/(\S+\.onnx)", text)
+    copy = tmp_path / file
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(b"")
+    assert list(scan(tmp_path).models) == [manifest["metadata"]["name"]]
 
 
 @pytest.mark.slow
