@@ -54,6 +54,8 @@ class GrpcCalls:
             context.budget,
             app.observer,
             hosts=AllowedHosts.from_settings(context.settings),
+            # gRPC compresses messages, not bodies
+            compresses=False,
         )
 
     def handle(self, request: Request) -> Coroutine[Any, Any, None]:

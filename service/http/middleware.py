@@ -29,11 +29,14 @@ class RequestMiddleware:
         observer: RequestObserver,
         cors: Cors | None = None,
         hosts: AllowedHosts | None = None,
+        *,
+        compresses: bool = True,
     ) -> None:
+        """`compresses` says whether large answers may be compressed as HTTP does it."""
         self._router = router
         self._auth = auth
         self._budget = budget
-        self._compressor = AnswerCompressor(budget)
+        self._compressor = AnswerCompressor(budget) if compresses else None
         self._observer = observer
         self._cors = cors
         self._hosts = hosts
@@ -82,7 +85,8 @@ class RequestMiddleware:
     async def _respond_large(self, request: Request, response: Response) -> None:
         """Send an answer that may be compressed, and that may be too large for a write buffer."""
         self._release_all_but_times(request)
-        await self._compressor.compress(request, response)
+        if self._compressor is not None:
+            await self._compressor.compress(request, response)
         if len(response.body) < LARGE_RESPONSE_BYTES:
             sending = request.respond(response)
             if sending is not None:

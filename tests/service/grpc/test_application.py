@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from service.grpc.application import GATES, HEALTH, INFERENCE, OLD_REFLECTION, REFLECTION
 from service.grpc.messages.descriptors import DESCRIPTORS, POOL
-from tests.support.grpc_worker import GrpcWorker, grpc_worker
+from service.http.compression import COMPRESSED_FROM_BYTES
+from tests.support.grpc_worker import GrpcWorker, grpc_worker, infer_request
 
 # calls that need no key
 OPEN = {f"/{HEALTH}/Check", f"/{HEALTH}/Watch", f"/{INFERENCE}/ServerLive", f"/{INFERENCE}/ServerReady"}
@@ -130,3 +133,18 @@ def test_the_compiled_files_are_up_to_date(tmp_path: Path) -> None:
     files = sorted(map(str, folder.glob("*.proto")))
     subprocess.run([*command, f"--descriptor_set_out={compiled}", *files], check=True)
     assert compiled.read_bytes() == DESCRIPTORS.read_bytes()
+
+
+def test_large_answers_are_never_compressed_as_over_http() -> None:
+    """A proxy may add Accept-Encoding to calls. A message that HTTP compressed would be damaged."""
+
+    async def scene() -> None:
+        async with grpc_worker() as worker:
+            rows = np.zeros((512, 1, 8, 8), np.float32)
+            infer = worker.method(INFERENCE, "ModelInfer")
+            answer = await infer(infer_request(rows), metadata=(("accept-encoding", "gzip"),), timeout=20)
+            (raw,) = answer.raw_output_contents
+            assert len(raw) > COMPRESSED_FROM_BYTES
+            assert len(set(np.frombuffer(raw, np.float32).reshape(512, 10)[:, 0])) == 1
+
+    asyncio.run(scene())
