@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from export.compress.agreement import AnswerComparison, points_lost
@@ -12,8 +12,9 @@ from export.compress.selection import MIN_SHARE, Kept, most_important
 from export.compress.trials import Cutter
 from export.compress.unit_changes import measure_changes
 from export.compress.whole_network import WholeNetwork, read_whole_network
-from export.errors import CompressionError, UsageError
-from export.sources.rows import SplitRows
+from export.errors import CompressionError, UsageError, errors_of_option
+from export.source import Rows, Source
+from export.sources.rows import MAX_TEST_ROWS, SplitRows, dataset_rows
 from export.steps import Steps
 from models.errors import ModelsError
 from models.training.finetune import finetune
@@ -58,10 +59,10 @@ class FineTuner:
     def __init__(
         self, checkpoint: Path, rows: SplitRows, epochs: int, folder: Path, seed: int, steps: Steps
     ) -> None:
-        if rows.dataset is None or rows.validation is None:
+        if rows.dataset is None:
             raise ValueError("rows: expected those of a data set")
         self._checkpoint = checkpoint / BEST_CHECKPOINT if checkpoint.is_dir() else checkpoint
-        self._rows, self._validation, self._dataset = rows, rows.validation, rows.dataset
+        self._rows, self._dataset = rows, rows.dataset
         self._epochs, self._folder, self._seed, self._steps = epochs, folder, seed, steps
 
     def train(self, cut: CutNetwork) -> CutNetwork:
@@ -91,7 +92,9 @@ class FineTuner:
 
         Each cut keeps two thirds of the units of that before, which was trained.
         """
-        before = AnswerComparison(cut.cutter.runtime, cut.cutter.output, self._validation)
+        before = AnswerComparison(
+            cut.cutter.runtime, cut.cutter.output, self._validation_rows(cut.whole.source)
+        )
         smallest = None
         while cut.share > MIN_SHARE:
             trained = self.train(cut)
@@ -111,6 +114,13 @@ class FineTuner:
                 f"{cut.share:.1%} of the units, training loses {lost:.2f}: use --keep, or train longer"
             )
         return smallest
+
+    def _validation_rows(self, source: Source) -> Rows:
+        """The validation rows of the data set, for the inputs of a network."""
+        validation = replace(self._dataset, test=self._dataset.valid)
+        with errors_of_option("--data"):
+            rows, _ = dataset_rows(validation, source.inputs, source.labels, max_rows=MAX_TEST_ROWS)
+        return rows
 
     def _show(self, report: StepReport) -> None:
         self._steps.listener.advanced(report.step, report.steps)

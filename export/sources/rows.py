@@ -43,14 +43,12 @@ class SplitRows:
         test: The rows to judge by.
         labels: The names of the classes, if the data has them.
         dataset: The data set that the rows are from; None for an .npz file.
-        validation: Rows that are neither of the two; None for an .npz file.
     """
 
     calibration: Rows
     test: Rows
     labels: tuple[str, ...]
     dataset: Dataset | None = None
-    validation: Rows | None = None
 
 
 def read_split_rows(
@@ -87,9 +85,8 @@ def read_split_rows(
     training, names = dataset_rows(
         replace(dataset, test=dataset.train), inputs, labels, max_rows=MAX_CALIBRATION_ROWS
     )
-    validation, _ = dataset_rows(replace(dataset, test=dataset.valid), inputs, labels, max_rows=MAX_TEST_ROWS)
     test, _ = dataset_rows(dataset, inputs, labels, max_rows=MAX_TEST_ROWS)
-    return SplitRows(training, test, names, dataset, validation)
+    return SplitRows(training, test, names, dataset)
 
 
 def _training_data(data: str | Path, data_dir: Path | None, record: TrainingRecord) -> Dataset | None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from export.compress.compress import compress_model
-from export.errors import CompressionError, UsageError
+from export.compress.finetuning import CutNetwork, FineTuner
+from export.compress.removable_layers import find_removable_layers
+from export.compress.trials import Cutter
+from export.compress.whole_network import read_whole_network
+from export.errors import CompressionError, SourceError, UsageError
 from export.pipeline import export_model
+from export.sources.rows import SplitRows, read_split_rows
+from export.steps import Steps
 from export.verify import verify_model
+from models.data.dataset import Split
 from models.data.load import load_dataset
 from models.networks.feedforward import MlpConfig
 from models.training.recipe import Recipe
@@ -29,6 +37,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = Recipe(epochs=4, batch=64, lr=0.01, gate_budget=0.1, test_fraction=0.5)
     train(RunPlan("tiny", config, recipe, load_dataset("digits", test_fraction=0.5, seed=3), folder, seed=3))
     return folder
+
+
+def first_cut(run: Path, share: float) -> tuple[CutNetwork, SplitRows]:
+    """A cut of the run that keeps one unit of each layer and was not trained, and the rows of the run."""
+    whole = read_whole_network(run, (), None, None, 0, Steps())
+    rows = read_split_rows("digits", whole.source.inputs, record=whole.source.training)
+    layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
+    kept = {layer.gate.name: [0] for layer in layers}
+    return CutNetwork(whole, Cutter(whole.graph, layers), kept, share), rows
 
 
 def test_a_cut_that_costs_answers_wins_them_back(run: Path, tmp_path: Path) -> None:
@@ -89,6 +106,17 @@ def test_only_checkpoints_can_be_trained(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--finetune-epochs: expected 0 or more, got -1"):
         compress_model(run, repository, data="digits", keep=0.5, finetune_epochs=-1)
     assert not list(repository.rglob("model.onnx"))
+
+
+def test_the_limit_is_that_of_the_validation_rows(run: Path, tmp_path: Path) -> None:
+    """Only further cuts need these rows."""
+    cut, rows = first_cut(run, share=0.1)
+    assert rows.dataset is not None
+    valid = rows.dataset.valid
+    dataset = replace(rows.dataset, valid=Split(valid.x[:0], valid.y[:0]))
+    tuner = FineTuner(run, replace(rows, dataset=dataset), 1, tmp_path, 0, Steps())
+    with pytest.raises(SourceError, match=r"--data: digits: x: expected shape .*, got \(0, 1, 8, 8\)"):
+        tuner.train_and_cut_further(cut, max_drop=1)
 
 
 @pytest.mark.slow

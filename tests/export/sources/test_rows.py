@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from export.sources.rows import (
     read_rows,
     read_split_rows,
 )
+from models.data.dataset import Split
+from models.data.load import load_dataset
 
 ONE = parse_inputs(["x:float32[batch,4]"])
 TWO = parse_inputs(["ids:int64[batch,time]", "mask:bool[batch,time]"])
@@ -248,6 +251,16 @@ def test_rows_are_split_to_choose_by_and_to_judge_by(tmp_path: Path) -> None:
     np.testing.assert_array_equal(halves.test.inputs["x"], x[1::2])
     assert halves.test.classes is not None
     assert halves.test.classes.tolist() == [1, 3]
+
+
+def test_validation_rows_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither half is of them, so there may be none."""
+    dataset = load_dataset("digits")
+    none = replace(dataset, valid=Split(dataset.valid.x[:0], dataset.valid.y[:0]))
+    monkeypatch.setattr("export.sources.rows.load_dataset", lambda *arguments, **options: none)
+    split = read_split_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]))
+    assert split.dataset is none
+    assert (len(split.calibration), len(split.test)) == (len(dataset.train), len(dataset.test))
 
 
 def test_the_columns_of_a_split_table_are_found_by_name(tmp_path: Path) -> None:
