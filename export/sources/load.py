@@ -26,13 +26,12 @@ from export.sources.dict_argument import with_dict_argument
 from export.sources.features import named_features
 from export.sources.labels import read_labels
 from export.sources.onnx_graph import read_onnx
-from export.sources.rows import dataset_rows, is_dataset_name, is_embedded, read_rows
+from export.sources.rows import dataset_rows, is_dataset_name, is_embedded, load_as_in_training, read_rows
 from export.sources.rows_first import with_rows_first
 from export.sources.state_dict import PICKLE_SUFFIXES
 from export.sources.torch_program import from_program, read_program
 from export.sources.user_module import FACTORY_SPEC, expect_arguments, expect_ready, read_factory
 from models.data.download import cache_folder
-from models.data.load import load_dataset
 from models.errors import ModelsError
 from models.training.checkpoint import TrainingRecord
 
@@ -158,8 +157,7 @@ def _training_test_rows(record: TrainingRecord, source: Source, data_dir: Path |
         return None
     try:
         folder = None if is_embedded(name) else data_dir or cache_folder(name)
-        fraction = record.recipe.get("test_fraction")
-        data = load_dataset(name, data_dir=folder, test_fraction=fraction, seed=record.seed)
+        data = load_as_in_training(name, folder, record)
         rows, _ = dataset_rows(data, source.inputs, source.labels)
     except (ModelsError, SourceError) as error:
         if is_embedded(name) or data_dir is not None:

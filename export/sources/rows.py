@@ -92,16 +92,26 @@ def read_split_rows(
 def _training_data(data: str | Path, data_dir: Path | None, record: TrainingRecord) -> Dataset | None:
     """The data of a training run, split as it was there; None if `data` is other data."""
     try:
-        dataset = load_dataset(
-            str(data),
-            target=_target(record) if Path(data).is_file() else None,
-            data_dir=data_dir,
-            test_fraction=record.recipe.get("test_fraction"),
-            seed=record.seed,
-        )
+        dataset = load_as_in_training(data, data_dir, record)
     except ModelsError:
         return None
     return dataset if dataset.digest == record.data.get("digest") else None
+
+
+def load_as_in_training(data: str | Path, data_dir: Path | None, record: TrainingRecord) -> Dataset:
+    """A data set, split as in a training run; the classes of a table are in the column that they were in.
+
+    Raises:
+        ModelsError: The data cannot be read or split.
+    """
+    target = record.data.get("target") if Path(data).is_file() else None
+    return load_dataset(
+        str(data),
+        target=target if isinstance(target, str) and target else None,
+        data_dir=data_dir,
+        test_fraction=record.recipe.get("test_fraction"),
+        seed=record.seed,
+    )
 
 
 def _other_column(path: Path, features: Sequence[str]) -> str | None:
@@ -150,15 +160,9 @@ def read_rows(
     path = Path(data)
     if path.is_file() and not is_table(path):
         return npz_rows(path, inputs, labels)
+    dataset = _load_dataset(data, data_dir, record=record)
     if record is None:
-        return dataset_rows(_load_dataset(data, data_dir), inputs, labels)
-    dataset = _load_dataset(
-        data,
-        data_dir,
-        target=_target(record),
-        test_fraction=record.recipe.get("test_fraction"),
-        seed=record.seed,
-    )
+        return dataset_rows(dataset, inputs, labels)
     names = [feature.name for feature in recorded_features(record, dataset.name)]
     return dataset_rows(_with_columns_in_order(dataset, names), inputs, labels)
 
@@ -168,33 +172,21 @@ def _load_dataset(
     data_dir: Path | None,
     *,
     target: str | None = None,
-    test_fraction: float | None = None,
-    seed: int = 0,
+    record: TrainingRecord | None = None,
 ) -> Dataset:
-    """A table, a folder of images, or a data set by its name."""
+    """A table, a folder of images, or a data set by its name; split as in the training, if there was one."""
     path = Path(data)
-    table = path.is_file()
-    if not table and not path.is_dir() and not is_dataset_name(str(data)):
+    if not path.is_file() and not path.is_dir() and not is_dataset_name(str(data)):
         names = ", ".join(DATASETS)
         raise SourceError(
             f"expected a .csv, .parquet or .npz file, a folder of images or one of {names}, got {str(data)!r}"
         )
     try:
-        return load_dataset(
-            str(data),
-            target=target if table else None,
-            data_dir=data_dir,
-            test_fraction=test_fraction,
-            seed=seed,
-        )
+        if record is not None:
+            return load_as_in_training(data, data_dir, record)
+        return load_dataset(str(data), target=target, data_dir=data_dir)
     except ModelsError as error:
         raise SourceError(str(error)) from error
-
-
-def _target(record: TrainingRecord) -> str | None:
-    """The column with the classes in the table that a network was trained on."""
-    target = record.data.get("target")
-    return target if isinstance(target, str) and target else None
 
 
 def _with_columns_in_order(data: Dataset, names: Sequence[str]) -> Dataset:
