@@ -90,30 +90,32 @@ class FineTuner:
     def train_and_cut_further(self, cut: CutNetwork, max_drop: float) -> CutNetwork:
         """The smallest of a series of cuts that loses at most `max_drop` points on the validation rows.
 
-        Each cut keeps two thirds of the units of that before, which was trained.
+        The first one is `cut`, whatever its share. Each further one keeps two thirds of the units of that
+        before, which was trained, and more than MIN_SHARE of all.
         """
         before = AnswerComparison(
             cut.cutter.runtime, cut.cutter.output, self._validation_rows(cut.whole.source)
         )
-        smallest = None
-        while cut.share > MIN_SHARE:
-            trained = self.train(cut)
-            lost = points_lost(before, before.of(trained.cutter.cut(trained.kept).runtime))
-            if lost > max_drop:
-                break
-            smallest = trained
-            changes = measure_changes(
-                trained.whole.graph.model, trained.cutter.layers, self._rows.calibration
-            )
-            importance = weigh_layers(trained.cutter, changes, self._rows.calibration)
-            share = trained.share * SHARE_STEP
-            cut = CutNetwork(trained.whole, trained.cutter, most_important(importance, share), share)
-        if smallest is None:
+        trained = self.train(cut)
+        lost = points_lost(before, before.of(trained.cutter.cut(trained.kept).runtime))
+        if lost > max_drop:
             raise CompressionError(
                 f"--max-drop: expected to lose at most {max_drop:g} points on the validation rows, and with "
                 f"{cut.share:.1%} of the units, training loses {lost:.2f}: use --keep, or train longer"
             )
-        return smallest
+        while trained.share * SHARE_STEP > MIN_SHARE:
+            smaller = self.train(self._cut_further(trained))
+            if points_lost(before, before.of(smaller.cutter.cut(smaller.kept).runtime)) > max_drop:
+                break
+            trained = smaller
+        return trained
+
+    def _cut_further(self, trained: CutNetwork) -> CutNetwork:
+        """Two thirds of the units that a trained network has left: those that are most important now."""
+        changes = measure_changes(trained.whole.graph.model, trained.cutter.layers, self._rows.calibration)
+        importance = weigh_layers(trained.cutter, changes, self._rows.calibration)
+        share = trained.share * SHARE_STEP
+        return CutNetwork(trained.whole, trained.cutter, most_important(importance, share), share)
 
     def _validation_rows(self, source: Source) -> Rows:
         """The validation rows of the data set, for the inputs of a network."""

@@ -11,6 +11,7 @@ import pytest
 from export.compress.compress import compress_model
 from export.compress.finetuning import CutNetwork, FineTuner
 from export.compress.removable_layers import find_removable_layers
+from export.compress.selection import MIN_SHARE
 from export.compress.trials import Cutter
 from export.compress.whole_network import read_whole_network
 from export.errors import CompressionError, SourceError, UsageError
@@ -117,6 +118,15 @@ def test_the_limit_is_that_of_the_validation_rows(run: Path, tmp_path: Path) -> 
     tuner = FineTuner(run, replace(rows, dataset=dataset), 1, tmp_path, 0, Steps())
     with pytest.raises(SourceError, match=r"--data: digits: x: expected shape .*, got \(0, 1, 8, 8\)"):
         tuner.train_and_cut_further(cut, max_drop=1)
+
+
+def test_the_smallest_share_is_trained_and_not_cut_further(run: Path, tmp_path: Path) -> None:
+    """The search may choose a share so small that two thirds of it are too few."""
+    cut, rows = first_cut(run, share=MIN_SHARE)
+    trained = FineTuner(run, rows, 1, tmp_path, 0, Steps()).train_and_cut_further(cut, max_drop=100)
+    assert (trained.share, trained.kept) == (cut.share, cut.kept)
+    assert trained.checkpoint is not None
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.slow
