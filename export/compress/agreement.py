@@ -53,6 +53,8 @@ class AnswerComparison:
 
 def points_lost(before: AnswerComparison, after: Agreement) -> float:
     """Points of accuracy that were lost, in percent; points of agreement if the classes are not known."""
-    if before.accuracy is None or after.accuracy is None:
-        return 100 * (1 - (after.same or 0.0))
-    return 100 * (before.accuracy - after.accuracy)
+    if before.accuracy is not None and after.accuracy is not None:
+        return 100 * (before.accuracy - after.accuracy)
+    if after.same is None:
+        raise ValueError("expected an output with a number for each class")
+    return 100 * (1 - after.same)

@@ -267,8 +267,10 @@ def expect_faster(point: CompressionPoint, precision: Precision) -> None:
 
 def lost_more_than(max_drop: float | None, before: AnswerComparison, point: CompressionPoint) -> list[str]:
     """A warning if the limit, which is kept on the rows that units are chosen on, is not kept on others."""
+    if max_drop is None:
+        return []
     lost = points_lost(before, Agreement(point.agreement, point.metric))
-    if max_drop is None or lost <= max_drop:
+    if lost <= max_drop:
         return []
     return [
         f"--max-drop: {lost:.2f} points are lost on the rows that judge the result, more than {max_drop:g}: "

@@ -174,6 +174,8 @@ def test_an_output_without_classes_has_no_answers_to_compare(tmp_path: Path) -> 
     assert {point.agreement for point in result.curve} == {None}
     shown = curve_table(result.manifest, result.manifest.compression)
     assert [column.header for column in shown.columns] == ["units", "multiplications", "1 row"]
+    with pytest.raises(UsageError, match="--max-drop: expected an output with a number for each class"):
+        compress_model(net, tmp_path / "new", data=tmp_path / "rows.npz", inputs=[INPUT], max_drop=1)
 
 
 @pytest.mark.usefixtures("any_speed")
