@@ -16,13 +16,17 @@ def file_point(compression: Compression) -> CompressionPoint:
     )
 
 
+def differs_from_curve(precision: Precision, compression: Compression) -> bool:
+    """Whether the file is no point of the curve, which is in fp32 and without training after the cut."""
+    return compression.finetune_epochs > 0 or precision != "fp32"
+
+
 def curve_with_file(precision: Precision, compression: Compression) -> list[CompressionPoint]:
     """The curve with the file's point, from the largest share to the smallest.
 
-    A point with as many units as the file is left out, unless the file was trained or is of a lower
-    precision, so that the two differ.
+    A point with as many units as the file is left out, unless the file differs from the curve.
     """
-    differs = compression.finetune_epochs > 0 or precision != "fp32"
+    differs = differs_from_curve(precision, compression)
     others = [
         point
         for point in compression.curve

@@ -24,7 +24,7 @@ from export.cli.export import (
     at_least,
 )
 from export.cli.progress import StepProgress, console, show_messages, stoppable, table_on_failure, write_json
-from export.compression_curve import curve_with_file, file_point
+from export.compression_curve import curve_with_file, differs_from_curve, file_point
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
 from models.imports import collector_paused
 from service.artifact.manifest import Compression, Manifest, Precision
@@ -138,7 +138,7 @@ def show_compression(result: CompressionResult) -> None:
     if compression is None:
         raise ValueError("expected the manifest of a compressed file")
     console.print("units and multiplications that are kept, and how many times faster a run is, by its rows")
-    if compression.finetune_epochs or result.manifest.precision != "fp32":
+    if differs_from_curve(result.manifest.precision, compression):
         console.print("the row in bold is the file; the others are in fp32, without training after the cut")
     console.print(curve_table(result.manifest, compression))
     for line in summary_lines(result, compression):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from export.compression_curve import curve_with_file, file_point
+from export.compression_curve import curve_with_file, differs_from_curve, file_point
 from export.report.charts import Series, bars, chart
 from export.report.data import KeptUnits, ReportData
 from export.report.html import Markup, Part, section, side_by_side, table
@@ -27,7 +27,7 @@ def compression_sections(report: ReportData) -> list[Markup]:
     points = curve_with_file(report.manifest.precision, compression)
     own = points.index(file_point(compression))
     head, rows = _curve_table(points)
-    differs = compression.finetune_epochs > 0 or report.manifest.precision != "fp32"
+    differs = differs_from_curve(report.manifest.precision, compression)
     intro = (
         f"{compression.units:,} of {compression.units_whole:,} units are left in the layers that were cut, "
         f"and {compression.macs:,} of {compression.macs_whole:,} multiplications for one row. The units that "
@@ -84,7 +84,7 @@ def _curve_charts(
 ) -> list[Markup]:
     """Answers, multiplications and speed over the share of the units, with rings at the file's points.
 
-    The file is not on the curve if it `differs` from it by training or precision.
+    No line leads to the file if it `differs` from the curve.
     """
     # an axis grows to the right
     ascending, own = points[::-1], len(points) - 1 - own
@@ -95,7 +95,6 @@ def _curve_charts(
         values = [figure(point) for point in ascending]
         rings = [value if place == own else None for place, value in enumerate(values)]
         if differs:
-            # the curve is without training and in fp32, so the file is beside it
             values[own] = None
         return [Series(name, values, color), Series(FILE_SERIES, rings, "", rings=True)]
 

@@ -49,7 +49,10 @@ function timesText(times) {
   return times === undefined ? "–" : `${times.toFixed(2)}×`;
 }
 
-/** Whether the file is not a point of the curve, which is in fp32 and without training. */
+/**
+ * Whether the file is not a point of the curve, which is in fp32 and without training. The report has the same rule:
+ * `differs_from_curve` in export/compression_curve.py.
+ */
 function differsFromCurve({ finetune_epochs: epochs }, precision) {
   return epochs > 0 || precision !== "fp32";
 }
