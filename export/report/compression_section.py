@@ -110,30 +110,18 @@ def _curve_charts(
     faster: list[Series] = []
     for size, color in zip(compression.faster, SPEED_COLORS, strict=False):
         faster += curve(_counted(size, "row"), partial(_times_faster, size), color)
-    answers = chart(
+    chart_over_shares = partial(chart, below=SHARE_AXIS_TITLE, places=places, at=at)
+    answers = chart_over_shares(
         "Accuracy and same answers" if has_accuracy else "Same answers",
         [*accuracy, *agreement],
-        below=SHARE_AXIS_TITLE,
-        places=places,
-        at=at,
         level=None if whole is None else ("accuracy of the whole network, %", [whole] * len(at)),
     )
     return [
         *([answers] if has_answers else []),
-        chart(
-            "Multiplications left in the layers",
-            work,
-            below=SHARE_AXIS_TITLE,
-            places=places,
-            at=at,
-            bounds=(0, None),
-        ),
-        chart(
+        chart_over_shares("Multiplications left in the layers", work, bounds=(0, None)),
+        chart_over_shares(
             "Times faster, by rows of a run",
             faster,
-            below=SHARE_AXIS_TITLE,
-            places=places,
-            at=at,
             bounds=(0, None),
             level=("the whole network", [1.0] * len(at)),
         ),
