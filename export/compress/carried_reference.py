@@ -40,13 +40,13 @@ def carried_reference(
     values |= {str(value.name): value for value in (*graph.inputs, *graph.initializers.values())}
     for layer in layers:
         units = np.array(kept[layer.gate.name], np.int64)
-        whole, state = values[layer.sum], values[layer.state]
-        shape = [1] * len(whole.shape or ())
+        gated_sum, state = values[layer.sum], values[layer.state]
+        shape = [1] * len(gated_sum.shape or ())
         shape[layer.gate.unit_axis] = layer.units
         is_kept = np.isin(np.arange(layer.units), units).reshape(shape)
-        users = list(whole.uses())
+        users = list(gated_sum.uses())
         chosen = _insert_after(
-            graph, whole, "Where", [_constant(f"{layer.sum}.is_kept", is_kept), whole, state]
+            graph, gated_sum, "Where", [_constant(f"{layer.sum}.is_kept", is_kept), gated_sum, state]
         )
         for user, position in users:
             user.replace_input_with(position, chosen)

@@ -147,7 +147,7 @@ def compress_model(
             expect_writable(folder_of(checkpoint), "SOURCE")
         search = find_removable_layers(original.graph.model, original.graph.gates.gates)
         if not search.layers:
-            reasons = f": {'; '.join(search.whole)}" if search.whole else ""
+            reasons = f": {'; '.join(search.left_whole)}" if search.left_whole else ""
             raise CompressionError(
                 f"gates: expected a highway layer whose units can be removed, got none{reasons}"
             )
@@ -227,7 +227,7 @@ def compress_model(
         point,
         curve,
         {layer.gate.name: (len(network.kept[layer.gate.name]), layer.units) for layer in search.layers},
-        (*original.warnings, *search.whole, *proved.warnings, *lost_more_than(max_drop, before, point)),
+        (*original.warnings, *search.left_whole, *proved.warnings, *lost_more_than(max_drop, before, point)),
         written.written,
         finetuned,
     )
@@ -347,8 +347,8 @@ def compression_record(
         original=weights_digest(original.graph.model),
         units=sum(map(len, network.kept.values())),
         units_whole=sum(layer.units for layer in network.cutter.layers),
-        macs=cut.graph.macs[1],
-        macs_whole=cut.graph.macs[0],
+        macs=cut.graph.macs,
+        macs_whole=cut.graph.macs_whole,
         calibration_rows=len(rows.calibration),
         calibration_digest=rows_digest(rows.calibration),
         rows=len(rows.test),

@@ -37,14 +37,21 @@ class CutGraph:
     Attributes:
         model: The graph.
         gates: Its gates; those of layers without any kept unit are gone.
-        macs: Multiplications of the matrices of the cut layers for one row, before and after.
+        macs: Multiplications of the matrices of the cut layers for one row.
+        macs_whole: The same in the whole graph.
         form: How the kept units are read and written.
     """
 
     model: ir.Model
     gates: tuple[Gate, ...]
-    macs: tuple[int, int]
+    macs: int
+    macs_whole: int
     form: Form
+
+    @property
+    def macs_share(self) -> float:
+        """The share of the multiplications that is left."""
+        return self.macs / self.macs_whole if self.macs_whole else 1.0
 
 
 def cut_units(
@@ -64,16 +71,21 @@ def cut_units(
         form: How the kept units are read and written.
     """
     model = model.clone()
-    cutter = _Cutter(model.graph, gates, form)
-    cut = {layer.gate.name: cutter.cut(layer, kept[layer.gate.name]) for layer in layers}
+    rewriter = _LayerRewriter(model.graph, gates, form)
+    cut_gates = {layer.gate.name: rewriter.cut_layer(layer, kept[layer.gate.name]) for layer in layers}
     passes.RemoveUnusedNodesPass()(model)
-    cutter.drop_unused_levers()
-    left = tuple(now for gate in gates if (now := cut.get(gate.name, gate)) is not None)
-    return CutGraph(model, left, (cutter.macs[0], cutter.macs[1]), form)
+    rewriter.drop_unused_levers()
+    left = tuple(now for gate in gates if (now := cut_gates.get(gate.name, gate)) is not None)
+    return CutGraph(model, left, rewriter.macs, rewriter.macs_whole, form)
 
 
-class _Cutter:
-    """Cuts layers of one graph, in place."""
+class _LayerRewriter:
+    """Cuts the layers of one graph, in place.
+
+    Attributes:
+        macs: Multiplications of the matrices of the layers so far, for one row.
+        macs_whole: The same before they were cut.
+    """
 
     def __init__(self, graph: ir.Graph, gates: Sequence[Gate], form: Form) -> None:
         self._graph, self._form = graph, form
@@ -82,9 +94,9 @@ class _Cutter:
         self._values = {str(value.name): value for value in _values(graph)}
         # how many levers are in each tensor: one with several cannot be cut for one of them
         self._lever_counts = Counter(lever.tensor for gate in gates for lever in gate.levers)
-        self.macs = [0, 0]
+        self.macs, self.macs_whole = 0, 0
 
-    def cut(self, layer: RemovableLayer, kept: Sequence[int]) -> Gate | None:
+    def cut_layer(self, layer: RemovableLayer, kept: Sequence[int]) -> Gate | None:
         """Cut one layer; returns its gate after the cut, None if no unit is left."""
         gate, state, gated_sum = layer.gate, self._values[layer.state], self._values[layer.sum]
         producer = gated_sum.producer()
@@ -105,8 +117,8 @@ class _Cutter:
             change = self._change(sliced, layer, kept_state)
         kept_sum = sliced.of(gated_sum) if change is None else change
         kept_gates = {name: sliced.of(self._values[name]) for name in hidden}
-        self.macs[0] += sliced.macs[0]
-        self.macs[1] += sliced.macs[1]
+        self.macs += sliced.macs
+        self.macs_whole += sliced.macs_whole
         if len(kept) in (0, layer.units):
             # the layer stays as it is, or nothing of it is left and its sum is the state
             sliced.forget_nodes()
@@ -134,17 +146,17 @@ class _Cutter:
             self._replace(self._values[name], value)
         return self._cut_gate(gate, sliced)
 
-    def _indices(self, sliced: SlicedValues, state: ir.Value, before: ir.Node) -> ir.Value:
+    def _indices(self, sliced: SlicedValues, state: ir.Value, producer: ir.Node) -> ir.Value:
         """The unit of each element of the kept state."""
         shape = [1] * len(state.shape or ())
         shape[sliced.axis] = len(sliced.kept)
         units = sliced.weight(f"{state.name}.kept_units", sliced.kept.reshape(shape))
-        shape_of_one = self._single_unit_shape(state, sliced.axis, before)
+        shape_of_one = self._single_unit_shape(state, sliced.axis, producer)
         indices = sliced.compute("Expand", [units, shape_of_one], state)
         indices.type = units.type
         return indices
 
-    def _single_unit_shape(self, state: ir.Value, axis: int, before: ir.Node) -> ir.Value:
+    def _single_unit_shape(self, state: ir.Value, axis: int, producer: ir.Node) -> ir.Value:
         """The shape of a state, with a single unit. States of one shape share it."""
         dims = tuple(dim if isinstance(dim, int) else dim.value for dim in state.shape or ())
         rank = len(dims)
@@ -157,7 +169,7 @@ class _Cutter:
         one = ir.node("Constant", [], {"value": ir.tensor([1])})
         parts = [node.outputs[0] for node in (first, one, last)]
         joined = ir.node("Concat", parts, {"axis": 0})
-        self._graph.insert_before(before, [first, last, one, joined])
+        self._graph.insert_before(producer, [first, last, one, joined])
         if None not in others:
             self._single_unit_shapes[key] = joined.outputs[0]
         return joined.outputs[0]
@@ -174,13 +186,13 @@ class _Cutter:
             self._graph.inputs.remove(value)
             del self._graph.initializers[str(value.name)]
 
-    def _replace(self, whole: ir.Value, cut: ir.Value) -> None:
-        """Use a value in place of another, under its name."""
-        name = str(whole.name)
-        rename(whole, f"{name}.whole")
-        rename(cut, name)
-        ir.convenience.replace_all_uses_with(whole, cut, replace_graph_outputs=True)
-        self._values[name] = cut
+    def _replace(self, value: ir.Value, other: ir.Value) -> None:
+        """Use another value in place of one, under its name."""
+        name = str(value.name)
+        rename(value, f"{name}.whole")
+        rename(other, name)
+        ir.convenience.replace_all_uses_with(value, other, replace_graph_outputs=True)
+        self._values[name] = other
 
     def _drop_outputs(self, *names: str) -> None:
         for value in [value for value in self._graph.outputs if value.name in names]:
@@ -204,12 +216,12 @@ class _Cutter:
                 levers.append(lever)
                 continue
             self._graph.inputs.append(value)
-            array, whole = value.const_value.numpy(), self._values[lever.tensor].const_value
+            array, whole_array = value.const_value.numpy(), self._values[lever.tensor].const_value
             name = str(value.name)
             levers.append(lever.model_copy(update={"tensor": name, "start": 0, "stop": array.size}))
             # a lever of zeros, added to the gate, says nothing about its bias
-            if bias is None and gate.bias is not None and whole is not None:
-                signed = lever.sign * whole.numpy().reshape(-1)[lever.start : lever.stop]
+            if bias is None and gate.bias is not None and whole_array is not None:
+                signed = lever.sign * whole_array.numpy().reshape(-1)[lever.start : lever.stop]
                 if np.isclose(signed.mean(), gate.bias.mean):
                     bias = bias_statistics(lever.sign * array)
         kept = tuple(sliced.kept.tolist())
@@ -227,19 +239,19 @@ def _read(sliced: SlicedValues, state: ir.Value, indices: ir.Value | None) -> ir
 
 
 def _write(
-    sliced: SlicedValues, state: ir.Value, kept: ir.Value, indices: ir.Value | None, *, added: bool
+    sliced: SlicedValues, state: ir.Value, kept_sum: ir.Value, indices: ir.Value | None, *, added: bool
 ) -> ir.Value:
     """The state with other values in its kept units, or with values added to them."""
     if indices is not None:
         attributes = [sliced.axis_attribute, *([ir.AttrString("reduction", "add")] if added else [])]
         return sliced.compute(
-            "ScatterElements", [state, indices, kept], state, attributes, units=sliced.units
+            "ScatterElements", [state, indices, kept_sum], state, attributes, units=sliced.units
         )
     # the kept units are behind those of the state
     order = np.arange(sliced.units)
     order[sliced.kept] = sliced.units + np.arange(len(sliced.kept))
     both = sliced.compute(
-        "Concat", [state, kept], state, [sliced.axis_attribute], units=sliced.units + len(sliced.kept)
+        "Concat", [state, kept_sum], state, [sliced.axis_attribute], units=sliced.units + len(sliced.kept)
     )
     places = sliced.weight(f"{state.name}.order", order)
     return sliced.compute("Gather", [both, places], state, [sliced.axis_attribute], units=sliced.units)

@@ -41,13 +41,15 @@ class RemovableLayer:
 
 @dataclass(frozen=True)
 class LayerSearch:
-    """The layers of a graph: those whose units can be removed, and why those of the others cannot.
+    """The layers of a graph whose units can be removed.
 
-    `whole` has a sentence for each reason.
+    Attributes:
+        layers: These layers, in the order data flows.
+        left_whole: Why other layers are left whole: a sentence for each reason.
     """
 
     layers: tuple[RemovableLayer, ...]
-    whole: tuple[str, ...]
+    left_whole: tuple[str, ...]
 
 
 def find_removable_layers(model: ir.Model, gates: Sequence[Gate]) -> LayerSearch:
@@ -59,7 +61,7 @@ def find_removable_layers(model: ir.Model, gates: Sequence[Gate]) -> LayerSearch
         if (value := highway.transform_gate) is not None
     }
     shared_outputs = Counter(gate.output for gate in gates)
-    layers, whole = [], Counter[str]()
+    layers, reasons = [], Counter[str]()
     for gate in gates:
         highway = highways.get(gate.name)
         if gate.time is not None or gate.depth is not None:
@@ -78,9 +80,10 @@ def find_removable_layers(model: ir.Model, gates: Sequence[Gate]) -> LayerSearch
             transformed = _transformed_value(highway, state)
             layers.append(RemovableLayer(gate, str(state.name), str(highway.output.name), transformed))
             continue
-        whole[reason] += 1
+        reasons[reason] += 1
     sentences = tuple(
-        f"{count} {'gate' if count == 1 else 'gates'} left whole: {reason}" for reason, count in whole.items()
+        f"{count} {'gate' if count == 1 else 'gates'} left whole: {reason}"
+        for reason, count in reasons.items()
     )
     return LayerSearch(tuple(layers), sentences)
 

@@ -57,7 +57,8 @@ class SlicedValues:
         nodes: The new nodes, in an order in which they can be computed.
         initializers: The new weights.
         levers: The new weight in place of each of `own_levers` that lost units.
-        macs: Multiplications of the matrices that lost rows, for one row of data, before and after.
+        macs: Multiplications of the matrices that lost rows, for one row of data.
+        macs_whole: The same before they lost rows.
     """
 
     def __init__(
@@ -69,13 +70,13 @@ class SlicedValues:
         self.nodes: list[ir.Node] = []
         self.initializers: list[ir.Value] = []
         self.levers: dict[str, ir.Value] = {}
-        self.macs = (0, 0)
+        self.macs, self.macs_whole = 0, 0
         self._places = _Places(tuple(self.kept.tolist()), units)
         self._known: dict[tuple[ir.Value, _Places], ir.Value] = {}
 
-    def know(self, value: ir.Value, kept: ir.Value) -> None:
-        """Use `kept` for the kept units of a value."""
-        self._known[value, self._places] = kept
+    def know(self, value: ir.Value, kept_value: ir.Value) -> None:
+        """Use `kept_value` for the kept units of a value."""
+        self._known[value, self._places] = kept_value
 
     def of(self, value: ir.Value) -> ir.Value:
         """The kept units of a value."""
@@ -141,14 +142,16 @@ class SlicedValues:
             return self._taken(value, places)
         if _keeps_shape(node, value):
             return self._at(first_input(node), places)
-        if (cut := self._before_cut(node, value, places)) is not None:
-            return self._at(*cut)
+        if (source := self._before_split(node, value, places)) is not None:
+            return self._at(*source)
         inputs = self._sliced_inputs(node, value, places) if value is node.outputs[0] else None
         if inputs is None:
             return self._taken(value, places)
         return self.compute(node.op_type, inputs, value, list(node.attributes.values()))
 
-    def _before_cut(self, node: ir.Node, value: ir.Value, places: _Places) -> tuple[ir.Value, _Places] | None:
+    def _before_split(
+        self, node: ir.Node, value: ir.Value, places: _Places
+    ) -> tuple[ir.Value, _Places] | None:
         """The value that a Split, Slice or Gather takes units from, and the places of the kept ones in it."""
         if node.op_type not in {"Split", "Slice", "Gather"}:
             return None
@@ -201,10 +204,8 @@ class SlicedValues:
         dims = [dim for number, dim in enumerate(shape_of(value) or []) if number != self._rank + self.axis]
         positions = prod(dim for dim in dims[1:] if dim is not None)
         macs_of_unit = array.size // places.length * positions
-        self.macs = (
-            self.macs[0] + macs_of_unit * self.units,
-            self.macs[1] + macs_of_unit * len(self.kept),
-        )
+        self.macs += macs_of_unit * len(self.kept)
+        self.macs_whole += macs_of_unit * self.units
         return self._taken_rows(matrix, axis, places)
 
     def _taken_rows(self, value: ir.Value | None, axis: int, places: _Places) -> ir.Value | None:

@@ -110,10 +110,9 @@ def judge(
     """Measure a cut graph on the test rows; `runtime` runs it, or it in a lower precision."""
     agreement = before.of(runtime)
     whole, timing = measure_speed([cutter.runtime, runtime], cutter.public_outputs, rows.test)
-    macs_before, macs_after = cut.graph.macs
     return CompressionPoint(
         share=cut.share,
-        macs=macs_after / macs_before if macs_before else 1.0,
+        macs=cut.graph.macs_share,
         agreement=agreement.same,
         metric=agreement.accuracy,
         faster=timing.times_faster_than(whole),

@@ -252,13 +252,12 @@ def test_matrices_lose_the_rows_of_removed_units(name: str) -> None:
     graph = whole_graph(name)
     search = find_removable_layers(graph.model, graph.gates.gates)
     result = cut(graph, search, some_units(search), "scatter")
-    before, after = result.macs
     # the words of a row are a dimension without a size
     positions = {"line": 5, "fused line": 5, "plane": 20}.get(name, 1)
     kernel = {"line": 3, "fused line": 3, "plane": 9}.get(name, 1)
     maps = 3 if "independent" in name else 2
-    assert before == 3 * maps * 8 * 8 * kernel * positions
-    assert after / before == 0.375
+    assert result.macs_whole == 3 * maps * 8 * 8 * kernel * positions
+    assert result.macs_share == 0.375
     assert not any(node.op_type == "Split" for node in result.model.graph)
 
 
@@ -340,4 +339,4 @@ def test_other_layers_are_left_whole() -> None:
     graph = prepare(source)
     search = find_removable_layers(graph.model, graph.gates.gates)
     assert search.layers == ()
-    assert search.whole == ("3 gates left whole: a recurrent layer, whose units are used at every step",)
+    assert search.left_whole == ("3 gates left whole: a recurrent layer, whose units are used at every step",)
