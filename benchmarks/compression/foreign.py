@@ -33,7 +33,7 @@ from export.compress.cut_graph import FORMS
 from export.compress.layer_weights import weigh_layers
 from export.compress.removable_layers import find_removable_layers
 from export.compress.selection import most_important
-from export.compress.trials import Cutter, judge, search_share
+from export.compress.trials import Cutter, measure_cut, search_share
 from export.compress.unit_changes import measure_changes
 from export.compress.whole_network import read_whole_network
 from export.errors import CompressionError
@@ -150,26 +150,26 @@ def measure(folder: Path, classes: np.ndarray[tuple[int], np.dtype[np.int64]]) -
     changes = measure_changes(whole.graph.model, layers, rows.calibration)
     importance = weigh_layers(cutter, changes, rows.calibration)
     judged = replace(rows, test=Rows(rows.test.inputs, classes[1::2]))
-    before = AnswerComparison(cutter.runtime, cutter.output, judged.test)
+    comparison = AnswerComparison(cutter.runtime, cutter.output, judged.test)
 
     def point(share: float) -> CompressionPoint:
         """The faster of the two forms."""
         kept = most_important(importance, share)
         cuts = [cutter.cut(kept, form) for form in FORMS]
-        points = [judge(cutter, before, cut, cut.runtime, judged) for cut in cuts]
+        points = [measure_cut(cutter, comparison, cut, cut.runtime, judged) for cut in cuts]
         return max(points, key=lambda point: statistics.geometric_mean(point.faster.values()))
 
     try:
         share = search_share(cutter, importance, rows, MAX_DROP, steps)
     except CompressionError as error:
-        return Measurement(before.accuracy or 0, None, tuple(map(point, SHARES)), str(error))
+        return Measurement(comparison.accuracy_whole or 0, None, tuple(map(point, SHARES)), str(error))
     try:
         with tempfile.TemporaryDirectory() as repository:
             compress_model(folder / "model.onnx", repository, data=folder / "rows.npz", keep=share)
         written = "written and proved"
     except CompressionError as error:
         written = str(error)
-    return Measurement(before.accuracy or 0, point(share), tuple(map(point, SHARES)), written)
+    return Measurement(comparison.accuracy_whole or 0, point(share), tuple(map(point, SHARES)), written)
 
 
 def table(name: str, measurements: Sequence[Measurement]) -> str:

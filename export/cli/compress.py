@@ -175,7 +175,7 @@ def curve_table(manifest: Manifest, compression: Compression) -> Table:
 
 def summary_lines(result: CompressionResult, compression: Compression) -> Iterator[str]:
     """The units that are left, by layer, and the proof."""
-    layers = ", ".join(f"{left} of {units}" for left, units in result.kept.values())
+    layers = ", ".join(f"{left} of {units}" for left, units in result.unit_counts.values())
     yield f"units kept: {compression.units:,} of {compression.units_whole:,}, by layer: {layers}"
     parity = result.manifest.parity
     yield (
@@ -195,7 +195,9 @@ def write_compression_json(result: CompressionResult) -> None:
             "report": None if result.report is None else str(result.report),
             "point": points[0],
             "curve": points[1:],
-            "kept": {name: {"units": left, "of": units} for name, (left, units) in result.kept.items()},
+            "kept": {
+                name: {"units": left, "of": units} for name, (left, units) in result.unit_counts.items()
+            },
             "warnings": result.warnings,
             "manifest": result.manifest.model_dump(mode="json"),
         }

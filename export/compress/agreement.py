@@ -11,38 +11,42 @@ from service.artifact.runtime import Runtime
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """The share of answers with the same highest class as before, and the accuracy.
+class AnswerQuality:
+    """How good the answers of a graph are.
 
-    Each is None if it is not known: the first if the output has no classes, the second if the rows have none.
+    Attributes:
+        agreement: The share of answers whose highest class is that of the whole graph; None if the output has
+            no classes.
+        accuracy: The share of right answers; None if the classes of the rows are not known.
     """
 
-    same: float | None
+    agreement: float | None
     accuracy: float | None
 
 
 class AnswerComparison:
-    """The answers of the whole graph on some rows, to compare others with.
+    """The answers of the whole graph on some rows, to compare those of other graphs with.
 
     Attributes:
-        accuracy: The share of right answers of the whole graph; None if the classes are not known.
+        accuracy_whole: The share of right answers of the whole graph; None if the classes are not known.
     """
 
-    def __init__(self, whole: Runtime, output: str, rows: Rows) -> None:
+    def __init__(self, whole_runtime: Runtime, output: str, rows: Rows) -> None:
         self._output, self._rows = output, rows
-        self._answers = output_for_rows(whole, rows, output)
-        self.accuracy = self._accuracy(self._answers)
+        self._answers = output_for_rows(whole_runtime, rows, output)
+        self.accuracy_whole = self._accuracy(self._answers)
 
     @property
     def has_classes(self) -> bool:
         """Whether the output has a number for each class, so that there is a highest one."""
         return self._answers.ndim >= 2 and self._answers.shape[-1] >= 2 and self._answers.dtype.kind == "f"
 
-    def of(self, cut: Runtime) -> Agreement:
-        """Compare another graph."""
-        answers = output_for_rows(cut, self._rows, self._output)
-        same = float((answers.argmax(-1) == self._answers.argmax(-1)).mean()) if self.has_classes else None
-        return Agreement(same, self._accuracy(answers))
+    def quality_of(self, runtime: Runtime) -> AnswerQuality:
+        """Run another graph on the rows, and compare its answers."""
+        answers = output_for_rows(runtime, self._rows, self._output)
+        is_same = answers.argmax(-1) == self._answers.argmax(-1) if self.has_classes else None
+        agreement = None if is_same is None else float(is_same.mean())
+        return AnswerQuality(agreement, self._accuracy(answers))
 
     def _accuracy(self, answers: Array) -> float | None:
         classes = self._rows.classes
@@ -51,10 +55,10 @@ class AnswerComparison:
         return score(answers, classes, probabilities=are_probabilities(answers)).accuracy
 
 
-def points_lost(before: AnswerComparison, after: Agreement) -> float:
+def points_lost(comparison: AnswerComparison, quality: AnswerQuality) -> float:
     """Points of accuracy that were lost, in percent; points of agreement if the classes are not known."""
-    if before.accuracy is not None and after.accuracy is not None:
-        return 100 * (before.accuracy - after.accuracy)
-    if after.same is None:
+    if comparison.accuracy_whole is not None and quality.accuracy is not None:
+        return 100 * (comparison.accuracy_whole - quality.accuracy)
+    if quality.agreement is None:
         raise ValueError("expected an output with a number for each class")
-    return 100 * (1 - after.same)
+    return 100 * (1 - quality.agreement)

@@ -17,7 +17,7 @@ from export.compress.removable_layers import RemovableLayer
 from export.gates.gate_names import rename
 
 # end of the names of values that are replaced
-WHOLE = ".whole"
+REPLACED_SUFFIX = ".whole"
 
 
 def carried_reference(
@@ -57,7 +57,7 @@ def carried_reference(
             values[name] = _insert_after(graph, gate, "Gather", [gate, indices], axis=layer.gate.unit_axis)
 
     # the network's own outputs and inputs remain, and all inner values keep their nodes
-    names = [str(output.name).removesuffix(WHOLE) for output in graph.outputs]
+    names = [str(output.name).removesuffix(REPLACED_SUFFIX) for output in graph.outputs]
     graph.outputs[:] = [values[name] for name in names if name in public_outputs]
     for lever in [value for value in graph.inputs if value.is_initializer()]:
         graph.inputs.remove(lever)
@@ -81,7 +81,7 @@ def _insert_after(
     output = node.outputs[0]
     output.type = value.type
     name = str(value.name)
-    rename(value, f"{name}{WHOLE}")
+    rename(value, f"{name}{REPLACED_SUFFIX}")
     rename(output, name)
     return output
 

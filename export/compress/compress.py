@@ -9,13 +9,21 @@ from pathlib import Path
 from statistics import geometric_mean
 from tempfile import TemporaryDirectory
 
-from export.compress.agreement import Agreement, AnswerComparison, points_lost
+from export.compress.agreement import AnswerComparison, AnswerQuality, points_lost
 from export.compress.carried_reference import carried_reference
-from export.compress.finetuning import CutNetwork, FineTuner, expect_trainable
+from export.compress.finetuning import FineTuner, UnitChoice, expect_trainable
 from export.compress.layer_weights import weigh_layers
 from export.compress.removable_layers import find_removable_layers
 from export.compress.selection import most_important
-from export.compress.trials import MIN_GAIN, Cutter, OpenCut, fastest_cut, judge, search_share, times_by_rows
+from export.compress.trials import (
+    MIN_GAIN,
+    Cutter,
+    OpenCut,
+    fastest_cut,
+    measure_cut,
+    search_share,
+    times_by_rows,
+)
 from export.compress.unit_changes import measure_changes
 from export.compress.whole_network import AnySource, WholeNetwork, read_whole_network, with_reference
 from export.defaults import MAX_ERROR, MIN_AGREEMENT
@@ -52,7 +60,7 @@ class CompressionResult:
         manifest: The manifest inside the file.
         point: What was written.
         curve: What other shares of the units would have given, from the largest to the smallest.
-        kept: The number of units that each layer keeps, and had, by the name of its gate.
+        unit_counts: The number of units that each layer keeps, and had, by the name of its gate.
         warnings: What a user should know about the source, its gates and the proof.
         written: False if the identical file existed already.
         finetuned: The checkpoint of the network that was trained after the cut, if it was.
@@ -63,7 +71,7 @@ class CompressionResult:
     manifest: Manifest
     point: CompressionPoint
     curve: tuple[CompressionPoint, ...]
-    kept: dict[str, tuple[int, int]]
+    unit_counts: dict[str, tuple[int, int]]
     warnings: tuple[str, ...]
     written: bool
     finetuned: Path | None = None
@@ -131,21 +139,21 @@ def compress_model(
     expect_valid_options(keep, max_drop, finetune_epochs, version)
 
     with steps.step("load"):
-        original = read_whole_network(source, inputs, weights, name, seed, steps)
+        whole = read_whole_network(source, inputs, weights, name, seed, steps)
         with errors_of_option("--data"):
-            features = [feature.name for feature in original.source.features]
+            features = [feature.name for feature in whole.source.features]
             rows = read_split_rows(
                 data,
-                original.source.inputs,
-                original.source.labels,
+                whole.source.inputs,
+                whole.source.labels,
                 features,
                 data_dir,
-                original.source.training,
+                whole.source.training,
             )
-        checkpoint = expect_trainable(source, original, rows) if finetune_epochs else None
+        checkpoint = expect_trainable(source, whole, rows) if finetune_epochs else None
         if checkpoint is not None:
             expect_writable(folder_of(checkpoint), "SOURCE")
-        search = find_removable_layers(original.graph.model, original.graph.gates.gates)
+        search = find_removable_layers(whole.graph.model, whole.graph.gates.gates)
         if not search.layers:
             reasons = f": {'; '.join(search.left_whole)}" if search.left_whole else ""
             raise CompressionError(
@@ -153,37 +161,38 @@ def compress_model(
             )
 
     with steps.step("calibrate"):
-        changes = measure_changes(original.graph.model, search.layers, rows.calibration)
-        cutter = Cutter(original.graph, search.layers)
+        changes = measure_changes(whole.graph.model, search.layers, rows.calibration)
+        cutter = Cutter(whole.graph, search.layers)
         importance = weigh_layers(cutter, changes, rows.calibration)
 
     with steps.step("search"):
         share = keep if keep is not None else search_share(cutter, importance, rows, max_drop or 0.0, steps)
-        network = CutNetwork(original, cutter, most_important(importance, share), share)
-        expect_some_units(keep, network)
+        choice = UnitChoice(whole, cutter, most_important(importance, share), share)
+        expect_some_units(keep, choice)
     if checkpoint is not None:
         with TemporaryDirectory(prefix="turnpike-") as folder:
             tuner = FineTuner(checkpoint, rows, finetune_epochs, Path(folder), seed, steps)
-            network = (
-                tuner.train(network) if max_drop is None else tuner.train_and_cut_further(network, max_drop)
-            )
+            if max_drop is None:
+                choice = tuner.train(choice)
+            else:
+                choice = tuner.train_and_cut_further(choice, max_drop)
 
     with steps.step("time"):
-        cut = fastest_cut(network.cutter, network.kept, rows)
-        before = AnswerComparison(cutter.runtime, cutter.output, rows.test)
+        cut = fastest_cut(choice.cutter, choice.kept, rows)
+        comparison = AnswerComparison(cutter.runtime, cutter.output, rows.test)
         curve = tuple(
-            judge(cutter, before, trial, trial.runtime, rows)
+            measure_cut(cutter, comparison, trial, trial.runtime, rows)
             for other in CURVE_SHARES
             for trial in [cutter.cut(most_important(importance, other), cut.graph.form)]
         )
 
     with steps.step("verify"):
-        proved = prove_cut(network, cut, seed, steps)
+        proved = prove_cut(choice, cut, seed, steps)
 
     with steps.step("measure"):
         measured = first_rows(rows.test, MAX_ROWS_USED)
         gates = cut.graph.gates
-        profile = profile_gates(proved.runtime, gates, measured, original.source.labels) if gates else None
+        profile = profile_gates(proved.runtime, gates, measured, whole.source.labels) if gates else None
         curve_of_lesions = (
             lesion_curve(proved.runtime, gates, measured, cutter.output, proved.graph.biases)
             if gates
@@ -193,41 +202,41 @@ def compress_model(
         with steps.step(f"lower to {precision}"):
             proved = lower_precision(proved, measured, limits)
     with steps.step("judge"):
-        point = judge(cutter, before, cut, open_model(proved.data), rows)
+        point = measure_cut(cutter, comparison, cut, open_model(proved.data), rows)
         expect_faster(point, precision)
     with steps.step("write"):
         manifest = Manifest(
-            name=original.source.name,
-            version=version or max(1, newest_version(repository, original.source.name)),
-            source=original.source.kind,
+            name=whole.source.name,
+            version=version or max(1, newest_version(repository, whole.source.name)),
+            source=whole.source.kind,
             precision=precision,
             outputs=proved.graph.public_outputs,
-            labels=original.source.labels or rows.labels,
-            alphabet=original.source.alphabet,
-            features=original.source.features,
+            labels=whole.source.labels or rows.labels,
+            alphabet=whole.source.alphabet,
+            features=whole.source.features,
             gates=gates,
             profile=profile,
             lesion=curve_of_lesions,
             ranges=input_ranges(measured),
-            samples=() if original.manifest is None else original.manifest.samples,
-            random_weights=original.source.random_weights,
+            samples=() if whole.manifest is None else whole.manifest.samples,
+            random_weights=whole.source.random_weights,
             tools=tool_versions(),
             compression=compression_record(
-                original, network, cut, before, point, curve, rows, finetune_epochs
+                whole, choice, cut, comparison, point, curve, rows, finetune_epochs
             ),
             **proved.manifest_fields,
         )
         written = write_model(
             repository, manifest, proved.data, if_taken="next" if version is None else "refuse"
         )
-        finetuned = save_finetuned(checkpoint, network, written.manifest)
+        finetuned = save_finetuned(checkpoint, choice, written.manifest)
     result = CompressionResult(
         written.path,
         written.manifest,
         point,
         curve,
-        {layer.gate.name: (len(network.kept[layer.gate.name]), layer.units) for layer in search.layers},
-        (*original.warnings, *search.left_whole, *proved.warnings, *lost_more_than(max_drop, before, point)),
+        {layer.gate.name: (len(choice.kept[layer.gate.name]), layer.units) for layer in search.layers},
+        (*whole.warnings, *search.left_whole, *proved.warnings, *lost_more_than(max_drop, comparison, point)),
         written.written,
         finetuned,
     )
@@ -239,16 +248,13 @@ def compress_model(
         content = report_data(
             written.path, written.manifest, proved, measured, result.warnings, steps.seconds
         )
-        page = write_report(report, replace(content, kept=kept_units(network)))
+        page = write_report(report, replace(content, kept=kept_units(choice)))
     return replace(result, report=page)
 
 
-def expect_some_units(keep: float | None, network: CutNetwork) -> None:
+def expect_some_units(keep: float | None, choice: UnitChoice) -> None:
     """Raise a UsageError if a share is none or all of the units."""
-    units, units_whole = (
-        sum(map(len, network.kept.values())),
-        sum(layer.units for layer in network.cutter.layers),
-    )
+    units, units_whole = sum(map(len, choice.kept.values())), choice.cutter.units
     if keep is not None and units in (0, units_whole):
         raise UsageError(
             f"--keep: expected a share that is some of the {units_whole:,} units and not all, got {keep}, "
@@ -265,11 +271,13 @@ def expect_faster(point: CompressionPoint, precision: Precision) -> None:
         )
 
 
-def lost_more_than(max_drop: float | None, before: AnswerComparison, point: CompressionPoint) -> list[str]:
+def lost_more_than(
+    max_drop: float | None, comparison: AnswerComparison, point: CompressionPoint
+) -> list[str]:
     """A warning if the limit, which is kept on the rows that units are chosen on, is not kept on others."""
     if max_drop is None:
         return []
-    lost = points_lost(before, Agreement(point.agreement, point.metric))
+    lost = points_lost(comparison, AnswerQuality(point.agreement, point.metric))
     if lost <= max_drop:
         return []
     return [
@@ -278,11 +286,11 @@ def lost_more_than(max_drop: float | None, before: AnswerComparison, point: Comp
     ]
 
 
-def kept_units(network: CutNetwork) -> tuple[KeptUnits, ...]:
+def kept_units(choice: UnitChoice) -> tuple[KeptUnits, ...]:
     """What each layer keeps, for the report."""
     return tuple(
-        KeptUnits(layer.gate.name, str(layer.gate.layer), tuple(network.kept[layer.gate.name]), layer.units)
-        for layer in network.cutter.layers
+        KeptUnits(layer.gate.name, str(layer.gate.layer), tuple(choice.kept[layer.gate.name]), layer.units)
+        for layer in choice.cutter.layers
     )
 
 
@@ -302,11 +310,11 @@ def expect_valid_options(
         expect_version(version)
 
 
-def prove_cut(network: CutNetwork, cut: OpenCut, seed: int, steps: Steps) -> ProvedGraph:
+def prove_cut(choice: UnitChoice, cut: OpenCut, seed: int, steps: Steps) -> ProvedGraph:
     """Prove that the cut graph computes what the whole one does if the removed units carry their input."""
-    whole = network.whole
+    whole = choice.whole
     reference = carried_reference(
-        whole.graph.model, whole.graph.public_outputs, network.cutter.layers, network.kept
+        whole.graph.model, whole.graph.public_outputs, choice.cutter.layers, choice.kept
     )
     outputs = [str(value.name) for value in cut.graph.model.graph.outputs]
     origins = {name: Origin(name) for name in outputs if name in whole.graph.gates.origins}
@@ -315,15 +323,15 @@ def prove_cut(network: CutNetwork, cut: OpenCut, seed: int, steps: Steps) -> Pro
     return prove_graph(prepared, with_reference(whole.source, reference), seed, steps)
 
 
-def save_finetuned(checkpoint: Path | None, network: CutNetwork, manifest: Manifest) -> Path | None:
+def save_finetuned(checkpoint: Path | None, choice: UnitChoice, manifest: Manifest) -> Path | None:
     """Save the network that was trained after the cut beside its source; `turnpike verify` needs it."""
-    if checkpoint is None or network.checkpoint is None:
+    if checkpoint is None or choice.checkpoint is None:
         return None
     # named by its content, so that it takes the place of no other network
-    digest = hashlib.sha256(network.checkpoint).hexdigest()[:12]
+    digest = hashlib.sha256(choice.checkpoint).hexdigest()[:12]
     path = folder_of(checkpoint) / f"{manifest.name}-cut-{digest}.safetensors"
     with replacing(path) as draft:
-        draft.write_bytes(network.checkpoint)
+        draft.write_bytes(choice.checkpoint)
     return path
 
 
@@ -333,10 +341,10 @@ def folder_of(checkpoint: Path) -> Path:
 
 
 def compression_record(
-    original: WholeNetwork,
-    network: CutNetwork,
+    whole: WholeNetwork,
+    choice: UnitChoice,
     cut: OpenCut,
-    before: AnswerComparison,
+    comparison: AnswerComparison,
     point: CompressionPoint,
     curve: tuple[CompressionPoint, ...],
     rows: SplitRows,
@@ -344,9 +352,9 @@ def compression_record(
 ) -> Compression:
     """What was removed, for the manifest."""
     return Compression(
-        original=weights_digest(original.graph.model),
-        units=sum(map(len, network.kept.values())),
-        units_whole=sum(layer.units for layer in network.cutter.layers),
+        original=weights_digest(whole.graph.model),
+        units=cut.units,
+        units_whole=choice.cutter.units,
         macs=cut.graph.macs,
         macs_whole=cut.graph.macs_whole,
         calibration_rows=len(rows.calibration),
@@ -354,8 +362,8 @@ def compression_record(
         rows=len(rows.test),
         agreement=point.agreement,
         metric=point.metric,
-        metric_whole=before.accuracy,
-        bytes_whole=len(original.graph.data),
+        metric_whole=comparison.accuracy_whole,
+        bytes_whole=len(whole.graph.data),
         faster=point.faster,
         finetune_epochs=finetune_epochs,
         curve=curve,

@@ -26,15 +26,15 @@ SHARE_STEP = 2 / 3
 
 
 @dataclass(frozen=True)
-class CutNetwork:
-    """A network and the units that it keeps.
+class UnitChoice:
+    """The units of a network to keep.
 
     Attributes:
-        whole: The network with all of its units.
+        whole: The network with all of its units: the source, or what training made of it.
         cutter: Cuts its graph.
         kept: The units that each layer keeps.
-        share: The share of the units that this is.
-        checkpoint: The network as a checkpoint, if it was trained after the cut.
+        share: The share of all units that these are.
+        checkpoint: The network as a checkpoint, if it was trained while its other units were shut.
     """
 
     whole: WholeNetwork
@@ -45,7 +45,7 @@ class CutNetwork:
 
 
 class FineTuner:
-    """Trains cuts of one checkpoint.
+    """Trains the units of one checkpoint that are kept.
 
     Args:
         checkpoint: The network, or the folder of its run.
@@ -65,57 +65,63 @@ class FineTuner:
         self._rows, self._dataset = rows, rows.dataset
         self._epochs, self._folder, self._seed, self._steps = epochs, folder, seed, steps
 
-    def train(self, cut: CutNetwork) -> CutNetwork:
-        """The network after training with its other units shut."""
-        with self._steps.step(f"fine-tune {cut.share:.1%}"):
+    def train(self, choice: UnitChoice) -> UnitChoice:
+        """The same units of the network after training with its other units shut."""
+        with self._steps.step(f"fine-tune {choice.share:.1%}"):
             try:
                 self._checkpoint = finetune(
                     self._checkpoint,
-                    {_module_name(layer): cut.kept[layer.gate.name] for layer in cut.cutter.layers},
+                    {_module_name(layer): choice.kept[layer.gate.name] for layer in choice.cutter.layers},
                     self._dataset,
                     self._epochs,
-                    self._folder / f"{cut.share:.6f}",
+                    self._folder / f"{choice.share:.6f}",
                     on_step=self._show,
                 )
             except ModelsError as error:
                 raise CompressionError(f"--finetune-epochs: {error}") from error
         # its graph is proved as well, since the cut graph is compared with it
-        whole = read_whole_network(self._checkpoint, (), None, cut.whole.source.name, self._seed, self._steps)
+        whole = read_whole_network(
+            self._checkpoint, (), None, choice.whole.source.name, self._seed, self._steps
+        )
         layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
-        if [layer.gate.name for layer in layers] != list(cut.kept):
+        if [layer.gate.name for layer in layers] != list(choice.kept):
             raise CompressionError("--finetune-epochs: expected the gates of the source, got others")
         cutter = Cutter(whole.graph, layers)
-        return CutNetwork(whole, cutter, cut.kept, cut.share, self._checkpoint.read_bytes())
+        return UnitChoice(whole, cutter, choice.kept, choice.share, self._checkpoint.read_bytes())
 
-    def train_and_cut_further(self, cut: CutNetwork, max_drop: float) -> CutNetwork:
-        """The smallest of a series of cuts that loses at most `max_drop` points on the validation rows.
+    def train_and_cut_further(self, choice: UnitChoice, max_drop: float) -> UnitChoice:
+        """The smallest of a series of choices that loses at most `max_drop` points on the validation rows.
 
-        The first one is `cut`, whatever its share. Each further one keeps two thirds of the units of that
+        The first one is `choice`, whatever its share. Each further one keeps two thirds of the units of that
         before, which was trained, and more than MIN_SHARE of all.
         """
-        before = AnswerComparison(
-            cut.cutter.runtime, cut.cutter.output, self._validation_rows(cut.whole.source)
-        )
-        trained = self.train(cut)
-        lost = points_lost(before, before.of(trained.cutter.cut(trained.kept).runtime))
+        validation = self._validation_rows(choice.whole.source)
+        comparison = AnswerComparison(choice.cutter.runtime, choice.cutter.output, validation)
+
+        def points_lost_by(trained: UnitChoice) -> float:
+            cut = trained.cutter.cut(trained.kept)
+            return points_lost(comparison, comparison.quality_of(cut.runtime))
+
+        trained = self.train(choice)
+        lost = points_lost_by(trained)
         if lost > max_drop:
             raise CompressionError(
                 f"--max-drop: expected to lose at most {max_drop:g} points on the validation rows, and with "
-                f"{cut.share:.1%} of the units, training loses {lost:.2f}: use --keep, or train longer"
+                f"{choice.share:.1%} of the units, training loses {lost:.2f}: use --keep, or train longer"
             )
         while trained.share * SHARE_STEP > MIN_SHARE:
-            smaller = self.train(self._cut_further(trained))
-            if points_lost(before, before.of(smaller.cutter.cut(smaller.kept).runtime)) > max_drop:
+            smaller = self.train(self._smaller(trained))
+            if points_lost_by(smaller) > max_drop:
                 break
             trained = smaller
         return trained
 
-    def _cut_further(self, trained: CutNetwork) -> CutNetwork:
+    def _smaller(self, trained: UnitChoice) -> UnitChoice:
         """Two thirds of the units that a trained network has left: those that are most important now."""
         changes = measure_changes(trained.whole.graph.model, trained.cutter.layers, self._rows.calibration)
         importance = weigh_layers(trained.cutter, changes, self._rows.calibration)
         share = trained.share * SHARE_STEP
-        return CutNetwork(trained.whole, trained.cutter, most_important(importance, share), share)
+        return UnitChoice(trained.whole, trained.cutter, most_important(importance, share), share)
 
     def _validation_rows(self, source: Source) -> Rows:
         """The validation rows of the data set, for the inputs of a network."""

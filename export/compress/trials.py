@@ -40,6 +40,11 @@ class Cutter:
         self.public_outputs = graph.public_outputs
 
     @property
+    def units(self) -> int:
+        """The number of units of all layers."""
+        return sum(layer.units for layer in self.layers)
+
+    @property
     def output(self) -> str:
         """Name of the output whose answers are compared."""
         return self.public_outputs[0]
@@ -47,15 +52,24 @@ class Cutter:
     def cut(self, kept: Kept, form: Form = FORMS[0]) -> OpenCut:
         """Cut the network, and open the result."""
         cut = cut_units(self._graph.model, self._graph.gates.gates, self.layers, kept, form)
-        share = sum(map(len, kept.values())) / sum(layer.units for layer in self.layers)
-        return OpenCut(cut, share, (data := to_bytes(cut.model)), open_model(data))
+        units = sum(map(len, kept.values()))
+        return OpenCut(cut, units, units / self.units, (data := to_bytes(cut.model)), open_model(data))
 
 
 @dataclass(frozen=True)
 class OpenCut:
-    """A cut graph, the share of the units that it keeps, its bytes, and these open on the CPU."""
+    """A cut graph, open on the CPU.
+
+    Attributes:
+        graph: The graph.
+        units: The number of units that its layers keep.
+        share: The share of all units that these are.
+        data: Its bytes.
+        runtime: The graph, open.
+    """
 
     graph: CutGraph
+    units: int
     share: float
     data: bytes
     runtime: Runtime
@@ -65,8 +79,8 @@ def search_share(
     cutter: Cutter, importance: Mapping[str, Array], rows: SplitRows, max_drop: float, steps: Steps
 ) -> float:
     """The smallest share of units that loses at most `max_drop` points on the calibration rows."""
-    before = AnswerComparison(cutter.runtime, cutter.output, rows.calibration)
-    if not before.has_classes:
+    comparison = AnswerComparison(cutter.runtime, cutter.output, rows.calibration)
+    if not comparison.has_classes:
         raise UsageError(
             f"--max-drop: expected an output with a number for each class, and {cutter.output!r} has none: "
             "use --keep"
@@ -74,7 +88,7 @@ def search_share(
 
     def keeps_limit(share: float) -> bool:
         cut = cutter.cut(most_important(importance, share))
-        return points_lost(before, before.of(cut.runtime)) <= max_drop
+        return points_lost(comparison, comparison.quality_of(cut.runtime)) <= max_drop
 
     share = smallest_share(keeps_limit, steps.listener.advanced)
     if share is None or share == 1.0:
@@ -88,34 +102,33 @@ def search_share(
 def fastest_cut(cutter: Cutter, kept: Kept, rows: SplitRows) -> OpenCut:
     """The form of the cut graph that runs fastest here; a CompressionError if none is faster."""
     cuts = [cutter.cut(kept, form) for form in FORMS]
-    whole, *timings = measure_speed(
+    whole_timing, *timings = measure_speed(
         [cutter.runtime, *(cut.runtime for cut in cuts)], cutter.public_outputs, rows.test
     )
-    faster = [timing.times_faster_than(whole) for timing in timings]
+    faster = [timing.times_faster_than(whole_timing) for timing in timings]
     gains = [geometric_mean(times.values()) for times in faster]
     fastest = max(range(len(cuts)), key=gains.__getitem__)
     if gains[fastest] < MIN_GAIN:
-        units, units_whole = sum(map(len, kept.values())), sum(layer.units for layer in cutter.layers)
         raise CompressionError(
-            f"expected a smaller graph that is faster, and with {units:,} of {units_whole:,} units it is "
-            f"not: its speed here is {times_by_rows(faster[fastest])}, where that of the whole graph is 1. "
-            "Narrow layers gain too little, and so does a large share of the units"
+            f"expected a smaller graph that is faster, and with {cuts[0].units:,} of {cutter.units:,} units "
+            f"it is not: its speed here is {times_by_rows(faster[fastest])}, where that of the whole graph "
+            "is 1. Narrow layers gain too little, and so does a large share of the units"
         )
     return cuts[fastest]
 
 
-def judge(
-    cutter: Cutter, before: AnswerComparison, cut: OpenCut, runtime: Runtime, rows: SplitRows
+def measure_cut(
+    cutter: Cutter, comparison: AnswerComparison, cut: OpenCut, runtime: Runtime, rows: SplitRows
 ) -> CompressionPoint:
     """Measure a cut graph on the test rows; `runtime` runs it, or it in a lower precision."""
-    agreement = before.of(runtime)
-    whole, timing = measure_speed([cutter.runtime, runtime], cutter.public_outputs, rows.test)
+    quality = comparison.quality_of(runtime)
+    whole_timing, timing = measure_speed([cutter.runtime, runtime], cutter.public_outputs, rows.test)
     return CompressionPoint(
         share=cut.share,
         macs=cut.graph.macs_share,
-        agreement=agreement.same,
-        metric=agreement.accuracy,
-        faster=timing.times_faster_than(whole),
+        agreement=quality.agreement,
+        metric=quality.accuracy,
+        faster=timing.times_faster_than(whole_timing),
     )
 
 

@@ -194,7 +194,7 @@ def test_a_limit_that_other_rows_break_is_a_warning(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search keeps it on the rows that units are chosen on; here all cuts keep it there."""
-    monkeypatch.setattr(trials, "points_lost", lambda before, after: 0.0)
+    monkeypatch.setattr(trials, "points_lost", lambda comparison, quality: 0.0)
     source = folder / "repository/net/1/model.onnx"
     result = compress_model(source, tmp_path, data=folder / "rows.npz", max_drop=0.5)
     assert any(text.startswith("--max-drop: ") and "more than 0.5" in text for text in result.warnings)
@@ -329,7 +329,9 @@ def test_the_report_has_the_proof_the_gates_and_what_each_layer_keeps(folder: Pa
         assert f"<h2>{title}</h2>" in html
     assert "of onnx&#x27;s own evaluator against the whole graph with the removed units carried" in html
     record = json.loads((tmp_path / "report/report.json").read_text())
-    assert {name: (layer["units"], layer["of"]) for name, layer in record["kept"].items()} == result.kept
+    assert {
+        name: (layer["units"], layer["of"]) for name, layer in record["kept"].items()
+    } == result.unit_counts
     gates = {gate.name: gate for gate in result.manifest.gates}
     assert set(record["kept"]) - set(gates), "a layer is gone"
     assert result.manifest.profile is not None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from export.compress.compress import compress_model
-from export.compress.finetuning import CutNetwork, FineTuner
+from export.compress.finetuning import FineTuner, UnitChoice
 from export.compress.removable_layers import find_removable_layers
 from export.compress.selection import MIN_SHARE
 from export.compress.trials import Cutter
@@ -40,13 +40,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def first_cut(run: Path, share: float) -> tuple[CutNetwork, SplitRows]:
-    """A cut of the run that keeps one unit of each layer and was not trained, and the rows of the run."""
+def first_choice(run: Path, share: float) -> tuple[UnitChoice, SplitRows]:
+    """A choice of one unit of each layer of the run, before more training, and the rows of the run."""
     whole = read_whole_network(run, (), None, None, 0, Steps())
     rows = read_split_rows("digits", whole.source.inputs, record=whole.source.training)
     layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
     kept = {layer.gate.name: [0] for layer in layers}
-    return CutNetwork(whole, Cutter(whole.graph, layers), kept, share), rows
+    return UnitChoice(whole, Cutter(whole.graph, layers), kept, share), rows
 
 
 def test_a_cut_that_costs_answers_wins_them_back(run: Path, tmp_path: Path) -> None:
@@ -111,20 +111,20 @@ def test_only_checkpoints_can_be_trained(run: Path, tmp_path: Path) -> None:
 
 def test_the_limit_is_that_of_the_validation_rows(run: Path, tmp_path: Path) -> None:
     """Only further cuts need these rows."""
-    cut, rows = first_cut(run, share=0.1)
+    choice, rows = first_choice(run, share=0.1)
     assert rows.dataset is not None
     valid = rows.dataset.valid
     dataset = replace(rows.dataset, valid=Split(valid.x[:0], valid.y[:0]))
     tuner = FineTuner(run, replace(rows, dataset=dataset), 1, tmp_path, 0, Steps())
     with pytest.raises(SourceError, match=r"--data: digits: x: expected shape .*, got \(0, 1, 8, 8\)"):
-        tuner.train_and_cut_further(cut, max_drop=1)
+        tuner.train_and_cut_further(choice, max_drop=1)
 
 
 def test_the_smallest_share_is_trained_and_not_cut_further(run: Path, tmp_path: Path) -> None:
     """The search may choose a share so small that two thirds of it are too few."""
-    cut, rows = first_cut(run, share=MIN_SHARE)
-    trained = FineTuner(run, rows, 1, tmp_path, 0, Steps()).train_and_cut_further(cut, max_drop=100)
-    assert (trained.share, trained.kept) == (cut.share, cut.kept)
+    choice, rows = first_choice(run, share=MIN_SHARE)
+    trained = FineTuner(run, rows, 1, tmp_path, 0, Steps()).train_and_cut_further(choice, max_drop=100)
+    assert (trained.share, trained.kept) == (choice.share, choice.kept)
     assert trained.checkpoint is not None
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -134,7 +134,7 @@ def test_a_limit_that_training_cannot_keep_is_an_error(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message has the share and the loss."""
-    monkeypatch.setattr("export.compress.finetuning.points_lost", lambda before, after: 7.5)
+    monkeypatch.setattr("export.compress.finetuning.points_lost", lambda comparison, quality: 7.5)
     with pytest.raises(
         CompressionError, match=r"--max-drop: expected to lose at most 0.5 points .* loses 7.50"
     ):
