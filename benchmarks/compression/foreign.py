@@ -30,11 +30,9 @@ from benchmarks.results.tables import markdown_table
 from export.compress.agreement import AnswerComparison
 from export.compress.compress import compress_model
 from export.compress.cut_graph import FORMS
-from export.compress.layer_weights import weigh_layers
 from export.compress.removable_layers import find_removable_layers
-from export.compress.selection import most_important
-from export.compress.trials import Cutter, measure_cut, search_share
-from export.compress.unit_changes import measure_changes
+from export.compress.selection import rank_units, search_share
+from export.compress.trials import Cutter, measure_point
 from export.compress.whole_network import read_whole_network
 from export.errors import CompressionError
 from export.source import Rows
@@ -147,20 +145,19 @@ def measure(folder: Path, classes: np.ndarray[tuple[int], np.dtype[np.int64]]) -
     rows = read_split_rows(folder / "rows.npz", whole.source.inputs)
     layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
     cutter = Cutter(whole.graph, layers)
-    changes = measure_changes(whole.graph.model, layers, rows.calibration)
-    importance = weigh_layers(cutter, changes, rows.calibration)
+    ranking = rank_units(whole, cutter, rows.calibration)
     judged = replace(rows, test=Rows(rows.test.inputs, classes[1::2]))
     comparison = AnswerComparison(cutter.runtime, cutter.output, judged.test)
 
     def point(share: float) -> CompressionPoint:
         """The faster of the two forms."""
-        kept = most_important(importance, share)
+        kept = ranking.choose(share).kept
         cuts = [cutter.cut(kept, form) for form in FORMS]
-        points = [measure_cut(cutter, comparison, cut, cut.runtime, judged) for cut in cuts]
+        points = [measure_point(cutter, comparison, cut, cut.runtime, judged.test) for cut in cuts]
         return max(points, key=lambda point: statistics.geometric_mean(point.faster.values()))
 
     try:
-        share = search_share(cutter, importance, rows, MAX_DROP, steps)
+        share = search_share(ranking, rows.calibration, MAX_DROP, steps)
     except CompressionError as error:
         return Measurement(comparison.accuracy_whole or 0, None, tuple(map(point, SHARES)), str(error))
     try:

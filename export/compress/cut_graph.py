@@ -26,6 +26,8 @@ from export.gates.gate_names import rename
 from export.gates.instrument import bias_statistics
 from service.artifact.manifest import Gate, Lever
 
+# the units that each layer keeps, in ascending order, by the name of its gate
+Kept = dict[str, list[int]]
 Form = Literal["scatter", "gather"]
 FORMS: tuple[Form, ...] = ("scatter", "gather")
 

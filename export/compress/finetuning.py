@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from export.compress.agreement import AnswerComparison, points_lost
-from export.compress.layer_weights import weigh_layers
 from export.compress.removable_layers import RemovableLayer, find_removable_layers
-from export.compress.selection import MIN_SHARE, Kept, most_important
+from export.compress.selection import MIN_SHARE, UnitChoice, rank_units
 from export.compress.trials import Cutter
-from export.compress.unit_changes import measure_changes
 from export.compress.whole_network import WholeNetwork, read_whole_network
 from export.errors import CompressionError, UsageError, errors_of_option
+from export.output.repository import expect_writable
 from export.source import Rows, Source
 from export.sources.rows import MAX_TEST_ROWS, SplitRows, dataset_rows
 from export.steps import Steps
+from models.atomic import replacing
 from models.errors import ModelsError
 from models.training.finetune import finetune
 from models.training.run_plan import BEST_CHECKPOINT
@@ -25,26 +27,32 @@ from models.training.train import StepReport
 SHARE_STEP = 2 / 3
 
 
-@dataclass(frozen=True)
-class UnitChoice:
-    """The units of a network to keep.
+def train_choice(
+    choice: UnitChoice,
+    checkpoint: Path,
+    rows: SplitRows,
+    epochs: int,
+    max_drop: float | None,
+    seed: int,
+    steps: Steps,
+) -> UnitChoice:
+    """Train the units of a choice, and choose fewer of them as long as a limit is kept, if there is one.
 
-    Attributes:
-        whole: The network with all of its units: the source, or what training made of it.
-        cutter: Cuts its graph.
-        kept: The units that each layer keeps.
-        share: The share of all units that these are.
-        checkpoint: The network as a checkpoint, if it was trained while its other units were shut.
+    Args:
+        choice: The choice without training.
+        checkpoint: The network, or the folder of its run.
+        rows: Its data set, split as in its training.
+        epochs: Passes over the training rows after each choice.
+        max_drop: The limit: points that may be lost on the validation rows.
+        seed: Seed of the random rows that parity is proved on.
+        steps: The steps that are shown to the user.
     """
-
-    whole: WholeNetwork
-    cutter: Cutter
-    kept: Kept
-    share: float
-    checkpoint: bytes | None = None
+    with TemporaryDirectory(prefix="turnpike-") as folder:
+        tuner = _FineTuner(checkpoint, rows, epochs, Path(folder), seed, steps)
+        return tuner.train(choice) if max_drop is None else tuner.train_and_cut_further(choice, max_drop)
 
 
-class FineTuner:
+class _FineTuner:
     """Trains the units of one checkpoint that are kept.
 
     Args:
@@ -118,10 +126,8 @@ class FineTuner:
 
     def _smaller(self, trained: UnitChoice) -> UnitChoice:
         """Two thirds of the units that a trained network has left: those that are most important now."""
-        changes = measure_changes(trained.whole.graph.model, trained.cutter.layers, self._rows.calibration)
-        importance = weigh_layers(trained.cutter, changes, self._rows.calibration)
-        share = trained.share * SHARE_STEP
-        return UnitChoice(trained.whole, trained.cutter, most_important(importance, share), share)
+        ranking = rank_units(trained.whole, trained.cutter, self._rows.calibration)
+        return ranking.choose(trained.share * SHARE_STEP)
 
     def _validation_rows(self, source: Source) -> Rows:
         """The validation rows of the data set, for the inputs of a network."""
@@ -135,7 +141,10 @@ class FineTuner:
 
 
 def expect_trainable(source: object, whole: WholeNetwork, rows: SplitRows) -> Path:
-    """The path of a source, which must be a checkpoint of `turnpike train` that was trained on these rows."""
+    """The path of a source, which must be a checkpoint of `turnpike train` that was trained on these rows.
+
+    The trained network is written beside it.
+    """
     record = whole.source.training
     if not isinstance(source, str | Path) or record is None:
         raise UsageError(
@@ -147,7 +156,32 @@ def expect_trainable(source: object, whole: WholeNetwork, rows: SplitRows) -> Pa
             f"--finetune-epochs: expected as --data what the network was trained on, "
             f"{record.data.get('name')!r}, got other rows"
         )
-    return Path(source)
+    checkpoint = Path(source)
+    expect_writable(_run_folder(checkpoint), "SOURCE")
+    return checkpoint
+
+
+def save_finetuned(checkpoint: Path | None, choice: UnitChoice, name: str) -> Path | None:
+    """Save the network that was trained after the cut beside its source; `turnpike verify` needs it.
+
+    Args:
+        checkpoint: The source, or the folder of its run; None if nothing was trained.
+        choice: Has the trained network.
+        name: Name of the model.
+    """
+    if checkpoint is None or choice.checkpoint is None:
+        return None
+    # named by its content, so that it takes the place of no other network
+    digest = hashlib.sha256(choice.checkpoint).hexdigest()[:12]
+    path = _run_folder(checkpoint) / f"{name}-cut-{digest}.safetensors"
+    with replacing(path) as draft:
+        draft.write_bytes(choice.checkpoint)
+    return path
+
+
+def _run_folder(checkpoint: Path) -> Path:
+    """The folder of a training run, given as such or as a file in it."""
+    return checkpoint if checkpoint.is_dir() else checkpoint.parent
 
 
 def _module_name(layer: RemovableLayer) -> str:

@@ -3,18 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from export.source import Array
-
-# the units that each layer keeps, by the name of its gate
-Kept = dict[str, list[int]]
+from export.compress.agreement import AnswerComparison, points_lost
+from export.compress.cut_graph import Kept
+from export.compress.layer_weights import weigh_layers
+from export.compress.trials import Cutter
+from export.compress.unit_changes import measure_changes
+from export.compress.whole_network import WholeNetwork
+from export.errors import CompressionError, UsageError
+from export.source import Array, Rows
+from export.steps import Steps
 
 # tries of the search for the smallest share: each halves the range of the logarithm of the share
 SEARCH_STEPS = 8
 # the smallest share that the search tries
 MIN_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class UnitChoice:
+    """The units of a network to keep.
+
+    Attributes:
+        whole: The network with all of its units: the source, or what training made of it.
+        cutter: Cuts its graph.
+        kept: The units that each layer keeps.
+        share: The share of all units that these are.
+        checkpoint: The network as a checkpoint, if it was trained while its other units were shut.
+    """
+
+    whole: WholeNetwork
+    cutter: Cutter
+    kept: Kept
+    share: float
+    checkpoint: bytes | None = None
+
+
+@dataclass(frozen=True)
+class UnitRanking:
+    """The units of a network, by their importance.
+
+    Attributes:
+        whole: The network with all of its units.
+        cutter: Cuts its graph.
+        importance: The importance of each unit, by the name of the gate.
+    """
+
+    whole: WholeNetwork
+    cutter: Cutter
+    importance: Mapping[str, Array]
+
+    def choose(self, share: float) -> UnitChoice:
+        """Choose the most important `share` of the units."""
+        return UnitChoice(self.whole, self.cutter, most_important(self.importance, share), share)
+
+
+def rank_units(whole: WholeNetwork, cutter: Cutter, rows: Rows) -> UnitRanking:
+    """Rank the units by what they change on rows of data, made comparable between layers."""
+    changes = measure_changes(whole.graph.model, cutter.layers, rows)
+    return UnitRanking(whole, cutter, weigh_layers(cutter, changes, rows))
 
 
 def most_important(importance: Mapping[str, Array], share: float) -> Kept:
@@ -28,6 +78,29 @@ def most_important(importance: Mapping[str, Array], share: float) -> Kept:
         name, unit = names[index]
         kept[name].append(unit)
     return kept
+
+
+def search_share(ranking: UnitRanking, rows: Rows, max_drop: float, steps: Steps) -> float:
+    """The smallest share of the units that loses at most `max_drop` points on rows of data."""
+    cutter = ranking.cutter
+    comparison = AnswerComparison(cutter.runtime, cutter.output, rows)
+    if not comparison.has_classes:
+        raise UsageError(
+            f"--max-drop: expected an output with a number for each class, and {cutter.output!r} has none: "
+            "use --keep"
+        )
+
+    def keeps_limit(share: float) -> bool:
+        cut = cutter.cut(ranking.choose(share).kept)
+        return points_lost(comparison, comparison.quality_of(cut.runtime)) <= max_drop
+
+    share = smallest_share(keeps_limit, steps.listener.advanced)
+    if share is None or share == 1.0:
+        raise CompressionError(
+            f"--max-drop: expected a share of the units that loses at most {max_drop:g} points, and each "
+            "that was tried loses more"
+        )
+    return share
 
 
 def smallest_share(keeps_limit: Callable[[float], bool], on_step: Callable[[int, int], None]) -> float | None:

@@ -1,4 +1,4 @@
-"""Tries cuts of one network: which share of the units keeps a limit, and which form is fastest."""
+"""Tries cuts of one network: opens each, takes the fastest form, and measures what it gives."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from export.compress.agreement import AnswerComparison, points_lost
-from export.compress.cut_graph import FORMS, CutGraph, Form, cut_units
+from export.compress.agreement import AnswerComparison
+from export.compress.cut_graph import FORMS, CutGraph, Form, Kept, cut_units
 from export.compress.removable_layers import RemovableLayer
-from export.compress.selection import Kept, most_important, smallest_share
 from export.compress.speed import measure_speed
-from export.errors import CompressionError, UsageError
+from export.errors import CompressionError
 from export.output.model_bytes import to_bytes
 from export.prepared_graph import PreparedGraph
-from export.source import Array
-from export.sources.rows import SplitRows
-from export.steps import Steps
+from export.source import Rows
 from service.artifact.manifest import CompressionPoint
 from service.artifact.runtime import Runtime, open_model
 
@@ -52,8 +49,8 @@ class Cutter:
     def cut(self, kept: Kept, form: Form = FORMS[0]) -> OpenCut:
         """Cut the network, and open the result."""
         cut = cut_units(self._graph.model, self._graph.gates.gates, self.layers, kept, form)
-        units = sum(map(len, kept.values()))
-        return OpenCut(cut, units, units / self.units, (data := to_bytes(cut.model)), open_model(data))
+        data = to_bytes(cut.model)
+        return OpenCut(cut, sum(map(len, kept.values())), self.units, data, open_model(data))
 
 
 @dataclass(frozen=True)
@@ -63,47 +60,28 @@ class OpenCut:
     Attributes:
         graph: The graph.
         units: The number of units that its layers keep.
-        share: The share of all units that these are.
-        data: Its bytes.
+        units_whole: The number of units that they had.
+        data: The bytes of the graph.
         runtime: The graph, open.
     """
 
     graph: CutGraph
     units: int
-    share: float
+    units_whole: int
     data: bytes
     runtime: Runtime
 
-
-def search_share(
-    cutter: Cutter, importance: Mapping[str, Array], rows: SplitRows, max_drop: float, steps: Steps
-) -> float:
-    """The smallest share of units that loses at most `max_drop` points on the calibration rows."""
-    comparison = AnswerComparison(cutter.runtime, cutter.output, rows.calibration)
-    if not comparison.has_classes:
-        raise UsageError(
-            f"--max-drop: expected an output with a number for each class, and {cutter.output!r} has none: "
-            "use --keep"
-        )
-
-    def keeps_limit(share: float) -> bool:
-        cut = cutter.cut(most_important(importance, share))
-        return points_lost(comparison, comparison.quality_of(cut.runtime)) <= max_drop
-
-    share = smallest_share(keeps_limit, steps.listener.advanced)
-    if share is None or share == 1.0:
-        raise CompressionError(
-            f"--max-drop: expected a share of the units that loses at most {max_drop:g} points, and each "
-            "that was tried loses more"
-        )
-    return share
+    @property
+    def share(self) -> float:
+        """The share of the units that is kept."""
+        return self.units / self.units_whole
 
 
-def fastest_cut(cutter: Cutter, kept: Kept, rows: SplitRows) -> OpenCut:
+def fastest_cut(cutter: Cutter, kept: Kept, rows: Rows) -> OpenCut:
     """The form of the cut graph that runs fastest here; a CompressionError if none is faster."""
     cuts = [cutter.cut(kept, form) for form in FORMS]
     whole_timing, *timings = measure_speed(
-        [cutter.runtime, *(cut.runtime for cut in cuts)], cutter.public_outputs, rows.test
+        [cutter.runtime, *(cut.runtime for cut in cuts)], cutter.public_outputs, rows
     )
     faster = [timing.times_faster_than(whole_timing) for timing in timings]
     gains = [geometric_mean(times.values()) for times in faster]
@@ -117,12 +95,20 @@ def fastest_cut(cutter: Cutter, kept: Kept, rows: SplitRows) -> OpenCut:
     return cuts[fastest]
 
 
-def measure_cut(
-    cutter: Cutter, comparison: AnswerComparison, cut: OpenCut, runtime: Runtime, rows: SplitRows
+def measure_point(
+    cutter: Cutter, comparison: AnswerComparison, cut: OpenCut, runtime: Runtime, rows: Rows
 ) -> CompressionPoint:
-    """Measure a cut graph on the test rows; `runtime` runs it, or it in a lower precision."""
+    """What a cut gives, as a point of the curve.
+
+    Args:
+        cutter: Has the whole graph, which is timed in turn with the cut one.
+        comparison: Its answers, on the rows that judge cuts.
+        cut: The cut.
+        runtime: Runs it, or it in a lower precision.
+        rows: Rows to time both on.
+    """
     quality = comparison.quality_of(runtime)
-    whole_timing, timing = measure_speed([cutter.runtime, runtime], cutter.public_outputs, rows.test)
+    whole_timing, timing = measure_speed([cutter.runtime, runtime], cutter.public_outputs, rows)
     return CompressionPoint(
         share=cut.share,
         macs=cut.graph.macs_share,

@@ -194,7 +194,7 @@ def test_a_limit_that_other_rows_break_is_a_warning(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search keeps it on the rows that units are chosen on; here all cuts keep it there."""
-    monkeypatch.setattr(trials, "points_lost", lambda comparison, quality: 0.0)
+    monkeypatch.setattr("export.compress.selection.points_lost", lambda comparison, quality: 0.0)
     source = folder / "repository/net/1/model.onnx"
     result = compress_model(source, tmp_path, data=folder / "rows.npz", max_drop=0.5)
     assert any(text.startswith("--max-drop: ") and "more than 0.5" in text for text in result.warnings)

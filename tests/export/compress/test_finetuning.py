@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from export.compress.compress import compress_model
-from export.compress.finetuning import FineTuner, UnitChoice
+from export.compress.finetuning import train_choice
 from export.compress.removable_layers import find_removable_layers
-from export.compress.selection import MIN_SHARE
+from export.compress.selection import MIN_SHARE, UnitChoice
 from export.compress.trials import Cutter
 from export.compress.whole_network import read_whole_network
 from export.errors import CompressionError, SourceError, UsageError
@@ -109,24 +109,25 @@ def test_only_checkpoints_can_be_trained(run: Path, tmp_path: Path) -> None:
     assert not list(repository.rglob("model.onnx"))
 
 
-def test_the_limit_is_that_of_the_validation_rows(run: Path, tmp_path: Path) -> None:
+def test_the_limit_is_that_of_the_validation_rows(run: Path) -> None:
     """Only further cuts need these rows."""
     choice, rows = first_choice(run, share=0.1)
     assert rows.dataset is not None
     valid = rows.dataset.valid
     dataset = replace(rows.dataset, valid=Split(valid.x[:0], valid.y[:0]))
-    tuner = FineTuner(run, replace(rows, dataset=dataset), 1, tmp_path, 0, Steps())
+    rows = replace(rows, dataset=dataset)
     with pytest.raises(SourceError, match=r"--data: digits: x: expected shape .*, got \(0, 1, 8, 8\)"):
-        tuner.train_and_cut_further(choice, max_drop=1)
+        train_choice(choice, run, rows, epochs=1, max_drop=1, seed=0, steps=Steps())
 
 
-def test_the_smallest_share_is_trained_and_not_cut_further(run: Path, tmp_path: Path) -> None:
+def test_the_smallest_share_is_trained_and_not_cut_further(run: Path) -> None:
     """The search may choose a share so small that two thirds of it are too few."""
     choice, rows = first_choice(run, share=MIN_SHARE)
-    trained = FineTuner(run, rows, 1, tmp_path, 0, Steps()).train_and_cut_further(choice, max_drop=100)
+    steps = Steps()
+    trained = train_choice(choice, run, rows, epochs=1, max_drop=100, seed=0, steps=steps)
     assert (trained.share, trained.kept) == (choice.share, choice.kept)
     assert trained.checkpoint is not None
-    assert len(list(tmp_path.iterdir())) == 1
+    assert [step for step in steps.seconds if step.startswith("fine-tune")] == ["fine-tune 1.0%"]
 
 
 @pytest.mark.slow
