@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from benchmarks.contestants import grpc_messages
 from benchmarks.contestants.networks import OUTPUT_NAME
 from benchmarks.errors import BenchmarkError
 
 # {"x": rows} answered with {"logits": rows}; the same answered with the rows alone; and the
-# Open Inference Protocol with JSON and with binary tensors
-WireFormat = Literal["rows", "rows, bare answer", "v2 JSON", "v2 binary"]
+# Open Inference Protocol with JSON, with binary tensors, and over gRPC
+WireFormat = Literal["rows", "rows, bare answer", "v2 JSON", "v2 binary", "v2 gRPC"]
 Rows = Sequence[Sequence[float]]
 
 JSON_LENGTH_HEADER = "Inference-Header-Content-Length"
@@ -27,8 +28,11 @@ class EncodedRequest:
     headers: Mapping[str, str]
 
 
-def encode_request(wire_format: WireFormat, rows: Rows) -> EncodedRequest:
-    """A request for the logits of the rows."""
+def encode_request(wire_format: WireFormat, rows: Rows, model: str = "") -> EncodedRequest:
+    """A request for the logits of the rows; over gRPC it names the model, which HTTP has in the path."""
+    if wire_format == "v2 gRPC":
+        body = grpc_messages.encode_infer_request(model, rows)
+        return EncodedRequest(body, {"content-type": "application/grpc", "te": "trailers"})
     if wire_format in ("rows", "rows, bare answer"):
         return EncodedRequest(compact_json({"x": rows}), {"Content-Type": "application/json"})
     values = [value for row in rows for value in row]
@@ -47,6 +51,8 @@ def encode_request(wire_format: WireFormat, rows: Rows) -> EncodedRequest:
 def decode_logits(wire_format: WireFormat, body: bytes, headers: Mapping[str, str]) -> list[float]:
     """The logits of an answer as a flat list; the names of `headers` are in lower case."""
     try:
+        if wire_format == "v2 gRPC":
+            return grpc_messages.decode_infer_response(body)
         if wire_format == "v2 binary":
             return decode_floats(body[int(headers[JSON_LENGTH_HEADER.lower()]) :])
         logits = json.loads(body)
@@ -55,7 +61,7 @@ def decode_logits(wire_format: WireFormat, body: bytes, headers: Mapping[str, st
         elif wire_format == "rows":
             logits = logits["logits"]
         return flatten(logits)
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, struct.error) as error:
         raise BenchmarkError(f"answer: expected logits as {wire_format}, got {body[:200]!r}") from error
 
 
