@@ -1,7 +1,7 @@
 """Errors of the benchmarks.
 
 BenchmarkError           a benchmark cannot run or gave no result; the message is one sentence
-  FailedRequestError     a server did not answer a request, or answered it with a status other than 200
+  FailedRequestError     a server did not answer a request, or answered it with an error status
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ class BenchmarkError(Exception):
 
 
 class FailedRequestError(BenchmarkError):
-    """A server did not answer with 200; while it starts, this is expected."""
+    """A server did not answer, or with an error status; while it starts, this is expected."""

@@ -21,7 +21,7 @@ class Contestant:
 
     Arguments:
         name: its name in results
-        arguments: command that starts it, with fields such as {port} that `command` fills in
+        arguments: command that starts it, with fields such as {port} and {grpc_port} that `command` fills in
         paths: path for predictions, by each wire format that it knows
         workers: number of processes that answer
         threads: threads of onnxruntime in each process; 0 lets the server choose
@@ -55,13 +55,14 @@ class Contestant:
             return Path(sys.executable)
         return environments.ensure_environment(self.rival, self.base_python)
 
-    def command(self, network: BenchmarkNetwork, port: int) -> list[str]:
+    def command(self, network: BenchmarkNetwork, port: int, grpc_port: int) -> list[str]:
         """The command that starts it."""
         python = self.python()
         fields = {
             "python": python,
             "programs": python.parent,
             "port": port,
+            "grpc_port": grpc_port,
             "workers": self.workers,
             "threads": self.threads,
             "models": network.model_repository(self.precision),
@@ -73,13 +74,16 @@ class Contestant:
         arguments = (str(repository) if argument == "{models}" else argument for argument in self.arguments)
         return replace(self, arguments=tuple(arguments))
 
-    def environment(self, network: BenchmarkNetwork, port: int, scratch: Path) -> dict[str, str]:
+    def environment(
+        self, network: BenchmarkNetwork, port: int, grpc_port: int, scratch: Path
+    ) -> dict[str, str]:
         """The environment variables that rivals read their settings from."""
         return {
             "NET": network.name,
             "FILE": str(network.bare_file),
             "INPUTS": str(network.inputs),
             "PORT": str(port),
+            "GRPC_PORT": str(grpc_port),
             "WORKERS": str(self.workers),
             "THREADS": str(self.threads),
             "SCRATCH": str(scratch),

@@ -32,7 +32,7 @@ import psutil
 from benchmarks.errors import BenchmarkError
 from benchmarks.folders import ROOT
 from benchmarks.measurement.processes import cpu_seconds, memory_usage
-from benchmarks.measurement.server_process import free_port
+from benchmarks.measurement.server_process import free_ports
 from service.api.openapi.operation import DIGIT
 
 NETWORK = """
@@ -129,7 +129,7 @@ class ServiceStart(NamedTuple):
 
 def measure_service(checkout: Path) -> ServiceStart:
     """Start the service of a checkout, and stop it after its first right answer."""
-    port = free_port()
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "turnpike", "serve", "--port", str(port), "--workers", str(WORKERS)]
     start = time.perf_counter()
     with subprocess.Popen(

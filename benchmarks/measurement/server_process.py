@@ -17,10 +17,10 @@ import psutil
 from benchmarks.contestants import wire_formats
 from benchmarks.contestants.contestants import Contestant
 from benchmarks.contestants.networks import BenchmarkNetwork
-from benchmarks.contestants.wire_formats import WireFormat
+from benchmarks.contestants.wire_formats import EncodedRequest, WireFormat
 from benchmarks.errors import BenchmarkError, FailedRequestError
 from benchmarks.folders import LOGS
-from benchmarks.measurement import processes
+from benchmarks.measurement import h2load, processes
 from benchmarks.measurement.wrk import HOST, post
 
 READY_SECONDS = 60
@@ -37,16 +37,32 @@ class RunningServer:
     contestant: Contestant
     network: BenchmarkNetwork
     port: int
+    grpc_port: int
     process: psutil.Process
     start_seconds: float = 0
 
     def path(self, wire_format: WireFormat) -> str:
         return self.contestant.paths[wire_format].format(network=self.network.name)
 
+    def url(self, wire_format: WireFormat) -> str:
+        """Where requests of this wire format go."""
+        port = self.grpc_port if wire_format == "v2 gRPC" else self.port
+        return f"http://{HOST}:{port}{self.path(wire_format)}"
+
+    def request(self, wire_format: WireFormat, row_count: int) -> EncodedRequest:
+        """A request for the logits of the network's first rows."""
+        return wire_formats.encode_request(wire_format, self.network.rows[:row_count], self.network.name)
+
+    def answer(self, wire_format: WireFormat, row_count: int) -> tuple[bytes, dict[str, str]]:
+        """Body and headers of the answer to such a request."""
+        request = self.request(wire_format, row_count)
+        if wire_format == "v2 gRPC":
+            return h2load.call(self.url(wire_format), request), {}
+        return post(self.port, self.path(wire_format), request)
+
     def check(self, wire_format: WireFormat, row_count: int) -> None:
         """Raise BenchmarkError unless it answers a request of this many rows with the network's logits."""
-        request = wire_formats.encode_request(wire_format, self.network.rows[:row_count])
-        body, headers = post(self.port, self.path(wire_format), request)
+        body, headers = self.answer(wire_format, row_count)
         if not self.contestant.returns_logits:
             return
         logits = wire_formats.decode_logits(wire_format, body, headers)
@@ -63,20 +79,20 @@ def running_server(contestant: Contestant, network: BenchmarkNetwork) -> Iterato
     """Run a contestant on a free port; all processes that it started are ended afterwards."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{contestant.name.replace(' ', '-')}-{network.name}.log"
-    port = free_port()
+    port, grpc_port = free_ports(2)
     variables = {name: value for name, value in os.environ.items() if not name.startswith(EXCLUDED_VARIABLES)}
     with tempfile.TemporaryDirectory(prefix="turnpike-bench-") as scratch, log.open("wb") as output:
         start = time.perf_counter()
         process = subprocess.Popen(
-            contestant.command(network, port),
+            contestant.command(network, port, grpc_port),
             cwd=contestant.folder,
-            env=variables | contestant.environment(network, port, Path(scratch)),
+            env=variables | contestant.environment(network, port, grpc_port, Path(scratch)),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
         )
-        server = RunningServer(contestant, network, port, psutil.Process(process.pid))
+        server = RunningServer(contestant, network, port, grpc_port, psutil.Process(process.pid))
         try:
             wait_until_ready(server, process, log)
             server.start_seconds = time.perf_counter() - start
@@ -103,9 +119,10 @@ def wait_until_ready(server: RunningServer, process: subprocess.Popen[bytes], lo
         time.sleep(0.02)
 
 
-def free_port() -> int:
-    """A port that no process listens on at the moment."""
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        port: int = listener.getsockname()[1]
-        return port
+def free_ports(count: int) -> list[int]:
+    """Different ports that no process listens on at the moment."""
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in listeners:
+            listener.bind((HOST, 0))
+        return [listener.getsockname()[1] for listener in listeners]

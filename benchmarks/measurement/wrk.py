@@ -24,14 +24,11 @@ ANSWER_TIMEOUT_SECONDS = 30
 
 
 @dataclass(frozen=True)
-class LoadResult:
-    """The counts of wrk: `lost` requests had no answer, `refused` ones a status other than 200."""
+class Load:
+    """The counts of a load: `lost` requests had no answer, `refused` ones a status other than 200."""
 
     requests: int
     seconds: float
-    p50_ms: float
-    p99_ms: float
-    max_ms: float
     lost: int
     refused: int
 
@@ -39,6 +36,15 @@ class LoadResult:
     def rate(self) -> float:
         """Answers with status 200 per second."""
         return (self.requests - self.refused) / self.seconds
+
+
+@dataclass(frozen=True)
+class LoadResult(Load):
+    """The counts of wrk, and how long answers took."""
+
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
 
 
 def require_wrk() -> None:

@@ -59,7 +59,8 @@ def fake_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeServers
         fake.loads.append((unverified, path, workload.connections))
         requests = 200 if path.endswith("/gates") else 330 if unverified else 300
         p99_ms = 3.0 if is_loading() else 1.0
-        return Measurement(LoadResult(requests, 1, 0.5, p99_ms, 9, 0, 0), 1.0, 0.5, 0.0)
+        load = LoadResult(requests, 1, lost=0, refused=0, p50_ms=0.5, p99_ms=p99_ms, max_ms=9)
+        return Measurement(load, 1.0, 0.5, 0.0)
 
     for module in (gates_cost, model_loading):
         monkeypatch.setattr(module, "running_server", running_server)

@@ -46,13 +46,14 @@ def test_an_unknown_rival_is_refused() -> None:
         select_contestants("naive,nginx")
 
 
-def test_a_command_has_the_port_and_the_network() -> None:
-    command = TURNPIKE.command(NETWORK_S, 4711)
+def test_a_command_has_the_ports_and_the_network() -> None:
+    command = TURNPIKE.command(NETWORK_S, 4711, 4712)
     assert command[1:4] == ["-m", "turnpike", "serve"]
     assert command[command.index("--models") + 1] == str(NETWORK_S.folder / "fp32")
     assert command[command.index("--port") + 1] == "4711"
-    variables = FLOOR.environment(NETWORK_L, 4711, Path("there"))
-    assert [variables[name] for name in ("NET", "INPUTS", "PORT", "SCRATCH")] == ["L", "784", "4711", "there"]
+    variables = FLOOR.environment(NETWORK_L, 4711, 4712, Path("there"))
+    names = ("NET", "INPUTS", "PORT", "GRPC_PORT", "SCRATCH")
+    assert [variables[name] for name in names] == ["L", "784", "4711", "4712", "there"]
 
 
 def test_another_config_has_another_folder() -> None:

@@ -70,7 +70,7 @@ def test_networks_are_selected_by_name() -> None:
 
 def test_the_servers_run_on_the_device_and_on_the_cpus() -> None:
     python = DevicePython("cuda", NO_PYTHON, {"LD_LIBRARY_PATH": "cuda"})
-    exact, batched, cpu = (server.command(NETWORKS[0], 4711) for server in servers(python, "fp16"))
+    exact, batched, cpu = (server.command(NETWORKS[0], 4711, 4712) for server in servers(python, "fp16"))
     for command in (exact, batched):
         assert command[0] == str(NO_PYTHON)
         assert command[command.index("--device") + 1] == "cuda"

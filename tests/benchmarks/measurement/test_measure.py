@@ -21,7 +21,11 @@ def server() -> RunningServer:
     network = SimpleNamespace(rows=[[1.0, 2.0]] * 4, name="net")
     contestant = SimpleNamespace(paths={"rows": "/predict"})
     server = SimpleNamespace(
-        network=network, contestant=contestant, port=1, path=lambda wire_format: f"/{wire_format}"
+        network=network,
+        contestant=contestant,
+        port=1,
+        path=lambda wire_format: f"/{wire_format}",
+        request=lambda wire_format, row_count: row_count,
     )
     return cast("RunningServer", server)
 
@@ -51,7 +55,7 @@ def test_a_quiet_measurement_is_not_repeated(server: RunningServer, monkeypatch:
     loads = fake_loads(monkeypatch, [0.1])
     fields = measure(server, Workload("JSON", 3, 16), 2).fields()
     assert len(loads) == 1
-    assert loads[0][1] == ["/rows"]
+    assert loads[0][1:3] == (["/rows"], 3)
     assert (fields["server_cpus"], fields["load_cpus"], fields["other_cpus"]) == (1.0, 0.5, 0.1)
     assert (fields["rate"], fields["refused"]) == (450.0, 100)
 
@@ -76,6 +80,8 @@ def test_where_none_is_quiet_the_quietest_is_taken(
         ("JSON", ["v2 JSON", "v2 binary"], "v2 JSON"),
         ("binary", ["v2 JSON", "v2 binary"], "v2 binary"),
         ("JSON", ["rows, bare answer"], "rows, bare answer"),
+        ("gRPC", ["v2 gRPC", "v2 binary"], "v2 gRPC"),
+        ("JSON", ["v2 gRPC", "v2 binary"], None),
         ("binary", ["rows"], None),
     ],
 )

@@ -7,7 +7,6 @@ import shutil
 import socket
 import sys
 import sysconfig
-from contextlib import ExitStack
 from pathlib import Path
 
 CONFIG = """
@@ -35,12 +34,11 @@ def write_files(shipped: Path, scratch: Path, name: str) -> None:
     stub.chmod(0o755)
 
 
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in sockets:
-            listener.bind(("127.0.0.1", 0))
-        return [listener.getsockname()[1] for listener in sockets]
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def main() -> None:
@@ -51,7 +49,6 @@ def main() -> None:
     os.environ["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
     # the stub takes its packages from the environment of the first python3 on the PATH
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    grpc, metrics = free_ports(2)
     program = shipped / "bin/tritonserver"
     options = [
         f"--model-repository={scratch}/models",
@@ -60,9 +57,9 @@ def main() -> None:
         f"--http-port={os.environ['PORT']}",
         "--http-thread-count=4",
         "--grpc-address=127.0.0.1",
-        f"--grpc-port={grpc}",
+        f"--grpc-port={os.environ['GRPC_PORT']}",
         "--metrics-address=127.0.0.1",
-        f"--metrics-port={metrics}",
+        f"--metrics-port={free_port()}",
         "--exit-timeout-secs=2",
     ]
     os.execv(program, [str(program), *options])
