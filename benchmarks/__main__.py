@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.comparison import rounds
+from benchmarks.comparison import grpc, rounds
 from benchmarks.contestants.contestants import select_contestants
 from benchmarks.cost import gates_cost
 from benchmarks.cuda.page import write_cuda_page
 from benchmarks.errors import BenchmarkError
 from benchmarks.folders import WORK_FOLDER
 from benchmarks.growth import growth
-from benchmarks.measurement import processes, wrk
+from benchmarks.measurement import h2load, processes, wrk
 from benchmarks.results.results_file import ResultsWriter, read_results
 from benchmarks.under_load import model_loading, soak, worker_profile
 
@@ -74,6 +74,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     command.add_argument(
         "--rivals", default="all", help="all, or beginnings of names, separated by commas (default: all)"
     )
+    add_rounds(
+        add_measurement("grpc", run_grpc, 2, "compare turnpike with other servers over gRPC, and with HTTP")
+    )
     command = add_measurement(
         "growth", run_growth, 2, "measure cost by rows, connections, depth, width and number of models"
     )
@@ -111,9 +114,13 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments if is_command else ["comparison", *arguments])
 
 
-def measure(arguments: argparse.Namespace, benchmark: Callable[[ResultsWriter], None]) -> None:
-    """Run a benchmark that writes a results file, and print its tables."""
-    wrk.require_wrk()
+def measure(
+    arguments: argparse.Namespace,
+    benchmark: Callable[[ResultsWriter], None],
+    require_programs: Callable[[], None] = wrk.require_wrk,
+) -> None:
+    """Run a benchmark that writes a results file and requires a load generator, and print its tables."""
+    require_programs()
     processes.adopt_descendants()
     with ResultsWriter(arguments.out) as writer:
         benchmark(writer)
@@ -124,6 +131,11 @@ def run_comparison(arguments: argparse.Namespace) -> None:
     rivals, minutes = ("naive", 2) if arguments.quick else (arguments.rivals, arguments.minutes)
     contestants = select_contestants(rivals)
     measure(arguments, partial(rounds.compare, contestants, minutes=minutes, seconds=arguments.seconds))
+
+
+def run_grpc(arguments: argparse.Namespace) -> None:
+    benchmark = partial(grpc.compare_over_grpc, rounds=arguments.rounds, seconds=arguments.seconds)
+    measure(arguments, benchmark, h2load.require_h2load)
 
 
 def run_growth(arguments: argparse.Namespace) -> None:

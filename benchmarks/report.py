@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.comparison.grpc import grpc_tables
 from benchmarks.comparison.tables import comparison
 from benchmarks.cost.gates_cost import gates_table
 from benchmarks.cuda.page import cuda_tables
@@ -19,8 +20,8 @@ from benchmarks.under_load.worker_profile import profile_tables
 
 PERFORMANCE_PAGE = DOCS / "explanation" / "performance.md"
 IMAGES = DOCS / "images"
-COMPARISON, GROWTH, PROFILE, GATES, LOADING = (
-    RESULTS / f"{name}.jsonl" for name in ("comparison", "growth", "profile", "gates", "loading")
+COMPARISON, GRPC, GROWTH, PROFILE, GATES, LOADING = (
+    RESULTS / f"{name}.jsonl" for name in ("comparison", "grpc", "growth", "profile", "gates", "loading")
 )
 
 
@@ -28,6 +29,7 @@ def format_results(lines: Sequence[ResultLine]) -> str:
     """All tables of a results file, by the kinds of its lines."""
     kinds = {line["kind"] for line in lines}
     parts = [comparison(lines)] if kinds & {"cell", "failed"} else []
+    parts += [grpc_tables(lines)] if kinds & {"grpc", "grpc failure"} else []
     growths = {line["what"] for line in lines if line["kind"] == "growth"}
     parts += [
         f"**{growth}**\n\n{growth_table(lines, growth)}" for growth in REFERENCE_COLUMNS if growth in growths
@@ -42,6 +44,7 @@ def format_results(lines: Sequence[ResultLine]) -> str:
 def write_performance_page(page: Path = PERFORMANCE_PAGE, images: Path = IMAGES) -> None:
     """Write every table and plot of the page from the results in `benchmarks/results`."""
     replace_block(page, "comparison", comparison(read_results(COMPARISON)))
+    replace_block(page, "grpc", grpc_tables(read_results(GRPC)))
     growth_lines = read_results(GROWTH)
     replace_block(page, "growth", describe_measurement(growth_lines))
     for growth in REFERENCE_COLUMNS:

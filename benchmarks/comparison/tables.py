@@ -42,9 +42,9 @@ def comparison(lines: Sequence[ResultLine]) -> str:
     return "\n\n".join([*parts, *(f"Failed: {failure}." for failure in failures)])
 
 
-def describe_rounds(lines: Sequence[ResultLine]) -> str:
-    """Date and machine, the number of rounds, and figures that show disturbances."""
-    workload_lines = [line for line in lines if line["kind"] == "cell"]
+def describe_rounds(lines: Sequence[ResultLine], kind: str = "cell") -> str:
+    """Date and machine, the number of rounds in lines of this kind, and figures that show disturbances."""
+    workload_lines = [line for line in lines if line["kind"] == kind]
     rounds = 1 + max((line["round"] for line in workload_lines), default=-1)
     failed_requests = sum(line["lost"] + line["refused"] for line in workload_lines)
     other_cpus = [line["other_cpus"] for line in workload_lines] or [0]

@@ -1,4 +1,4 @@
-"""The servers that are compared: turnpike, its rivals with their best settings, and two limits."""
+"""The servers that are compared: turnpike, its rivals with their best settings, and some limits."""
 
 from __future__ import annotations
 
@@ -185,6 +185,33 @@ CONTESTANTS = (
         paths={"rows, bare answer": "/predict"},
         variables={"BATCH": "1"},
     ),
+)
+
+# KServe and MLServer serve gRPC in one process, whatever their settings
+GRPC_PATHS: Mapping[WireFormat, str] = {"v2 gRPC": "/inference.GRPCInferenceService/ModelInfer"}
+GRPC_CONTESTANTS = (
+    Contestant(
+        "floor of grpc.aio",
+        ("{python}", "grpc_floor.py", "{grpc_port}"),
+        GRPC_PATHS,
+        folder=LIMITS,
+        returns_logits=False,
+    ),
+    replace(
+        turnpike("turnpike", "--grpc-port", "{grpc_port}"), paths={**GRPC_PATHS, "v2 binary": INFER_PATH}
+    ),
+    replace(triton(2, 1), paths=GRPC_PATHS),
+    rival(
+        "KServe",
+        "kserve",
+        "{python}",
+        "app.py",
+        paths=GRPC_PATHS,
+        workers=1,
+        # by default, it writes a line for each call
+        variables={"KSERVE_LOGLEVEL": "WARNING"},
+    ),
+    rival("MLServer", "mlserver", "{python}", "start.py", paths=GRPC_PATHS, workers=1),
 )
 
 

@@ -25,6 +25,7 @@ SUMMARY_FIELDS = (
     "request",
     "rows",
     "connections",
+    "streams",
     "rate",
     "failed",
 )

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.contestants.contestants import CONTESTANTS, FLOOR, TURNPIKE, select_contestants
+from benchmarks.contestants.contestants import (
+    CONTESTANTS,
+    FLOOR,
+    GRPC_CONTESTANTS,
+    TURNPIKE,
+    select_contestants,
+)
 from benchmarks.contestants.networks import NETWORK_L, NETWORK_S, BenchmarkNetwork
 from benchmarks.errors import BenchmarkError
 from benchmarks.folders import RIVALS, ROOT
@@ -26,7 +32,8 @@ def test_every_version_is_pinned(folder: Path) -> None:
 
 def test_each_rival_has_its_folder() -> None:
     """No folder belongs to a rival that is never measured; py-spy is a tool."""
-    rivals = {contestant.rival for contestant in CONTESTANTS if contestant.rival}
+    contestants = [*CONTESTANTS, *GRPC_CONTESTANTS]
+    rivals = {contestant.rival for contestant in contestants if contestant.rival}
     assert {folder.name for folder in RIVAL_FOLDERS} - {"py-spy"} == rivals
 
 
@@ -51,6 +58,9 @@ def test_a_command_has_the_ports_and_the_network() -> None:
     assert command[1:4] == ["-m", "turnpike", "serve"]
     assert command[command.index("--models") + 1] == str(NETWORK_S.folder / "fp32")
     assert command[command.index("--port") + 1] == "4711"
+    (over_grpc,) = (contestant for contestant in GRPC_CONTESTANTS if contestant.name == "turnpike")
+    command = over_grpc.command(NETWORK_S, 4711, 4712)
+    assert command[command.index("--grpc-port") + 1] == "4712"
     variables = FLOOR.environment(NETWORK_L, 4711, 4712, Path("there"))
     names = ("NET", "INPUTS", "PORT", "GRPC_PORT", "SCRATCH")
     assert [variables[name] for name in names] == ["L", "784", "4711", "4712", "there"]
