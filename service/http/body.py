@@ -34,7 +34,7 @@ class BodyReader:
         size = len(body)
         if size > self.limit:
             # a body in chunks is refused as soon as it exceeds the limit, so its full size is not known
-            raise self._too_large("more" if request.head.content_length is None else str(size))
+            raise self._too_large("more" if request.body_length is None else str(size))
         # what `take` does, without a call: this is on the path of most requests
         budget = self.budget
         total = budget.bytes + size

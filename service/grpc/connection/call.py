@@ -22,7 +22,7 @@ from service.http.request import ClientGoneError, Request
 from service.http.response import JSON_LINES, ErrorResponse, Response
 
 if TYPE_CHECKING:
-    from service.grpc.connection.protocol import GrpcProtocol
+    from service.grpc.connection.http2_connection import Http2Connection
 
 # before each message: whether it is compressed (one byte), and its length (four)
 PREFIX_BYTES = 5
@@ -58,17 +58,22 @@ class Call(MessageRequest):
     _message_left = 0
     _message_length: int | None = None
     _compressed = False
-    # what the call waits for: more of the request, or room for the answer
+    # bytes that were read, and that the client has not been allowed to send again
+    uncredited_bytes = 0
+    # the message that is being sent, and how many of its bytes were
+    _outgoing = b""
+    _sent_bytes = 0
+    # what the call waits for: more of the request, or that all of a message is sent
     _input: asyncio.Future[None] | None = None
-    _room: asyncio.Future[None] | None = None
-    # event-loop times: since when the client's windows have had no room, and since when a stream of messages
-    # has been waiting for the next one
+    _sending: asyncio.Future[None] | None = None
+    # event-loop times: since when nothing of a message could be sent, and since when a stream of messages has
+    # been waiting for the next one
     blocked_since: float | None = None
     idle_since: float | None = None
     # the server ends, and the stream is to end too
     _stopping = False
 
-    def __init__(self, connection: GrpcProtocol, head: GrpcHead, stream_id: int) -> None:
+    def __init__(self, connection: Http2Connection, head: GrpcHead, stream_id: int) -> None:
         self.connection = connection
         self.head = head
         self.stream_id = stream_id
@@ -106,14 +111,11 @@ class Call(MessageRequest):
         self.complete_body, self._buffer = bytes(self._buffer[PREFIX_BYTES:]), NO_BYTES
         return size
 
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes that have arrived and were not read."""
-        return len(self._buffer)
-
-    def window_grew(self) -> None:
-        """Note that there may be room to send again."""
-        _wake(self._room)
+    def drop_input(self) -> int:
+        """Forget what has arrived and was not read; returns its size."""
+        size = len(self._buffer)
+        self._buffer = NO_BYTES
+        return size
 
     def stop(self) -> None:
         """End a stream of messages that waits for the next one, because the server ends."""
@@ -135,43 +137,54 @@ class Call(MessageRequest):
         if self.client_gone:
             return
         self.client_gone = True
-        if self._input is None and self._room is None and not self.status and self.driver is not None:
+        if self._input is None and self._sending is None and not self.status and self.driver is not None:
             self.driver.cancel()
         _wake(self._input)
-        _wake(self._room)
+        _wake(self._sending)
 
     # ---- messages of the request
 
     @property
     def body_length(self) -> int | None:
-        return self._message_length
+        return self._message_length if self.complete_body is None else len(self.complete_body)
 
     @property
     def body_encoding(self) -> bytes | None:
-        return (self.head.encoding or b"identity") if self._compressed else None
+        return self.head.encoding if self._compressed else None
 
-    async def begin_message(self, deadline: float | None = None) -> bool:
-        """Wait for the next message to begin, which `next_chunk` then returns; False if there is none.
+    async def message_arrives(self) -> bool:
+        """Wait until a message begins to arrive; False if the client sends no more.
 
-        Without a deadline, this may take any time, and ends when the server does.
+        This may take any time, and ends when the server does.
         """
-        while len(self._buffer) < PREFIX_BYTES:
+        while not self._buffer:
             if self.received:
-                if self._buffer:
-                    raise RequestError("body: expected a whole message, got only a part of its length")
+                self._expect_client()
                 return False
             if self._stopping:
                 raise NotReadyError("the server is stopping: open a new stream")
-            if deadline is None and not self._buffer:
-                self.idle_since = self.connection.loop.time()
+            self.idle_since = self.connection.loop.time()
             try:
-                await self._wait_for_input(deadline)
+                await self._wait_for_input(None)
             finally:
                 self.idle_since = None
+        return True
+
+    async def begin_message(self, deadline: float) -> bool:
+        """Wait for the next message to begin, which `next_chunk` then returns; False if there is none."""
+        while len(self._buffer) < PREFIX_BYTES:
+            if self.received:
+                self._expect_client()
+                if self._buffer:
+                    raise RequestError("body: expected a whole message, got only a part of its length")
+                return False
+            await self._wait_for_input(deadline)
         flag = self._buffer[0]
         if flag > 1:
             raise RequestError(f"body: expected a message that begins with 0 or 1, got {flag}")
         self._compressed = flag == 1
+        if self._compressed and self.head.encoding in (None, b"identity"):
+            raise RequestError("body: expected grpc-encoding with a compressed message, got none")
         self._message_left = self._message_length = int.from_bytes(self._buffer[1:PREFIX_BYTES])
         self._consume(PREFIX_BYTES)
         return True
@@ -183,6 +196,7 @@ class Call(MessageRequest):
             return data, False
         while not self._buffer and self._message_left:
             if self.received:
+                self._expect_client()
                 raise RequestError(
                     f"body: expected a message of {self._message_length} bytes, "
                     f"got {self._message_left} fewer"
@@ -195,8 +209,8 @@ class Call(MessageRequest):
     def _consume(self, size: int) -> bytes:
         """Take bytes out of the buffer, so that the client may send as many more."""
         data = bytes(self._buffer[:size])
-        del self._buffer[:size]
         if size:
+            del self._buffer[:size]
             self.connection.consumed(self, size)
         return data
 
@@ -214,11 +228,10 @@ class Call(MessageRequest):
             or size > connection.send_window
             or connection.write_paused
             or self.headers_sent
+            or self.client_gone
         ):
             return self.respond_slowly(response)
         block, stream_id = self._header_block(), self.stream_id
-        self.send_window -= size
-        connection.send_window -= size
         data = b"".join(
             (
                 FRAME_HEADER.pack(0, len(block), HEADERS, END_HEADERS, stream_id),
@@ -231,10 +244,11 @@ class Call(MessageRequest):
                 OK_TRAILERS,
             )
         )
+        self.send_window -= size
+        connection.send_window -= size
         self.headers_sent = self.response_complete = True
         self.status = response.status
-        if not self.client_gone:
-            connection.transport.write(data)
+        connection.transport.write(data)
         return None
 
     async def respond_slowly(self, response: Response) -> None:
@@ -244,24 +258,42 @@ class Call(MessageRequest):
 
     async def send_message(self, message: bytes) -> None:
         """Send one message, and return when the client's windows had room for it. Raises ClientGoneError."""
+        self._expect_client()
         connection = self.connection
         if not self.headers_sent:
             self.headers_sent = True
             self._write(frame(HEADERS, END_HEADERS, self.stream_id, self._header_block()))
-        data = b"\x00%b%b" % (len(message).to_bytes(4), message)
-        position = 0
-        while position < len(data):
-            if self.client_gone:
-                raise ClientGoneError
+        self._outgoing, self._sent_bytes = b"\x00%b%b" % (len(message).to_bytes(4), message), 0
+        if not self.send_more():
+            loop = connection.loop
+            self.blocked_since, self._sending = loop.time(), loop.create_future()
+            connection.blocked[self] = None
+            try:
+                await self._sending
+            finally:
+                connection.blocked.pop(self, None)
+                self.blocked_since = self._sending = None
+        self._outgoing = b""
+        self._expect_client()
+
+    def send_more(self) -> bool:
+        """Send as much of the message as the client's windows have room for; returns whether it was all."""
+        connection, data = self.connection, self._outgoing
+        before = self._sent_bytes
+        while self._sent_bytes < len(data):
             room = min(self.send_window, connection.send_window, MAX_FRAME_BYTES)
             if room <= 0 or connection.write_paused:
-                await self._wait_for_room()
-                continue
-            part = data[position : position + room]
+                if self._sent_bytes > before and self.blocked_since is not None:
+                    self.blocked_since = connection.loop.time()
+                return False
+            part = data[self._sent_bytes : self._sent_bytes + room]
             self.send_window -= len(part)
             connection.send_window -= len(part)
+            connection.frame_counts.sent_frames += 1
+            self._sent_bytes += len(part)
             self._write(frame(DATA, 0, self.stream_id, part))
-            position += len(part)
+        _wake(self._sending)
+        return True
 
     def finish(self) -> None:
         """End the answer: the call has succeeded."""
@@ -300,21 +332,9 @@ class Call(MessageRequest):
 
     # ---- waiting
 
-    async def _wait_for_room(self) -> None:
-        """Wait until there may be room for more of the answer."""
-        loop = self.connection.loop
-        self.blocked_since, self._room = loop.time(), loop.create_future()
-        try:
-            await self._room
-        finally:
-            self.blocked_since = self._room = None
-        if self.client_gone:
-            raise ClientGoneError
-
     async def _wait_for_input(self, deadline: float | None) -> None:
         """Wait until more of the request may have arrived. Raises TimeoutError at the deadline."""
-        if self.client_gone:
-            raise ClientGoneError
+        self._expect_client()
         loop = self.connection.loop
         self._input = waiting = loop.create_future()
         timer = None if deadline is None else loop.call_at(deadline, _time_out, waiting)
@@ -324,6 +344,9 @@ class Call(MessageRequest):
             self._input = None
             if timer is not None:
                 timer.cancel()
+        self._expect_client()
+
+    def _expect_client(self) -> None:
         if self.client_gone:
             raise ClientGoneError
 

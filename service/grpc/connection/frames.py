@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-# what each client sends first
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 # length (8 and 16 bits), type, flags, stream
 FRAME_HEADER = struct.Struct(">BHBBL")
 FRAME_HEADER_BYTES = 9
@@ -30,8 +28,16 @@ HAS_PRIORITY = 0x20
 HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = range(1, 6)
 MAX_HEADER_LIST_SIZE = 6
 
+# the largest values of settings that have one
+MAX_SETTINGS = {ENABLE_PUSH: 1, INITIAL_WINDOW_SIZE: MAX_WINDOW, MAX_FRAME_SIZE: 2**24 - 1}
+
 SETTING = struct.Struct(">HL")
 NUMBER = struct.Struct(">L")
+# bytes of the payload of types that have a fixed size
+PAYLOAD_BYTES = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
+# types of frames about the whole connection, and types about one stream
+CONNECTION_TYPES = frozenset({SETTINGS, PING, GOAWAY})
+STREAM_TYPES = frozenset({PRIORITY, RST_STREAM})
 
 
 class ErrorCode(IntEnum):
@@ -65,16 +71,36 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
     return FRAME_HEADER.pack(length >> 16, length & 0xFFFF, kind, flags, stream_id) + payload
 
 
+def expect_control_frame(kind: int, stream_id: int, size: int) -> None:
+    """Raise Http2Error unless a frame that carries no request has a size and a stream as it must."""
+    if size != PAYLOAD_BYTES.get(kind, size):
+        raise Http2Error(
+            ErrorCode.FRAME_SIZE_ERROR,
+            f"expected {PAYLOAD_BYTES[kind]} bytes in a frame of type {kind}, got {size}",
+        )
+    if (kind in CONNECTION_TYPES and stream_id) or (kind in STREAM_TYPES and not stream_id):
+        raise Http2Error(
+            ErrorCode.PROTOCOL_ERROR, f"expected another stream of a frame of type {kind}, got {stream_id}"
+        )
+
+
 def settings_frame(values: dict[int, int]) -> bytes:
     """A frame that sets values."""
     return frame(SETTINGS, 0, 0, b"".join(SETTING.pack(*item) for item in values.items()))
 
 
-def parse_settings(payload: bytes) -> list[tuple[int, int]]:
-    """The keys and values of a settings frame, in order."""
+def parse_settings(payload: bytes) -> dict[int, int]:
+    """The values of a settings frame; of a key that occurs more than once, the last value."""
     if len(payload) % SETTING.size:
         raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS: expected whole settings")
-    return list(SETTING.iter_unpack(payload))
+    for key, value in SETTING.iter_unpack(payload):
+        if value > MAX_SETTINGS.get(key, value) or (key == MAX_FRAME_SIZE and value < MAX_FRAME_BYTES):
+            is_window = key == INITIAL_WINDOW_SIZE
+            raise Http2Error(
+                ErrorCode.FLOW_CONTROL_ERROR if is_window else ErrorCode.PROTOCOL_ERROR,
+                f"SETTINGS: expected a valid value of setting {key}, got {value}",
+            )
+    return dict(SETTING.iter_unpack(payload))
 
 
 def window_update(stream_id: int, size: int) -> bytes:

@@ -7,6 +7,9 @@ from urllib.parse import quote
 
 from service.http.response import ErrorResponse
 
+# characters: with escapes these fit in a frame, and in the headers that clients accept
+MAX_MESSAGE_LENGTH = 1000
+
 
 class StatusCode(IntEnum):
     """How a call ended; only the codes that this service uses."""
@@ -52,4 +55,5 @@ def status_of(error: ErrorResponse) -> StatusCode:
 
 def encode_message(text: str) -> bytes:
     """The text of an error as the header `grpc-message` has it: with escapes for all but printable ASCII."""
+    text = text[:MAX_MESSAGE_LENGTH]
     return quote(text, safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~").encode()

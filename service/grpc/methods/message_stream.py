@@ -16,7 +16,11 @@ async def messages(bodies: BodyReader, budget: MemoryBudget, call: Call) -> Asyn
         call.complete_body = None
         budget.release(call)
         yield data
-    while await call.begin_message():
+    while await call.message_arrives():
+        try:
+            await call.begin_message(call.connection.loop.time() + bodies.seconds)
+        except TimeoutError as error:
+            raise bodies.too_slow() from error
         data = await bodies.read(call)
         budget.release(call)
         yield data

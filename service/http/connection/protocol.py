@@ -23,6 +23,7 @@ from uvicorn.server import ServerState
 from service.http.connection.malformed import MalformedRequestError, refusal
 from service.http.connection.request_parser import RequestParser
 from service.http.connection.shared_state import HttpApplication, SharedState
+from service.http.connection.unread_output import UnreadOutput
 from service.http.connection.wire_request import WireRequest
 from service.http.driver import Driver
 from service.http.request import RequestHead
@@ -90,9 +91,7 @@ class HttpProtocol(asyncio.Protocol):
         self._closing = False
         # the client has sent all that it will send, and may still read
         self._half_closed = False
-        # bytes of answers that the client has not read, and the time at which this number last changed
-        self._unsent = 0
-        self._unsent_since = 0.0
+        self._unread_output = UnreadOutput()
 
     # ---- called by the transport
 
@@ -231,7 +230,7 @@ class HttpProtocol(asyncio.Protocol):
         """Close the connection, or refuse its request, if it has exceeded a time limit."""
         elapsed = now - self._since
         limits = self.limits
-        if self._stalled_seconds(now) > limits.idle_seconds:
+        if self._unread_output.seconds(self.transport, now) > limits.idle_seconds:
             self.transport.abort()
         elif self._closing:
             if elapsed > limits.linger_seconds:
@@ -387,13 +386,6 @@ class HttpProtocol(asyncio.Protocol):
         if data and not current.status and current.head.http_version == "1.1":
             self.transport.write(data)
         self.loop.call_later(ASK_SECONDS, self._ask_if_client_reads)
-
-    def _stalled_seconds(self, now: float) -> float:
-        """Seconds for which the client has read nothing of its answers."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent == 0 or unsent != self._unsent:
-            self._unsent, self._unsent_since = unsent, now
-        return now - self._unsent_since
 
     def _has_unread_input(self) -> bool:
         """Whether the socket has input that was not read yet."""

@@ -1,0 +1,364 @@
+"""HTTP/2 on one connection: handles the frames of a client, and keeps the windows of both sides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from service.grpc.connection.call import Call
+from service.grpc.connection.frame_counts import FrameCounts
+from service.grpc.connection.frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    DEFAULT_WINDOW,
+    END_HEADERS,
+    END_STREAM,
+    FRAME_HEADER,
+    FRAME_HEADER_BYTES,
+    HAS_PRIORITY,
+    HEADERS,
+    INITIAL_WINDOW_SIZE,
+    MAX_CONCURRENT_STREAMS,
+    MAX_FRAME_BYTES,
+    MAX_HEADER_LIST_SIZE,
+    MAX_STREAM_ID,
+    MAX_WINDOW,
+    PADDED,
+    PING,
+    PUSH_PROMISE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    ErrorCode,
+    Http2Error,
+    expect_control_frame,
+    frame,
+    parse_settings,
+    reset_frame,
+    settings_frame,
+    window_update,
+    without_padding,
+)
+from service.grpc.connection.header_blocks import NOT_GRPC, GrpcHead, HeaderBlocks
+from service.grpc.connection.preface import preface_bytes
+from service.http.connection.shared_state import HttpApplication
+
+# calls of one client at a time; a client keeps further ones until some have ended
+MAX_STREAMS = 1024
+# Bytes of request bodies that a client may send before we have read them: on one stream, and on all streams
+# of the connection together. This bounds what a client can make us hold.
+STREAM_WINDOW = 1 << 18
+CONNECTION_WINDOW = 1 << 20
+
+
+class Http2Connection:
+    """The streams of a connection. A subclass receives the data, and starts the calls."""
+
+    transport: asyncio.Transport
+    stream_window = STREAM_WINDOW
+
+    def __init__(self, app: HttpApplication) -> None:
+        self.app = app
+        self.limits = app.connection_limits
+        self.loop = asyncio.get_running_loop()
+        self.client: tuple[str, int] | None = None
+        self.write_paused = False
+        # event-loop times: of the last input, and of the first part of a preface or headers that are not
+        # complete
+        self._last_input = self._head_since = self.loop.time()
+
+        self._has_preface = False
+        self._header_blocks = HeaderBlocks(self.limits.max_header)
+        # a header block whose continuation is expected: its stream, its flags and its bytes
+        self._open_block: tuple[int, int, bytearray] | None = None
+
+        self._calls: dict[int, Call] = {}
+        # calls to start at the end of the data at hand, or in the next turns of the event loop
+        self._startable: deque[Call] = deque()
+        # calls that wait until the client's windows have room for the rest of a message, in turn
+        self.blocked: dict[Call, None] = {}
+        self._last_stream_id = 0
+        # the final GOAWAY was sent: new streams are ignored
+        self._refusing = False
+
+        # windows: what we may send, and what the client may; and what it has not been allowed to send again
+        self.send_window = self.initial_send_window = DEFAULT_WINDOW
+        self._receive_window = CONNECTION_WINDOW
+        self._uncredited_bytes = 0
+        # windows grew while the data at hand was handled
+        self._windows_grew = False
+        # frames to send at the end of the data at hand
+        self._output: list[bytes] = []
+        self.frame_counts = FrameCounts()
+
+    # ---- frames
+
+    def _parse(self, data: bytes) -> int:
+        """Handle the whole frames in the data; returns where the rest begins."""
+        position, end = 0, len(data)
+        if not self._has_preface:
+            position = preface_bytes(data)
+            if not position:
+                return 0
+            self._has_preface = True
+            limits = {
+                MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+                INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+                MAX_HEADER_LIST_SIZE: self.limits.max_header,
+            }
+            # at once: it must come before all other frames
+            self.transport.write(
+                settings_frame(limits) + window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW)
+            )
+        while end - position >= FRAME_HEADER_BYTES:
+            high, low, kind, flags, stream_id = FRAME_HEADER.unpack_from(data, position)
+            if high or low > MAX_FRAME_BYTES:
+                raise Http2Error(
+                    ErrorCode.FRAME_SIZE_ERROR, f"expected frames of at most {MAX_FRAME_BYTES} bytes"
+                )
+            start = position + FRAME_HEADER_BYTES
+            if end - start < low:
+                break
+            position = start + low
+            self._handle_frame(kind, flags, stream_id & MAX_STREAM_ID, data[start:position])
+        return position
+
+    def _handle_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        if self._open_block is not None and kind != CONTINUATION:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected CONTINUATION, got another frame")
+        if kind == DATA:
+            self._on_data(flags, stream_id, payload)
+        elif kind == HEADERS:
+            if flags & (PADDED | HAS_PRIORITY):
+                payload = without_padding(flags, payload)
+            if flags & END_HEADERS:
+                self._on_header_block(flags, stream_id, payload)
+            else:
+                self._open_block = (stream_id, flags, bytearray(payload))
+                self._head_since = self._last_input
+        elif kind == CONTINUATION:
+            self._on_continuation(flags, stream_id, payload)
+        elif kind == WINDOW_UPDATE:
+            self._on_window_update(stream_id, payload)
+        else:
+            self.frame_counts.count_control_frame()
+            self._on_control_frame(kind, flags, stream_id, payload)
+
+    def _on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
+        size = len(payload)
+        self._receive_window -= size
+        if self._receive_window < 0:
+            raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "expected DATA within the connection's window")
+        is_last = bool(flags & END_STREAM)
+        call = self._calls.get(stream_id)
+        if call is None:
+            self._expect_known(stream_id)
+            # of a stream that we have ended
+            self._credit(size)
+            if not size:
+                self.frame_counts.count_stream_frame()
+            return
+        call.receive_window -= size
+        if call.receive_window < 0 or call.received:
+            self._credit(size)
+            self._reset(call, ErrorCode.STREAM_CLOSED if call.received else ErrorCode.FLOW_CONTROL_ERROR)
+            return
+        if flags & PADDED:
+            payload = without_padding(flags & PADDED, payload)
+            # padding is never read
+            self._credit_call(call, size - len(payload))
+        if not (payload or is_last):
+            self.frame_counts.count_control_frame()
+        call.feed(payload, is_last=is_last)
+        if call.complete_body is not None or call.response_complete:
+            self._credit(len(payload))
+
+    def _on_header_block(self, flags: int, stream_id: int, block: bytes) -> None:
+        is_last = bool(flags & END_STREAM)
+        if stream_id <= self._last_stream_id:
+            self._on_trailers(stream_id, block, is_last=is_last)
+            return
+        if not stream_id % 2:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected an odd number of a stream")
+        head = self._header_blocks.head(block)
+        if self._refusing:
+            # after the final GOAWAY: the client knows that these are not answered
+            return
+        self._last_stream_id = stream_id
+        self.frame_counts.requests += 1
+        if len(self._calls) >= MAX_STREAMS:
+            self.frame_counts.count_control_frame()
+            self._output.append(reset_frame(stream_id, ErrorCode.REFUSED_STREAM))
+        elif not head.is_grpc:
+            self._refuse_head(head, stream_id, is_last=is_last)
+        else:
+            call = self._calls[stream_id] = Call(self, head, stream_id)
+            if is_last:
+                call.received = True
+            self._startable.append(call)
+
+    def _on_trailers(self, stream_id: int, block: bytes, *, is_last: bool) -> None:
+        """Headers of a stream that exists, or has ended. They may change the table of headers."""
+        if not stream_id:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected HEADERS of a stream")
+        self.frame_counts.count_control_frame()
+        self._header_blocks.decode(block)
+        call = self._calls.get(stream_id)
+        if call is None:
+            return
+        if call.received:
+            self._reset(call, ErrorCode.STREAM_CLOSED)
+        elif not is_last:
+            self._reset(call, ErrorCode.PROTOCOL_ERROR)
+        else:
+            call.end_received()
+
+    def _refuse_head(self, head: GrpcHead, stream_id: int, *, is_last: bool) -> None:
+        """End a stream whose headers are not those of a call."""
+        self.app.count_refused(400 if head.is_malformed else 415)
+        if head.is_malformed:
+            self._output.append(reset_frame(stream_id, ErrorCode.PROTOCOL_ERROR))
+            return
+        self._output.append(frame(HEADERS, END_HEADERS | END_STREAM, stream_id, NOT_GRPC))
+        if not is_last:
+            # the client need not send the rest
+            self._output.append(reset_frame(stream_id, ErrorCode.NO_ERROR))
+
+    def _on_continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if self._open_block is None or self._open_block[0] != stream_id:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected HEADERS before CONTINUATION")
+        _, first_flags, block = self._open_block
+        self.frame_counts.count_control_frame()
+        block += payload
+        if len(block) > self.limits.max_header:
+            raise self._header_blocks.too_large()
+        if flags & END_HEADERS:
+            self._open_block = None
+            self._on_header_block(first_flags, stream_id, bytes(block))
+
+    def _on_window_update(self, stream_id: int, payload: bytes) -> None:
+        expect_control_frame(WINDOW_UPDATE, stream_id, len(payload))
+        self.frame_counts.count_stream_frame()
+        size = int.from_bytes(payload) & MAX_WINDOW
+        if not stream_id:
+            self.send_window += size
+            if not size or self.send_window > MAX_WINDOW:
+                raise Http2Error(
+                    ErrorCode.FLOW_CONTROL_ERROR if size else ErrorCode.PROTOCOL_ERROR,
+                    "WINDOW_UPDATE: expected a window of 1 to 2^31-1",
+                )
+            self._windows_grew = True
+            return
+        call = self._calls.get(stream_id)
+        if call is None:
+            self._expect_known(stream_id)
+            return
+        call.send_window += size
+        if not size or call.send_window > MAX_WINDOW:
+            self._reset(call, ErrorCode.FLOW_CONTROL_ERROR if size else ErrorCode.PROTOCOL_ERROR)
+        elif call in self.blocked:
+            self._send_more(call)
+
+    def _on_control_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        expect_control_frame(kind, stream_id, len(payload))
+        if kind == PING:
+            if not flags & ACK:
+                self._output.append(frame(PING, ACK, 0, payload))
+        elif kind == SETTINGS:
+            if not flags & ACK:
+                self._apply_settings(parse_settings(payload))
+                self._output.append(frame(SETTINGS, ACK, 0))
+            elif payload:
+                raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS: expected no settings with ACK")
+        elif kind == RST_STREAM:
+            call = self._calls.get(stream_id)
+            if call is None:
+                self._expect_known(stream_id)
+            else:
+                self._forget(call)
+        elif kind == PUSH_PROMISE:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected no PUSH_PROMISE of a client")
+
+    def _expect_known(self, stream_id: int) -> None:
+        """Raise Http2Error for a stream that the client has not opened."""
+        if not stream_id or (stream_id > self._last_stream_id and not self._refusing):
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected a stream that was opened")
+
+    def _apply_settings(self, settings: dict[int, int]) -> None:
+        """Apply the client's settings; only the window of streams concerns us.
+
+        Our frames are never longer than any client accepts, and our headers need no table.
+        """
+        window = settings.get(INITIAL_WINDOW_SIZE)
+        if window is None:
+            return
+        change, self.initial_send_window = window - self.initial_send_window, window
+        for call in self._calls.values():
+            call.send_window += change
+            if call.send_window > MAX_WINDOW:
+                raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "SETTINGS: expected windows of up to 2^31-1")
+        self._windows_grew = True
+
+    # ---- called by calls
+
+    def call_ended(self, call: Call, error: BaseException | None) -> None:
+        """Let go of a call, and end its stream if that is not done."""
+        raise NotImplementedError
+
+    def consumed(self, call: Call, size: int) -> None:
+        """Let the client send as much again as a call has read."""
+        self._credit_call(call, size)
+        self._flush()
+
+    # ---- windows, and streams that end
+
+    def _credit_call(self, call: Call, size: int) -> None:
+        """Count bytes of a stream that were read, as `_credit` does for those of the connection."""
+        self._credit(size)
+        call.uncredited_bytes += size
+        if call.uncredited_bytes > STREAM_WINDOW // 2 and not call.received:
+            call.receive_window += call.uncredited_bytes
+            self._output.append(window_update(call.stream_id, call.uncredited_bytes))
+            call.uncredited_bytes = 0
+
+    def _credit(self, size: int) -> None:
+        """Count bytes that were read, and let the client send as many again before its window is used up."""
+        self._uncredited_bytes += size
+        if self._uncredited_bytes > CONNECTION_WINDOW // 2:
+            self._receive_window += self._uncredited_bytes
+            self._output.append(window_update(0, self._uncredited_bytes))
+            self._uncredited_bytes = 0
+
+    def _reset(self, call: Call, code: ErrorCode) -> None:
+        """End a stream because of its client. This counts as a RST_STREAM of the client."""
+        self.frame_counts.count_control_frame()
+        self._output.append(reset_frame(call.stream_id, code))
+        self._forget(call)
+
+    def _forget(self, call: Call) -> None:
+        """Drop a call whose stream has ended."""
+        self._calls.pop(call.stream_id, None)
+        self.blocked.pop(call, None)
+        self._credit(call.drop_input())
+        call.abandon()
+
+    def _send_blocked(self) -> None:
+        """Send as much of the answers that wait as the client's windows have room for."""
+        for call in list(self.blocked):
+            if self.send_window <= 0 or self.write_paused:
+                break
+            self._send_more(call)
+
+    def _send_more(self, call: Call) -> None:
+        """Send more of the answer of a blocked call, and let the others go first the next time."""
+        del self.blocked[call]
+        if not call.send_more():
+            self.blocked[call] = None
+
+    def _flush(self) -> None:
+        if self._output:
+            data = b"".join(self._output)
+            self._output.clear()
+            if not self.transport.is_closing():
+                self.transport.write(data)
