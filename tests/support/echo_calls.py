@@ -10,7 +10,7 @@ import uvloop
 from uvicorn.server import ServerState
 
 from service.config.settings import Settings
-from service.errors import RequestError
+from service.errors import RequestError, UnimplementedError
 from service.grpc.connection import http2_connection
 from service.grpc.connection.call import Call
 from service.grpc.connection.protocol import GrpcProtocol
@@ -113,7 +113,7 @@ class EchoCalls:
         raise RequestError((await read_message(self._bodies, cast("Call", request))).decode())
 
     async def _unknown(self, request: Request) -> Response:
-        raise AssertionError(request.head.path)
+        raise UnimplementedError(request.head.path)
 
 
 class Connection:

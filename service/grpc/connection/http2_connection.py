@@ -151,6 +151,8 @@ class Http2Connection:
         if self._receive_window < 0:
             raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "expected DATA within the connection's window")
         is_last = bool(flags & END_STREAM)
+        if flags & PADDED:
+            payload = without_padding(PADDED, payload)
         call = self._calls.get(stream_id)
         if call is None:
             self._expect_known(stream_id)
@@ -165,7 +167,6 @@ class Http2Connection:
             self._reset(call, ErrorCode.STREAM_CLOSED if call.received else ErrorCode.FLOW_CONTROL_ERROR)
             return
         if flags & PADDED:
-            payload = without_padding(flags & PADDED, payload)
             # padding is never read
             self._credit_call(call, size - len(payload))
         if not (payload or is_last):

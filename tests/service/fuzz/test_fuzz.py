@@ -15,6 +15,7 @@ import pytest
 from tests.service.fuzz.compressed_bodies import body_decoder
 from tests.service.fuzz.config_files import config_decoder
 from tests.service.fuzz.connections import http_decoder
+from tests.service.fuzz.grpc_connections import grpc_decoder
 from tests.service.fuzz.json_bodies import gate_query_decoder, infer_decoder, lesion_decoder, predict_decoder
 from tests.service.fuzz.model_files import manifest_decoder, onnx_decoder
 from tests.service.fuzz.repository_files import scan_decoder
@@ -32,6 +33,7 @@ DECODERS: dict[str, Callable[[Path, Loop], Decoder]] = {
     "body": lambda folder, loop: body_decoder(loop),
     "http": lambda folder, loop: http_decoder(loop),
     "service": lambda folder, loop: service_decoder(loop),
+    "grpc": lambda folder, loop: grpc_decoder(loop),
     "onnx": lambda folder, loop: onnx_decoder(),
     "manifest": lambda folder, loop: manifest_decoder(),
     "scan": lambda folder, loop: scan_decoder(folder),
@@ -59,6 +61,8 @@ def test_any_bytes_are_decoded_correctly_or_refused(name: str, tmp_path: Path, l
         ("gate query", "service.gates.query.DETAILS", ("summary", "units", "rows", "row")),
         ("body", "service.http.decompression._damaged", lambda: ValueError("damaged")),
         ("http", "service.http.connection.request_parser.LINE_ENDS", b""),
+        ("grpc", "service.grpc.connection.http2_connection.without_padding", lambda _, payload: payload),
+        ("grpc", "service.grpc.connection.call._is_one_message", lambda data: len(data) >= 5),
         ("onnx", "service.artifact.onnx_constants.FLOATS", {1: ("<f4", 4), 10: ("<f2", 5), 11: ("<f8", 4)}),
         pytest.param("onnx", "service.artifact.onnx_constants.LOCATION", 99, marks=pytest.mark.slow),
         ("manifest", "service.artifact.manifest.ValidationError", KeyError),

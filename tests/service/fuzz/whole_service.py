@@ -6,12 +6,12 @@ import asyncio
 import functools
 import gzip
 import json
-import logging
 import random
 import re
 
 from service.errors import RequestError
 from tests.service.fuzz.connections import ANSWER_START
+from tests.support.error_log import ErrorLog, errors_of
 from tests.support.fuzzing import Decoder, cut, mutate_json
 from tests.support.in_process_worker import (
     GATES,
@@ -34,17 +34,6 @@ MAX_BODY = 5000
 DIGITS_TO_LETTERS = bytes.maketrans(b"0123456789", b"abcdefghij")
 
 
-class ErrorLog(logging.Handler):
-    """Keeps the errors that the service logs: each of them is a bug."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(self.format(record))
-
-
 @functools.cache
 def worker() -> InProcessWorker:
     return load_worker(max_header=MAX_HEADER, max_body=MAX_BODY, access_log=False, api_keys=("key",))
@@ -58,8 +47,7 @@ def service_decoder(loop: Loop) -> Decoder:
 
     async def exchange(data: bytes) -> bytes:
         client = worker().connect()
-        logging.getLogger("service").addHandler(log)
-        try:
+        with errors_of("service", log):
             for piece in cut(data, random.Random(data)):
                 client.send(piece)
                 await asyncio.sleep(0)
@@ -70,8 +58,6 @@ def service_decoder(loop: Loop) -> Decoder:
             async with asyncio.timeout(10):
                 while worker().shared.running or worker().app.context.counters.in_flight:
                     await asyncio.sleep(0)
-        finally:
-            logging.getLogger("service").removeHandler(log)
         assert worker().app.context.budget.bytes == 0
         return bytes(client.wire.written)
 
