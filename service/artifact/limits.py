@@ -10,8 +10,13 @@ MAX_ROWS = 128
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """The largest request that is accepted. `max_depth` is how deep its JSON may be nested."""
+    """The largest request that is accepted.
+
+    `max_depth` is how deep its JSON may be nested. `max_json_bytes` also limits texts in binary form, which
+    take as long to convert. `max_ids_bytes` limits the ids that texts become.
+    """
 
     max_rows: int = 4096
     max_depth: int = 32
     max_json_bytes: int = 16 << 20
+    max_ids_bytes: int = 64 << 20

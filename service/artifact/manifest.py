@@ -23,10 +23,12 @@ Precision = Literal["fp32", "fp16", "int8"]
 # dtypes in which the values of a sample may be stored, and the bytes of one value
 StoredDtype = Literal["uint8", "int32", "float32", "int64", "float64"]
 DTYPE_BYTES: dict[StoredDtype, int] = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
-# characters of base64 over all samples of a file; keeps the manifest small beside the weights
+# characters of base64 and text over all samples of a file; keeps the manifest small beside the weights
 MAX_SAMPLE_CHARACTERS = 256 * 1024
 # axes of a row without the batch axis: NumPy allows 64 axes in all
 MAX_AXES = 63
+# how a word becomes ids; `text_encoder.py` has the equations
+TextScheme = Literal["alphabet", "bytes", "elmo", "characterbert"]
 
 
 class ManifestRecord(BaseModel):
@@ -361,10 +363,41 @@ class SampleInput(ManifestRecord):
 
 
 class Sample(ManifestRecord):
-    """A row of data that people can try the model with. `label` is the name of its class, if it is known."""
+    """A row of data that people can try the model with.
+
+    `label` is the name of its class, and `text` what the ids were made from, if they are known.
+    """
 
     label: str = ""
+    text: str = ""
     inputs: tuple[SampleInput, ...]
+
+
+class TextInput(ManifestRecord):
+    """How texts become the ids of an input, whose rows have the shape (words, characters).
+
+    At export, `texts` texts gave exactly the ids that the network was trained on; `digest` is that of these
+    ids.
+    """
+
+    input: str
+    scheme: TextScheme
+    words: int = Field(ge=1)
+    characters: int = Field(ge=1)
+    texts: int
+    digest: str
+
+    @model_validator(mode="after")
+    def _check_room_for_marks(self) -> Self:
+        # start and end of a word, and CharacterBERT's start and end of the text
+        words = 2 if self.scheme == "characterbert" else 1
+        characters = 3 if self.scheme in ("elmo", "characterbert") else 1
+        if self.words < words or self.characters < characters:
+            raise ValueError(
+                f"expected {words} x {characters} ids or more for {self.scheme}, "
+                f"got {self.words} x {self.characters}"
+            )
+        return self
 
 
 class Manifest(ManifestRecord):
@@ -377,6 +410,7 @@ class Manifest(ManifestRecord):
     digest of the file without its metadata (`protobuf.content_digest`), empty until the file is written.
     `plain` is set in the twin for other runtimes, which has neither gates nor levers.
     `features` describes the columns of the only input if its rows are those of a table.
+    `text` is set if an input takes texts, and `alphabet` has the character of each id if its scheme is that.
     """
 
     format: Literal[1] = 1
@@ -387,6 +421,7 @@ class Manifest(ManifestRecord):
     outputs: tuple[str, ...]
     labels: tuple[str, ...] = ()
     alphabet: str = ""
+    text: TextInput | None = None
     features: tuple[Feature, ...] = ()
     gates: tuple[Gate, ...] = ()
     plain: bool = False
@@ -416,6 +451,7 @@ class Manifest(ManifestRecord):
     @classmethod
     def _check_samples_size(cls, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
         size = sum(len(sample_input.data) for sample in samples for sample_input in sample.inputs)
+        size += sum(len(sample.text) for sample in samples)
         if size > MAX_SAMPLE_CHARACTERS:
             raise ValueError(f"expected at most {MAX_SAMPLE_CHARACTERS} characters of data, got {size}")
         return samples

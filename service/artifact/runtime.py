@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
@@ -26,6 +26,9 @@ from service.artifact.openvino import OpenVinoRun, reduce_graph
 from service.errors import DeviceError, ModelFileError, RunError
 from service.inference_types import Array
 from service.memory.thread_stacks import stack_room
+
+if TYPE_CHECKING:
+    from service.artifact.text_encoder import TextEncoder
 
 # what the errors of onnxruntime's allocators contain
 NO_MEMORY = ("Failed to allocate memory", "bad_alloc")
@@ -75,7 +78,7 @@ class Signature:
     `batch` is the name of the dimension that every input has first, None if there is no such dimension.
     `splittable` are the outputs, hidden ones included, that can be cut along axis 0 into equal parts, one for
     each row and in the order of the rows. `features` are the names of the columns if the only input is a
-    table.
+    table. `text` converts texts to the ids of an input, if one takes texts.
     """
 
     inputs: Mapping[str, Tensor]
@@ -84,6 +87,7 @@ class Signature:
     batch: str | None
     splittable: frozenset[str]
     features: tuple[str, ...] = ()
+    text: TextEncoder | None = None
 
 
 def device_available(device: Device) -> bool:

@@ -28,11 +28,12 @@ def test_a_manifest_survives_json() -> None:
 
 
 def test_manifests_of_older_files_can_be_read() -> None:
-    """Older manifests have no samples, no ranges and no features."""
+    """Older manifests have no samples, no ranges, no features and no texts."""
     older = json.loads(MANIFEST.to_json())
-    del older["samples"], older["ranges"], older["features"]
+    del older["samples"], older["ranges"], older["features"], older["text"]
     assert Manifest.from_json(json.dumps(older), "x") == MANIFEST
     assert MANIFEST.samples == MANIFEST.ranges == MANIFEST.features == ()
+    assert MANIFEST.text is None
 
 
 def test_samples_are_read_as_bytes() -> None:
@@ -70,6 +71,10 @@ def test_samples_are_limited() -> None:
         ModelFileError, match=f"expected at most {MAX_SAMPLE_CHARACTERS} characters of data, got"
     ):
         Manifest.from_json(manifest_json(samples=[{"inputs": [half]}] * 2 + [{"inputs": [ROW]}]), "x")
+    with pytest.raises(ModelFileError, match=f"got {MAX_SAMPLE_CHARACTERS + 1}"):
+        Manifest.from_json(
+            manifest_json(samples=[{"inputs": [half]}] * 2 + [{"text": "a", "inputs": []}]), "x"
+        )
 
 
 def test_the_worst_tensor_is_relative_to_pytorch() -> None:
