@@ -64,6 +64,7 @@ class RequestForm:
 
     Every input of the model is present, with its dtype and a shape that it accepts. `rows` is the length of
     the batch axis, 1 for a model without one. `outputs` is never empty. `layout` is that of the feeds.
+    `has_texts` is True if an input was sent as texts, so that its ids are not in the body.
     """
 
     rows: int
@@ -74,6 +75,7 @@ class RequestForm:
     timeout_us: int | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     output_names: tuple[str, ...] = ()
+    has_texts: bool = False
     # how the endpoint runs requests of this form, once it has run one
     plan: RunPlan | None = None
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from simdjson import Array as JsonArray
+from simdjson import Object as JsonObject
 
-from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from service.artifact.datatypes import BYTES, DATATYPES, WIRE_DTYPES
 from service.artifact.limits import RequestLimits
 from service.errors import RequestError
 from service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm
@@ -39,17 +40,26 @@ from service.protocol.tensors import (
     read_binary,
     read_json,
     read_shape,
+    read_sizes,
+)
+from service.protocol.text_input import (
+    expect_text_shape,
+    split_elements,
+    text_ids,
+    texts_in_bytes,
+    texts_in_json,
 )
 
 if TYPE_CHECKING:
     from service.artifact.runtime import Signature, Tensor
+    from service.artifact.text_encoder import TextEncoder
 
 
 class InputReader:
     """Reads the `inputs` of a request into arrays.
 
-    `feeds` are the arrays by name, `rows` the length of their batch axis. Binary tensors follow the JSON in
-    the body, in the order of the inputs.
+    `feeds` are the arrays by name, `rows` the length of their batch axis. `has_texts` is True if one of them
+    was sent as texts. Binary tensors follow the JSON in the body, in the order of the inputs.
     """
 
     __slots__ = (
@@ -62,6 +72,7 @@ class InputReader:
         "_position",
         "_signature",
         "feeds",
+        "has_texts",
         "rows",
     )
 
@@ -78,6 +89,7 @@ class InputReader:
         # the number of JSON arrays that these should consist of, and the depth of the deepest
         self._json_arrays = self._json_depth = 0
         self.feeds: dict[str, Array] = {}
+        self.has_texts = False
         self.rows = 1
 
     def read(self, entries: JsonArray) -> None:
@@ -117,10 +129,13 @@ class InputReader:
         tensor = self._tensor(entry["name"] if "name" in present else MISSING, where)
         datatype = entry["datatype"] if "datatype" in present else MISSING
         if datatype != DATATYPES[tensor.dtype]:
-            datatype = expect_text(datatype, f"{where}.datatype")
-            raise RequestError(
-                f"{where}.datatype: expected {DATATYPES[tensor.dtype]}, got {quoted(datatype)}"
-            )
+            encoder = self._signature.text
+            if encoder is None or encoder.input != tensor.name:
+                raise _datatype_error(datatype, DATATYPES[tensor.dtype], where)
+            if datatype != BYTES:
+                raise _datatype_error(datatype, f"{DATATYPES[tensor.dtype]} or {BYTES}", where)
+            self._read_texts(entry, present, tensor, encoder, where)
+            return
         shape = read_shape(
             entry["shape"] if "shape" in present else MISSING, tensor, self._dim_sizes, f"{where}.shape"
         )
@@ -144,6 +159,36 @@ class InputReader:
                 f"{where}.parameters.binary_data_size",
             )
             self._position += size
+
+    def _read_texts(
+        self, entry: JsonObject, present: list[str], tensor: Tensor, encoder: TextEncoder, where: str
+    ) -> None:
+        """Read an input that was sent as texts, and convert them to ids."""
+        shape = read_sizes(entry["shape"] if "shape" in present else MISSING, f"{where}.shape")
+        count = expect_text_shape(shape, f"{where}.shape")
+        if self._signature.batch is not None:
+            self._expect_rows(count, f"{where}.shape")
+        expect_fit((count, *encoder.row_shape), tensor, self._dim_sizes, f"{where}.shape")
+        size = _binary_size(entry["parameters"], where) if "parameters" in present else None
+        if size is None:
+            data = expect_array(entry["data"] if "data" in present else MISSING, f"{where}.data")
+            texts = texts_in_json(data, count, f"{where}.data")
+            self._json_arrays += arrays_in(data, (count, 1))
+            self._json_depth = max(self._json_depth, 2)
+        elif "data" in present:
+            raise RequestError(f"{where}: expected data or parameters.binary_data_size, got both")
+        else:
+            end = self._position + size
+            if end > len(self._body):
+                raise RequestError(
+                    f"{where}.parameters.binary_data_size: expected {size} bytes after the JSON, "
+                    f"got {len(self._body) - self._position}"
+                )
+            content = memoryview(self._body)[self._position : end]
+            texts = texts_in_bytes(split_elements(content, count, f"{where}.data"), f"{where}.data")
+            self._position = end
+        self.feeds[tensor.name] = text_ids(texts, encoder, self._limits, where)
+        self.has_texts = True
 
     def _read_json(self, data: Any, shape: tuple[int, ...], dtype: str, where: str) -> Array:
         if dtype == "float16":
@@ -177,6 +222,11 @@ class InputReader:
         if self.feeds and rows != self.rows:
             raise RequestError(f"{where}: expected {self.rows} rows as in the inputs before it, got {rows}")
         self.rows = rows
+
+
+def _datatype_error(value: Any, accepted: str, where: str) -> RequestError:
+    datatype = expect_text(value, f"{where}.datatype")
+    return RequestError(f"{where}.datatype: expected {accepted}, got {quoted(datatype)}")
 
 
 def _binary_size(value: Any, where: str) -> int | None:
@@ -257,6 +307,7 @@ def decode_infer(
         # clients send 0 for no timeout
         timeout_us=parameters.get("timeout") or None,
         parameters=parameters,
+        has_texts=inputs.has_texts,
     )
     return InferenceRequest(form, inputs.feeds)
 

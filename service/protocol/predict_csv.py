@@ -20,12 +20,15 @@ from service.inference_types import Array, FeedLayout, InferenceRequest, Request
 from service.protocol.feature_names import expect_features
 from service.protocol.json_document import quoted
 from service.protocol.tensors import expect_fit, infer_shape, value_range
+from service.protocol.text_input import text_ids
 
 if TYPE_CHECKING:
     from service.artifact.runtime import Signature
 
 # whole numbers up to this size are exact in float64, in which the cells are read
 MAX_EXACT = 2.0**53
+# the column that has the texts of a model that takes texts
+TEXT_COLUMN = "text"
 # cells of a first line that are checked for numbers, in less than 2 ms
 MAX_CHECKED_CELLS = 1000
 
@@ -148,8 +151,39 @@ def read_table(
     return table
 
 
-def _records(lines: Iterable[str], where: str, max_rows: int | None) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each line that is not blank, with its number."""
+def read_texts(
+    lines: Iterable[str], where: str, max_rows: int | None = None, *, keep_others: bool = False
+) -> tuple[list[str], dict[str, list[str]]] | None:
+    """The column `text` of CSV, and the other columns by their names; None if there is no such column.
+
+    The arguments are those of `read_table`.
+    """
+    records = _records(lines, where, max_rows, keep_spaces=True)
+    line, header = next(records, (0, []))
+    names = [cell.strip() for cell in header]
+    if TEXT_COLUMN not in names:
+        return None
+    if len(set(names)) != len(names) or (len(names) > 1 and not keep_others):
+        raise RequestError(f"{where}, line {line}: expected a column 'text' alone, got {len(names)} columns")
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    for line, cells in records:
+        if len(cells) != len(names):
+            hint = "; put a text with commas in quotes" if len(cells) > len(names) else ""
+            raise RequestError(f"{where}, line {line}: expected {len(names)} columns, got {len(cells)}{hint}")
+        for name, cell in zip(names, cells, strict=True):
+            columns[name].append(cell)
+    texts = columns.pop(TEXT_COLUMN)
+    if not texts:
+        raise RequestError(f"{where}: expected rows, got none")
+    if max_rows is not None and len(texts) > max_rows:
+        raise _too_many_rows(where, max_rows)
+    return texts, columns
+
+
+def _records(
+    lines: Iterable[str], where: str, max_rows: int | None, *, keep_spaces: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each line that is not blank, with its number. A line of spaces may be one, or a text."""
     reader = csv.reader(lines)
     # a header, and blank lines, which also take time, count too
     max_records = None if max_rows is None else max_rows + 1
@@ -157,7 +191,7 @@ def _records(lines: Iterable[str], where: str, max_rows: int | None) -> Iterator
         for number, cells in enumerate(reader, 1):
             if max_records is not None and number > max_records:
                 raise _too_many_rows(where, max_records - 1)
-            if any(map(str.strip, cells)):
+            if any(map(str.strip, cells)) or (keep_spaces and cells):
                 yield reader.line_num, cells
     except csv.Error:
         raise RequestError(
@@ -186,7 +220,10 @@ def _is_number(cell: str) -> bool:
 
 
 def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLimits) -> InferenceRequest:
-    """Decode a body whose lines are rows of the model's one input, each as a flat list of its values."""
+    """Decode a body whose lines are rows of the model's one input, each as a flat list of its values.
+
+    If the input takes texts, they may be in a column `text`.
+    """
     if len(body) > limits.max_json_bytes:
         raise TooLargeError(
             f"body: expected at most {limits.max_json_bytes} bytes of CSV (--max-json), got {len(body)}"
@@ -195,6 +232,12 @@ def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLi
         text = bytes(body).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise RequestError("body: expected CSV in UTF-8, got other bytes") from None
+    encoder = signature.text
+    if encoder is not None and len(signature.inputs) == 1:
+        found = read_texts(io.StringIO(text, newline=""), "body", limits.max_rows)
+        if found is not None:
+            feeds = {encoder.input: text_ids(found[0], encoder, limits, "body")}
+            return _request(len(found[0]), feeds, signature, has_texts=True)
     table = read_table(io.StringIO(text, newline=""), signature, "body", limits.max_rows)
     (tensor,) = signature.inputs.values()
     rows, width = table.values.shape
@@ -208,9 +251,15 @@ def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLi
     shape = infer_shape(dims, width, f"body, line {table.lines[0]}")
     array = values.reshape(shape if signature.batch is None else (rows, *shape))
     expect_fit(array.shape, tensor, {}, "body")
-    feeds = {tensor.name: array}
+    return _request(rows, {tensor.name: array}, signature)
+
+
+def _request(
+    rows: int, feeds: dict[str, Array], signature: Signature, *, has_texts: bool = False
+) -> InferenceRequest:
     outputs = tuple(map(RequestedOutput, signature.outputs))
-    return InferenceRequest(RequestForm(rows, outputs, FeedLayout.of(feeds)), feeds)
+    form = RequestForm(rows, outputs, FeedLayout.of(feeds), has_texts=has_texts)
+    return InferenceRequest(form, feeds)
 
 
 def predictions_csv(

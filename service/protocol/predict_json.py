@@ -40,6 +40,7 @@ from service.protocol.json_document import (
 )
 from service.protocol.tensor_faults import first_fault
 from service.protocol.tensors import arrays_in, expect_even, expect_fit, infer_shape, read_json
+from service.protocol.text_input import text_ids, texts_in_json
 
 if TYPE_CHECKING:
     from service.artifact.runtime import Signature
@@ -51,7 +52,8 @@ def decode_instances(
     """Decode a body whose instances are rows of the model's one input, or objects `{"input": row}`.
 
     A row is nested like the input's shape, or flat. If the input has features, a row may also be an object
-    with a number for each of them. A model without a batch axis takes one instance.
+    with a number for each of them. If the input takes texts, a row may be a string. A model without a batch
+    axis takes one instance.
     """
     text = bytes(body)
     expect_short(text, limits.max_json_bytes)
@@ -67,8 +69,14 @@ def decode_instances(
     feeds: dict[str, Array] = {}
     sizes: dict[str, int] = {}
     brackets = text.count(b"[")
+    encoder, has_texts = signature.text, False
     for name, values in _columns(instances, signature).items():
         where, tensor = f"instances ({name})", signature.inputs[name]
+        if encoder is not None and encoder.input == name and rows and isinstance(values[0], str):
+            feeds[name] = text_ids(texts_in_json(values, rows, "instances"), encoder, limits, where)
+            expect_fit(feeds[name].shape, tensor, sizes, where)
+            has_texts = True
+            continue
         dims = tensor.dims if signature.batch is None else tensor.dims[1:]
         try:
             array = _read_rows(values, dims, tensor.dtype, where, brackets)
@@ -79,7 +87,8 @@ def decode_instances(
             features = signature.features if _is_named_row(instances, signature) else ()
             raise (_row_fault(values, dims, WIRE_DTYPES[tensor.dtype], member, features) or error) from None
     outputs = tuple(map(RequestedOutput, signature.outputs))
-    return InferenceRequest(RequestForm(rows, outputs, FeedLayout.of(feeds)), feeds)
+    form = RequestForm(rows, outputs, FeedLayout.of(feeds), has_texts=has_texts)
+    return InferenceRequest(form, feeds)
 
 
 def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]:

@@ -183,11 +183,17 @@ def read_shape(value: object, tensor: Tensor, sizes: dict[str, int], where: str)
         raise RequestError(
             f"{where}: expected {len(tensor.dims)} dimensions {_dims_text(tensor)}, got {len(array)}"
         )
-    shape: tuple[Any, ...] = tuple(array)
+    shape = read_sizes(array, where)
+    expect_fit(shape, tensor, sizes, where)
+    return shape
+
+
+def read_sizes(value: object, where: str) -> tuple[int, ...]:
+    """Read the sizes of a shape."""
+    shape: tuple[Any, ...] = tuple(expect_array(value, where))
     for size in shape:
         if type(size) is not int or size < 0:
             expect_whole(size, where)
-    expect_fit(shape, tensor, sizes, where)
     return shape
 
 

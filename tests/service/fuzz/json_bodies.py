@@ -21,6 +21,7 @@ from service.protocol.infer_request_cache import CachingDecoder
 from service.protocol.predict_json import decode_instances
 from tests.support.fuzzing import Decoder, mutate_json
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
+from tests.support.text_models import ALPHABET, TEXTS
 from tests.support.tiny_highway import highway
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,7 +30,7 @@ LIMITS = RequestLimits(max_rows=50, max_depth=8, max_json_bytes=20_000)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "bool", ("batch",)))
 HALVES = signature(Tensor("x", "float16", ("batch", "?")))
 # with each input, the first byte says which of these models it is for
-MODELS = (ROWS, IDS, PAIR, HALVES)
+MODELS = (ROWS, IDS, PAIR, HALVES, TEXTS)
 JSON_TOKENS = (
     *(b'"inputs"', b'"outputs"', b'"name"', b'"shape"', b'"datatype"', b'"data"', b'"parameters"', b'"id"'),
     *(b'"binary_data_size"', b'"binary_data"', b'"classification"', b'"timeout"', b'"instances"', b'"x"'),
@@ -80,6 +81,14 @@ def infer_seeds() -> list[bytes]:
     halves = {"name": "x", "shape": [1, 4], "datatype": "FP16", "parameters": {"binary_data_size": 8}}
     halves_content, halves_size = binary({"inputs": [halves]}, bytes(8))
     gate = [{"name": "layer00.transform_gate"}, {"name": "logits", "parameters": {"classification": 3}}]
+    texts = b"".join(len(text).to_bytes(4, "little") + text for text in (b"AB C", b"", b"\xc3\xa9[\0"))
+    bytes_head = {
+        "name": "ids",
+        "shape": [3],
+        "datatype": "BYTES",
+        "parameters": {"binary_data_size": len(texts)},
+    }
+    texts_content, texts_size = binary({"inputs": [bytes_head]}, texts)
     return [
         message(0, None, body(entry(x.ravel().tolist(), 2, 2, 3))),
         message(0, None, body(entry(x.tolist(), 2, 2, 3), **wanted)),
@@ -90,7 +99,27 @@ def infer_seeds() -> list[bytes]:
         message(1, None, body(ids)),
         message(2, None, body(*pair, parameters={"binary_data_output": True}, more=[[1]])),
         message(3, halves_size, halves_content),
+        message(4, None, body(entry(["AB C", "é[["], 2, name="ids", datatype="BYTES"))),
+        message(4, None, body(entry([["AB C"], [""]], 2, 1, name="ids", datatype="BYTES"))),
+        message(4, None, body(entry([1, 2, 0, 3, 0, 0], 1, 2, 3, name="ids", datatype="INT64"))),
+        message(4, texts_size, texts_content),
     ]
+
+
+def reference_ids(text: str) -> list[list[int]]:
+    """Ids of a text by the alphabet of TEXTS: two words of three characters."""
+    words = [[ALPHABET.index(letter) for letter in word if letter in ALPHABET] for word in text.split()]
+    return [[*word, 0, 0, 0][:3] for word in [*words, [], []][:2]]
+
+
+def reference_texts(data: bytes) -> list[str]:
+    """The elements of a BYTES tensor in binary form."""
+    texts = []
+    while data:
+        size = int.from_bytes(data[:4], "little")
+        texts.append(data[4 : 4 + size].decode())
+        data = data[4 + size :]
+    return texts
 
 
 def reference_feeds(model: Signature, size: int | None, content: bytes) -> dict[str, Array]:
@@ -102,8 +131,15 @@ def reference_feeds(model: Signature, size: int | None, content: bytes) -> dict[
     document = json.loads(content[:size].decode("utf-8-sig"))
     feeds, position = {}, len(content[:size])
     for tensor in document["inputs"]:
-        dtype = np.dtype(DTYPES[tensor["datatype"]])
         length = tensor.get("parameters", {}).get("binary_data_size")
+        if tensor["datatype"] == "BYTES":
+            data = content[position : position + (length or 0)]
+            texts = np.array(tensor["data"]).ravel() if length is None else reference_texts(data)
+            ids = [reference_ids(str(text)) for text in texts]
+            feeds[tensor["name"]] = np.array(ids, np.int64).reshape(-1, 2, 3)
+            position += len(data)
+            continue
+        dtype = np.dtype(DTYPES[tensor["datatype"]])
         if length is None:
             wide = {"f": "f8", "i": "i8", "b": "?"}[dtype.kind]
             values = np.array(tensor["data"], wide).astype(dtype)
@@ -157,6 +193,8 @@ def predict_decoder() -> Decoder:
                 if instances and isinstance(instances[0], dict)
                 else instances
             )
+            if request.form.has_texts:
+                rows = [reference_ids(text) for text in rows]
             wide = {"f": "f8", "i": "i8", "b": "?"}[array.dtype.kind]
             expected = np.array(rows, wide).astype(array.dtype).reshape(array.shape)
             np.testing.assert_array_equal(array, expected, strict=True)
@@ -168,6 +206,8 @@ def predict_decoder() -> Decoder:
         message(0, None, orjson.dumps({"instances": []})),
         message(1, None, orjson.dumps({"instances": [[1, 2, 3], [4, 5, 6]], "parameters": {"x": 1}})),
         message(2, None, orjson.dumps({"instances": [{"a": [1, 2], "b": True}, {"a": [3, 4], "b": False}]})),
+        message(4, None, orjson.dumps({"instances": ["AB C", "é"]})),
+        message(4, None, orjson.dumps({"instances": [{"ids": "AB C"}, {"ids": ""}]})),
     ]
     return Decoder(read, seeds, (RequestError,), JSON_TOKENS, change_json)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from service.errors import RequestError, TooLargeError
 from service.inference_types import RequestedOutput
 from service.protocol.infer_request import decode_infer
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
+from tests.support.text_models import TEXTS, encoder
 
 LIMITS = RequestLimits(max_rows=100, max_depth=8)
 X = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
@@ -334,3 +337,102 @@ def test_the_size_of_extra_keys_is_limited() -> None:
     asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers)
     with pytest.raises(RequestError, match="close: expected at most 65536 bytes, got "):
         decode_infer(asked_for, None, ROWS, LIMITS, frozenset({"close"}))
+
+
+def texts(data: Any, *shape: int, **more: Any) -> dict[str, Any]:
+    return entry(data, *shape, name="ids", datatype="BYTES", **more)
+
+
+def strings(*elements: bytes) -> bytes:
+    """A BYTES tensor in binary form."""
+    return b"".join(len(element).to_bytes(4, "little") + element for element in elements)
+
+
+def test_texts_become_ids() -> None:
+    """In JSON, nested or not, and in binary form; of any content, also what looks like JSON."""
+    content = ["AB C", '[[[[[[[[[[{"', ""]
+    expected = encoder().encode(content)
+    for data, shape in ((content, (3,)), (content, (3, 1)), ([[text] for text in content], (3, 1))):
+        got = decode(texts(data, *shape), model=TEXTS)
+        np.testing.assert_array_equal(got.feeds["ids"], expected, strict=True)
+        assert (got.form.rows, got.form.has_texts) == (3, True)
+    tensor = strings(*(text.encode() for text in content))
+    head = {"inputs": [sized(len(tensor), 3, name="ids", datatype="BYTES")]}
+    got = decode_infer(*binary(head, tensor), TEXTS, LIMITS)
+    np.testing.assert_array_equal(got.feeds["ids"], expected, strict=True)
+    assert got.form.has_texts
+    assert got.form.layout.row_shapes == (("ids", (2, 3), np.dtype("int64")),)
+
+
+def test_ids_are_taken_as_before_by_a_model_that_takes_texts() -> None:
+    ids = [[[1, 2, 0]], [[0, 0, 0]]]
+    got = decode(entry(ids, 2, 1, 3, name="ids", datatype="INT64"), model=TEXTS)
+    assert got.feeds["ids"].tolist() == ids
+    assert not got.form.has_texts
+
+
+def test_texts_come_among_other_inputs() -> None:
+    """Binary tensors keep their order, and a dimension has one size in all inputs."""
+    more = replace(
+        signature(Tensor("mask", "bool", ("batch", "words")), Tensor("ids", "int64", ("batch", "words", 3))),
+        text=encoder(),
+    )
+    mask, tensor = np.array([[True, False]]), strings(b"A B")
+    head = {
+        "inputs": [
+            sized(len(tensor), 1, name="ids", datatype="BYTES"),
+            sized(2, 1, 2, name="mask", datatype="BOOL"),
+        ]
+    }
+    got = decode_infer(*binary(head, tensor, mask.tobytes()), more, LIMITS)
+    assert got.feeds["mask"].tolist() == mask.tolist()
+    assert got.feeds["ids"].tolist() == [[[1, 0, 0], [2, 0, 0]]]
+    with pytest.raises(RequestError, match=r"inputs\[1\].shape: expected .* with words = 3 as before"):
+        decode(entry([[True] * 3], 1, 3, name="mask", datatype="BOOL"), texts(["A"], 1), model=more)
+    with pytest.raises(RequestError, match="expected 1 rows as in the inputs before it, got 2"):
+        decode(entry([[True] * 2], 1, 2, name="mask", datatype="BOOL"), texts(["A", "B"], 2), model=more)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (
+            texts(["A"], 1, parameters={"binary_data_size": 3}),
+            "expected data or parameters.binary_data_size, got both",
+        ),
+        (texts(["A"], 1) | {"shape": [-1]}, "inputs[0].shape: expected a whole number from 0, got -1"),
+        (texts(["A"], 1) | {"shape": 1}, "inputs[0].shape: expected an array, got a number"),
+        (texts(["A"], 1, 2), "inputs[0].shape: expected [texts] or [texts, 1] for BYTES, got [1, 2]"),
+        (texts([], 101), "inputs[0].shape: expected at most 100 rows (--max-rows), got 101"),
+        (texts("A", 1), "inputs[0].data: expected an array, got a string"),
+        (texts(["A", 7], 2), "inputs[0].data[1]: expected a string, got a number"),
+        (texts(["A"], 1) | {"datatype": "FP32"}, "inputs[0].datatype: expected INT64 or BYTES, got 'FP32'"),
+        (texts(["A"], 1) | {"datatype": 5}, "inputs[0].datatype: expected a string, got a number"),
+    ],
+)
+def test_texts_that_do_not_fit_are_refused(tensor: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(message)):
+        decode(tensor, model=TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("size", "tensor", "message"),
+    [
+        (7, strings(b"AB") + b"\0", "inputs[0].data[1]: expected a length of 4 bytes"),
+        (7, strings(b"AB"), "inputs[0].parameters.binary_data_size: expected 7 bytes after the JSON, got 6"),
+        (6, strings(b"AB") + b"\0", "body: expected "),
+        (6, strings(b"A\xff"), "inputs[0].data[0]: expected UTF-8, got b'\\xff' at offset 1"),
+    ],
+)
+def test_binary_texts_that_do_not_fit_are_refused(size: int, tensor: bytes, message: str) -> None:
+    head = {"inputs": [sized(size, 1, name="ids", datatype="BYTES")]}
+    with pytest.raises(RequestError, match=re.escape(message)):
+        decode_infer(*binary(head, tensor), TEXTS, LIMITS)
+
+
+def test_texts_are_refused_by_models_and_inputs_that_take_none() -> None:
+    with pytest.raises(RequestError, match=r"inputs\[0\].datatype: expected INT64, got 'BYTES'"):
+        decode(texts(["A"], 1), model=IDS)
+    other = replace(signature(Tensor("x", "int64", ("batch", "words", 3))), text=encoder())
+    with pytest.raises(RequestError, match=r"inputs\[0\].datatype: expected INT64, got 'BYTES'"):
+        decode(texts(["A"], 1) | {"name": "x"}, model=other)

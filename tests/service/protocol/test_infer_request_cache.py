@@ -19,6 +19,7 @@ from service.protocol import infer_request_cache as module
 from service.protocol.infer_request import decode_infer
 from service.protocol.infer_request_cache import CachingDecoder
 from tests.support.infer_bodies import IDS, ROWS, binary, signature
+from tests.support.text_models import TEXTS
 
 LIMITS = RequestLimits(max_rows=50, max_depth=8, max_json_bytes=1500)
 EXTRA = frozenset({"more"})
@@ -382,3 +383,29 @@ def test_templates_keep_no_request_data() -> None:
     assert len(decoder._templates) == 2
     for template in decoder._templates.values():
         assert not list(arrays_in(template))
+
+
+def texts_request(data: str, count: int = 1, datatype: str = "BYTES") -> bytes:
+    """A request in JSON to the model that takes texts."""
+    shape = f"[{count}]" if datatype == "BYTES" else f"[{count},2,3]"
+    return f'{{"inputs":[{{"name":"ids","shape":{shape},"datatype":"{datatype}","data":{data}}}]}}'.encode()
+
+
+def test_texts_are_never_taken_for_ids() -> None:
+    """Neither in JSON that is the same besides them, nor in binary form of the size that their ids have."""
+    pair, texts = Pair(), model(TEXTS)
+    for _ in range(3):
+        assert pair.agree(texts_request('["A]B C"]'), None, texts)
+        assert pair.agree(texts_request('["AB"]'), None, texts)
+        assert not pair.agree(texts_request("[1,2,3,1,2,3]"), None, texts)
+        assert pair.agree(texts_request("[1,2,3,1,2,3]", datatype="INT64"), None, texts)
+        assert not pair.agree(texts_request('["AB"]', datatype="INT64"), None, texts)
+    # 4 bytes of length and 44 of text: as many as the 6 ids of 8 bytes
+    head = {
+        "inputs": [{"name": "ids", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 48}}]
+    }
+    for letters in (b"AB", b"CA", b"BB"):
+        content = (44).to_bytes(4, "little") + letters + b" " * 42
+        assert pair.agree(*binary(head, content), texts)
+    assert not pair.agree(*binary(head, np.arange(6).tobytes()), texts)
+    assert pair.cached == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from service.artifact.limits import RequestLimits
 from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError, TooLargeError
-from service.protocol.predict_csv import decode_csv, predictions_csv, read_table
+from service.protocol.predict_csv import decode_csv, predictions_csv, read_table, read_texts
 from tests.support.infer_bodies import ROWS, signature
+from tests.support.text_models import TEXTS, encoder
 
 TABLE = replace(signature(Tensor("x", "float32", ("batch", 3))), features=("alcohol", "ash [g]", "hue"))
 NUMBERED = replace(TABLE, features=("0", "1", "2"))
@@ -148,3 +150,42 @@ def test_kept_columns_stand_before_the_predictions() -> None:
     prediction = {"label": "no", "probability": 0.5, "probabilities": {"no": 0.5, "yes": 0.5}}
     text = predictions_csv([prediction], {}, {"label": ["yes"], "id": ["a,b"]})
     assert text == 'label,id,predicted label,probability,p_no,p_yes\nyes,"a,b",no,0.5,0.5,0.5\n'
+
+
+def test_a_column_of_texts_is_read() -> None:
+    """Empty texts are rows, and lines without any cell are not. Columns of ids are read as before."""
+    table = b'\xef\xbb\xbf text \r\n"A, B"\r\n""\r\n\r\n"B\nC"\r\n'
+    request = decode_csv(table, TEXTS, RequestLimits())
+    np.testing.assert_array_equal(request.feeds["ids"], encoder().encode(["A, B", "", "B\nC"]), strict=True)
+    assert (request.form.rows, request.form.has_texts) == (3, True)
+    assert decode_csv(b"1,2,0\n3,0,0\n", TEXTS, LIMITS).feeds["ids"].tolist() == [[[1, 2, 0]], [[3, 0, 0]]]
+
+
+def test_columns_beside_the_texts_are_kept() -> None:
+    lines = ["id,text,label\n", "1,A B,x\n", "2,,y\n"]
+    assert read_texts(lines, "rows.csv", keep_others=True) == (
+        ["A B", ""],
+        {"id": ["1", "2"], "label": ["x", "y"]},
+    )
+    assert read_texts(["1,2,3\n"], "rows.csv") is None
+    assert read_texts([], "rows.csv") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("text,id\nA,1\n", "body, line 1: expected a column 'text' alone, got 2 columns"),
+        ("text,text\nA,B\n", "body, line 1: expected a column 'text' alone, got 2 columns"),
+        ("text\nA, B\n", "body, line 2: expected 1 columns, got 2; put a text with commas in quotes"),
+        ("text\n", "body: expected rows, got none"),
+        ("text\n" + "A\n" * 4, "body: expected at most 3 rows (--max-rows), got more"),
+    ],
+)
+def test_tables_of_texts_that_do_not_fit_are_refused(text: str, message: str) -> None:
+    with pytest.raises(RequestError, match=f"^{re.escape(message)}$"):
+        decode_csv(text.encode(), TEXTS, LIMITS)
+
+
+def test_texts_are_refused_in_csv_by_models_that_take_none() -> None:
+    with pytest.raises(RequestError, match="expected"):
+        decode_csv(b"text\nA\n", WHOLE, LIMITS)

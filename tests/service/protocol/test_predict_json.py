@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from service.inference_types import (
 )
 from service.protocol.predict_json import decode_instances, encode_predictions
 from tests.support.infer_bodies import IDS, ROWS, signature
+from tests.support.text_models import TEXTS, encoder
 
 LIMITS = RequestLimits(max_rows=100, max_depth=8)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int64", ("batch",)))
@@ -276,3 +278,36 @@ def test_the_size_of_json_is_limited() -> None:
     """The limit is the same as for infer."""
     with pytest.raises(TooLargeError, match="expected at most 20 bytes of JSON"):
         decode_instances(b'{"instances": [[1, 2, 3]]}', ROWS, RequestLimits(max_json_bytes=20))
+
+
+def test_rows_may_be_texts() -> None:
+    """Alone or by the input's name; rows of ids are read as before."""
+    texts = ["AB C", "", "[1]"]
+    for instances in (texts, [{"ids": text} for text in texts]):
+        got = decoded(instances, TEXTS)
+        np.testing.assert_array_equal(got.feeds["ids"], encoder().encode(texts), strict=True)
+        assert (got.form.rows, got.form.has_texts) == (3, True)
+    ids = [[[1, 2, 0], [3, 0, 0]]]
+    assert decoded(ids, TEXTS).feeds["ids"].tolist() == ids
+    assert decoded([], TEXTS).feeds["ids"].shape == (0, 0, 3)
+    two = replace(
+        signature(Tensor("ids", "int64", ("batch", "words", 3)), Tensor("b", "int64", ("batch",))),
+        text=encoder(),
+    )
+    got = decoded([{"ids": "A", "b": 5}, {"b": 6, "ids": "B"}], two)
+    assert got.feeds["ids"].tolist() == [[[1, 0, 0], [0, 0, 0]], [[2, 0, 0], [0, 0, 0]]]
+    assert got.feeds["b"].tolist() == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("instances", "model", "message"),
+    [
+        (["A", [1]], TEXTS, "instances[1]: expected a string, got an array"),
+        ([{"ids": "A"}, {"ids": 3}], TEXTS, "instances[1]: expected a string, got a number"),
+        (["A"], IDS, "expected an array"),
+        (["A"] * 101, TEXTS, "instances: expected at most 100 rows (--max-rows), got 101"),
+    ],
+)
+def test_rows_that_are_not_all_texts_are_refused(instances: Any, model: Signature, message: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(message)):
+        decoded(instances, model)

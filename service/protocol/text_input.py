@@ -1,0 +1,91 @@
+"""Reads texts of requests, in whatever form they were sent, and converts them to the ids of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from simdjson import Array as JsonArray
+
+from service.artifact.limits import RequestLimits
+from service.errors import RequestError, TooLargeError
+from service.inference_types import Array
+from service.protocol.json_document import kind, to_python
+
+if TYPE_CHECKING:
+    from service.artifact.text_encoder import TextEncoder
+
+# bytes of the number before a string in binary form
+LENGTH_BYTES = 4
+
+
+def expect_text_shape(shape: Sequence[int], where: str) -> int:
+    """The number of texts in a tensor of this shape: [texts], or [texts, 1] as some clients send it."""
+    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
+        raise RequestError(f"{where}: expected [texts] or [texts, 1] for BYTES, got {list(shape)}")
+    return shape[0]
+
+
+def texts_in_json(data: JsonArray, count: int, where: str) -> list[str]:
+    """The texts of a JSON array; each may be in an array of its own."""
+    items: list[Any] = to_python(data)
+    if len(items) != count:
+        raise RequestError(f"{where}: expected {count} strings, got {len(items)}")
+    if items and all(type(item) is list and len(item) == 1 for item in items):
+        items = [item[0] for item in items]
+    for index, text in enumerate(items):
+        if type(text) is not str:
+            raise RequestError(f"{where}[{index}]: expected a string, got {kind(text)}")
+    return items
+
+
+def texts_in_bytes(elements: Sequence[bytes], where: str) -> list[str]:
+    """Texts from their bytes in UTF-8."""
+    texts = []
+    for index, element in enumerate(elements):
+        try:
+            texts.append(element.decode())
+        except UnicodeDecodeError as error:
+            raise RequestError(
+                f"{where}[{index}]: expected UTF-8, got {element[error.start : error.start + 1]!r} "
+                f"at offset {error.start}"
+            ) from None
+    return texts
+
+
+def split_elements(data: bytes | memoryview, count: int, where: str) -> list[bytes]:
+    """The elements of a BYTES tensor in binary form: each is its length as a u32, and then its bytes."""
+    elements: list[bytes] = []
+    position, size = 0, len(data)
+    while position < size:
+        start = position + LENGTH_BYTES
+        stop = start + int.from_bytes(data[position:start], "little")
+        if start > size or stop > size:
+            raise RequestError(
+                f"{where}[{len(elements)}]: expected a length of {LENGTH_BYTES} bytes and as many bytes, "
+                f"got {size - position} bytes"
+            )
+        if len(elements) == count:
+            raise RequestError(f"{where}: expected {count} strings, got more")
+        elements.append(bytes(data[start:stop]))
+        position = stop
+    if len(elements) != count:
+        raise RequestError(f"{where}: expected {count} strings, got {len(elements)}")
+    return elements
+
+
+def text_ids(texts: Sequence[str], encoder: TextEncoder, limits: RequestLimits, where: str) -> Array:
+    """The ids of texts, of shape (texts, words, characters)."""
+    size = sum(map(len, texts))
+    if size > limits.max_json_bytes:
+        raise TooLargeError(
+            f"{where}: expected at most {limits.max_json_bytes} characters of text (--max-json), got {size}"
+        )
+    size = len(texts) * encoder.row_bytes
+    if size > limits.max_ids_bytes:
+        words, characters = encoder.row_shape
+        raise TooLargeError(
+            f"{where}: expected texts whose ids have at most {limits.max_ids_bytes} bytes (--max-body), "
+            f"got {len(texts)} texts of {words} x {characters} ids, which are {size}"
+        )
+    return encoder.encode(texts)
