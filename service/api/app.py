@@ -75,7 +75,10 @@ class Application:
         self.context = ServiceContext(
             settings=settings,
             limits=RequestLimits(
-                max_rows=settings.max_rows, max_depth=settings.max_depth, max_json_bytes=settings.max_json
+                max_rows=settings.max_rows,
+                max_depth=settings.max_depth,
+                max_json_bytes=settings.max_json,
+                max_ids_bytes=settings.max_body,
             ),
             registry=self.registry,
             counters=counters,

@@ -77,7 +77,7 @@ class ModelEndpoint(ABC):
                 body = await self._bodies.read(request)
             received_ns = perf_counter_ns()
             inference = self.decode(body, request, model)
-            if request.budgeted_bytes > LARGE_BODY_BYTES:
+            if request.budgeted_bytes > LARGE_BODY_BYTES or inference.form.has_texts:
                 self._release_body(request, inference)
                 body = b""
             deadline = run_deadline(inference.form, self.client_timeout(request), self._timeout_ms)
@@ -97,7 +97,10 @@ class ModelEndpoint(ABC):
         return body_response(answer)  # type: ignore[arg-type]
 
     def _release_body(self, request: Request, inference: InferenceRequest) -> None:
-        """Hold the decoded arrays of a request in place of its body, which they may be views of."""
+        """Hold the decoded arrays of a request in place of its body, which they may be views of.
+
+        Ids may be many times as large as the texts that they were made from.
+        """
         request.complete_body = None
         self._budget.recount(request, sum(array.nbytes for array in inference.feeds.values()))
 

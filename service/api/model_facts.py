@@ -74,6 +74,7 @@ def certificate_json(model: Model) -> bytes:
         "source": None,
         "labels": model.labels,
         "alphabet": "",
+        "text": None,
         "features": [],
         "batch_coupled": False,
         "ranges": {},
@@ -92,6 +93,7 @@ def certificate_json(model: Model) -> bytes:
                 "precision",
                 "source",
                 "alphabet",
+                "text",
                 "features",
                 "batch_coupled",
                 "variant",
@@ -138,7 +140,11 @@ def samples_json(model: Model) -> bytes:
         "model_name": model.name,
         "model_version": str(model.version),
         "samples": [
-            {"label": sample.label, "inputs": [_infer_input(row, inputs[row.name]) for row in sample.inputs]}
+            {
+                "label": sample.label,
+                "text": sample.text,
+                "inputs": [_infer_input(row, inputs[row.name]) for row in sample.inputs],
+            }
             for sample in (() if manifest is None else manifest.samples)
         ],
     }

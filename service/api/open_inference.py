@@ -13,7 +13,7 @@ from service.api.inference import InferenceCall, expect_bytes
 from service.api.model_facts import find_model
 from service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation
 from service.artifact.datatypes import DATATYPES
-from service.artifact.runtime import Tensor
+from service.artifact.runtime import Signature, Tensor
 from service.http.request import Request
 from service.http.response import Response, ResponseBody, UncompressedResponse
 from service.http.router import Endpoint, Router
@@ -142,7 +142,10 @@ def model_metadata(model: Model, registry: ModelRegistry) -> dict[str, Any]:
         "name": model.name,
         "versions": [str(version) for version in registry.versions(model.name)],
         "platform": "onnx_onnxv1",
-        "inputs": [_tensor_metadata(tensor) for tensor in model.signature.inputs.values()],
+        "inputs": [
+            _tensor_metadata(tensor) | _text_metadata(tensor, model.signature)
+            for tensor in model.signature.inputs.values()
+        ],
         "outputs": [_tensor_metadata(tensor) for tensor in model.signature.outputs.values()],
     }
 
@@ -179,12 +182,23 @@ def configuration(model: Model, context: ServiceContext) -> dict[str, Any]:
         "default_model_filename": "model.onnx",
         "model_transaction_policy": {"decoupled": False},
         "response_cache": {"enable": False},
-        "parameters": {},
+        "parameters": {}
+        if signature.text is None
+        else {"text_input": {"string_value": signature.text.input}},
     }
 
 
 def _tensor_metadata(tensor: Tensor) -> dict[str, Any]:
     return {"name": tensor.name, "datatype": DATATYPES[tensor.dtype], "shape": _shape(tensor)}
+
+
+def _text_metadata(tensor: Tensor, signature: Signature) -> dict[str, Any]:
+    """What says that an input takes texts too; nothing for others.
+
+    A second entry with the same name and the datatype BYTES would make clients send both.
+    """
+    text = signature.text
+    return {"parameters": {"text": True}} if text is not None and text.input == tensor.name else {}
 
 
 def _tensor_config(tensor: Tensor, batched: bool) -> dict[str, Any]:

@@ -91,6 +91,11 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
     facts["outputs"] = "\n".join(map(str, runtime.outputs))
     if manifest is not None:
         facts["labels"] = ", ".join(manifest.labels) or "none"
+        if (text := manifest.text) is not None:
+            facts["text"] = (
+                f"{text.input} takes texts of {text.words} words of {text.characters} characters "
+                f"({text.scheme}); {text.texts:,} texts gave the ids of the training"
+            )
         if manifest.variant is not None:
             error = manifest.variant.error
             facts["agreement"] = f"{manifest.variant.agreement:.4f} with fp32 on {manifest.variant.rows} rows"

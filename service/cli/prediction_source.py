@@ -15,7 +15,9 @@ import numpy as np
 
 from service.artifact.datatypes import DATATYPES
 from service.artifact.limits import RequestLimits
+from service.artifact.manifest import TextInput
 from service.artifact.runtime import Signature, Tensor
+from service.artifact.text_encoder import TextEncoder
 from service.cli.model_argument import find_model
 from service.config.settings import Settings
 from service.errors import RequestError, ServiceError, SettingError
@@ -72,7 +74,7 @@ def served_model(url: str, key: str | None) -> tuple[Signature, Predict]:
             raise SettingError(f"MODEL: expected a service with one model, got {listed}")
         name = quote(names[0], safe="")
     model = f"{base}/v2/models/{name}"
-    signature = _signature(_ask(model, key), _ask(f"{model}/certificate", key)["features"])
+    signature = _signature(_ask(model, key), _ask(f"{model}/certificate", key))
 
     def predict(instances: list[Any], gates: bool) -> tuple[list[Any], dict[str, Array]]:
         body = {"instances": instances}
@@ -109,7 +111,7 @@ def _is_service(base: str, key: str | None) -> bool:
     return True
 
 
-def _signature(metadata: dict[str, Any], features: list[dict[str, Any]]) -> Signature:
+def _signature(metadata: dict[str, Any], certificate: dict[str, Any]) -> Signature:
     """The inputs and outputs of a served model; sizes that vary have names."""
     dtypes = {datatype: dtype for dtype, datatype in DATATYPES.items()}
     batched = all(tensor["shape"][:1] == [-1] for tensor in metadata["inputs"])
@@ -124,8 +126,12 @@ def _signature(metadata: dict[str, Any], features: list[dict[str, Any]]) -> Sign
         }
         for part in ("inputs", "outputs")
     )
-    names = tuple(feature["name"] for feature in features)
-    return Signature(inputs, outputs, {}, "axis0" if batched else None, frozenset(), names)
+    names = tuple(feature["name"] for feature in certificate["features"])
+    encoder = None
+    if (record := certificate.get("text")) is not None:
+        text = TextInput.model_validate(record)
+        encoder = TextEncoder(text, certificate["alphabet"], inputs[text.input].dtype)
+    return Signature(inputs, outputs, {}, "axis0" if batched else None, frozenset(), names, encoder)
 
 
 def _row_means(gate: str, values: Array, rows: int) -> Array:

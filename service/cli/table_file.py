@@ -12,7 +12,7 @@ import numpy as np
 
 from service.artifact.runtime import Signature
 from service.errors import RequestError, SettingError
-from service.protocol.predict_csv import read_table
+from service.protocol.predict_csv import read_table, read_texts
 
 FORMATS = ".csv, .npy, .npz, .json or .jsonl"
 
@@ -21,7 +21,7 @@ Columns = Mapping[str, Sequence[str]]
 
 
 def read_rows(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
-    """The rows of a file for a model with these inputs: lists of numbers, or what a JSON file has.
+    """The rows of a file for a model with these inputs: lists of numbers, texts, or what a JSON file has.
 
     For a model with several inputs, a row is an object with one list for each. Also returns the columns of a
     .csv that are no features of the model, by their names.
@@ -58,6 +58,10 @@ def read_rows(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
 def _read_csv(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         try:
+            if signature.text is not None and len(signature.inputs) == 1:
+                if (found := read_texts(file, str(path), keep_others=True)) is not None:
+                    return list(found[0]), found[1]
+                file.seek(0)
             table = read_table(file, signature, str(path), keep_others=True)
         except RequestError as error:
             raise SettingError(str(error)) from error

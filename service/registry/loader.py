@@ -15,6 +15,7 @@ from service.artifact.onnx_constants import expect_self_contained, read_initiali
 from service.artifact.protobuf import content_digest
 from service.artifact.runtime import Runtime, Signature, Tensor, open_model
 from service.artifact.sample_rows import check_sample_rows
+from service.artifact.text_encoder import TextEncoder
 from service.batching.batch_run import BatchRunner
 from service.batching.batcher import Batcher
 from service.config.memory_share import memory_per_worker
@@ -83,6 +84,7 @@ def load(
         )
     biases = check_gates(runtime, manifest, data, where)
     expect_fitting_rows(runtime, manifest, where)
+    text = text_encoder(runtime, manifest, where)
 
     # Probe it: what may be batched, and does the device compute what the CPU computes?
     batch = batch_dimension(runtime.inputs)
@@ -117,6 +119,7 @@ def load(
             batch=batch,
             splittable=result.splittable,
             features=() if manifest is None else tuple(feature.name for feature in manifest.features),
+            text=text,
         ),
         runtime=runtime,
         biases=biases,
@@ -196,6 +199,14 @@ def expect_fitting_rows(runtime: Runtime, manifest: Manifest | None, where: str)
         return
     try:
         check_sample_rows(manifest, _by_name(runtime.inputs))
+    except ValueError as error:
+        raise _mismatch_error(where, str(error)) from error
+
+
+def text_encoder(runtime: Runtime, manifest: Manifest | None, where: str) -> TextEncoder | None:
+    """What converts texts to ids; raises ModelFileError if the graph does not accept such ids."""
+    try:
+        return TextEncoder.of(manifest, _by_name(runtime.inputs))
     except ValueError as error:
         raise _mismatch_error(where, str(error)) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from service.api.openapi.operation import ref
-from service.artifact.datatypes import DATATYPES
+from service.artifact.datatypes import BYTES, DATATYPES
 
 Schema = dict[str, Any]
 
@@ -62,6 +62,8 @@ SCHEMAS: dict[str, Schema] = {
         name=STRING,
         datatype=STRING,
         shape=array(INTEGER) | {"description": "-1 for a size that may vary."},
+        parameters=PARAMETERS
+        | {"description": "`text` is true if the input also takes texts: BYTES of shape [texts]."},
     ),
     "Model": record(
         ("name", "versions", "platform", "inputs", "outputs"),
@@ -103,7 +105,7 @@ SCHEMAS: dict[str, Schema] = {
         ("name", "shape", "datatype"),
         name=STRING,
         shape=SHAPE,
-        datatype={"type": "string", "enum": list(DATATYPES.values())},
+        datatype={"type": "string", "enum": [*DATATYPES.values(), BYTES]},
         parameters=PARAMETERS,
         data=array(ANYTHING) | {"description": "Row-major, flat or nested. Missing if the data is binary."},
     ),
@@ -121,7 +123,7 @@ SCHEMAS: dict[str, Schema] = {
     "PredictRequest": record(
         ("instances",),
         instances=array(ANYTHING)
-        | {"description": "Rows, or for each row an object with one value per input or feature."},
+        | {"description": "Rows, texts, or for each row an object with one value per input or feature."},
     ),
     "PredictAnswer": record(
         ("predictions", "model", "version"), predictions=array(ANYTHING), model=STRING, version=STRING
@@ -207,6 +209,10 @@ SCHEMAS: dict[str, Schema] = {
         source={"type": ["string", "null"]},
         labels=array(STRING),
         alphabet=STRING | {"description": "For networks that read characters: the character of each id."},
+        text={
+            "type": ["object", "null"],
+            "description": "For networks that read characters: the input that takes texts, and its ids.",
+        },
         features=array(
             record(
                 ("name", "unit", "low", "high", "mean", "sd"),
@@ -234,7 +240,9 @@ SCHEMAS: dict[str, Schema] = {
         ("model_name", "model_version", "samples"),
         model_name=STRING,
         model_version=STRING,
-        samples=array(record(("label", "inputs"), label=STRING, inputs=array(ref("InputTensor")))),
+        samples=array(
+            record(("label", "text", "inputs"), label=STRING, text=STRING, inputs=array(ref("InputTensor")))
+        ),
     ),
     "Drift": record(
         ("model_name", "model_version", "rows", "layers"),

@@ -147,6 +147,7 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
         "source": "module",
         "labels": ["a", "b", "c"],
         "alphabet": "ab",
+        "text": None,
         "features": [
             {"name": f"mass {n} [kg]", "unit": "kg", "low": 1, "high": 3, "mean": 2, "sd": 0.5}
             for n in range(4)
@@ -182,7 +183,7 @@ def test_a_file_without_a_manifest_has_a_certificate(tmp_path: Path) -> None:
         assert certificate[name] is None
     assert certificate["labels"] == []
     assert certificate["ranges"] == certificate["tools"] == {}
-    assert (certificate["alphabet"], certificate["samples"], certificate["gates"]) == ("", 0, 0)
+    assert (certificate["alphabet"], certificate["text"], certificate["samples"]) == ("", None, 0)
     assert certificate.keys() == certificate_of(load_model(put_model(tmp_path, "other"))).keys()
 
 
@@ -218,6 +219,7 @@ def test_samples_have_the_form_of_infer_requests(tmp_path: Path) -> None:
     first, second = response["samples"]
     assert first == {
         "label": "<script>",
+        "text": "",
         "inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [0, 1, 2, 255]}],
     }
     assert second["label"] == ""
