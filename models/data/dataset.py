@@ -26,18 +26,20 @@ class Split:
     """Rows and their classes.
 
     Shapes: x (rows, *shape) in the dtype of the data set (uint8, float32 or int64), not scaled;
-    y (rows,) int64.
+    y (rows,) int64. `texts` are what the rows of ids were made from, if they are known.
     """
 
     x: Tensor
     y: Tensor
+    texts: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, indices: Tensor) -> Split:
         """Return the rows with these indices."""
-        return Split(self.x[indices], self.y[indices])
+        texts = tuple(self.texts[index] for index in indices.tolist()) if self.texts else ()
+        return Split(self.x[indices], self.y[indices], texts)
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def split_dataset(
     rows, test = raw.rows, raw.test
     if test_fraction is not None:
         if test is not None:
-            rows = Split(torch.cat([rows.x, test.x]), torch.cat([rows.y, test.y]))
+            rows = Split(torch.cat([rows.x, test.x]), torch.cat([rows.y, test.y]), rows.texts + test.texts)
         rows, test = _hold_out(raw.name, rows, test_fraction, seeded_generator("test", seed))
     elif test is None:
         rows, test = _hold_out(raw.name, rows, DEFAULT_TEST_FRACTION, seeded_generator("test"))

@@ -8,6 +8,7 @@ import re
 import sys
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,13 +85,14 @@ def read_names() -> RawDataset:
     pairs = [(name, category) for name, category in pairs if category in labels]
 
     alphabet = PADDING + "".join(sorted({character for name, _ in pairs for character in name} - {PADDING}))
-    x = encode_texts([name for name, _ in pairs], alphabet)
+    texts = tuple(name for name, _ in pairs)
+    x = encode_texts(texts, alphabet)
     y = torch.tensor([labels.index(category) for _, category in pairs])
-    return RawDataset("names", Split(x, y), None, labels, "text", alphabet)
+    return RawDataset("names", Split(x, y, texts), None, labels, "text", alphabet)
 
 
 def encode_texts(
-    texts: list[str], alphabet: str, words: int = MAX_WORDS, characters: int = MAX_WORD_CHARACTERS
+    texts: Sequence[str], alphabet: str, words: int = MAX_WORDS, characters: int = MAX_WORD_CHARACTERS
 ) -> Tensor:
     """Return texts as character ids of shape (texts, words, characters), cut and padded to fit.
 

@@ -96,3 +96,14 @@ def test_generators_of_similar_keys_differ() -> None:
     draws = [torch.rand(4, generator=seeded_generator(*key)) for key in keys]
     assert len({tuple(draw.tolist()) for draw in draws}) == len(keys)
     assert torch.equal(draws[0], torch.rand(4, generator=seeded_generator(0, 1)))
+
+
+def test_official_test_rows_are_pooled_with_their_texts() -> None:
+    """A text stays with its row."""
+    rows, test = (
+        Split(part.x, part.y, tuple(map(str, numbers(part)))) for part in (numbered(6), numbered(4, first=6))
+    )
+    raw = RawDataset("numbered", rows, test, ("even", "odd"), "text")
+    data = split_dataset(raw, test_fraction=0.5, valid_fraction=0.2, seed=0)
+    for split in (data.train, data.valid, data.test):
+        assert split.texts == tuple(map(str, numbers(split)))

@@ -13,6 +13,7 @@ from PIL import Image
 
 from models.choices import DATASETS
 from models.data.dataset import Dataset, Split
+from models.data.embedded import encode_texts
 from models.data.load import load_dataset
 from models.data.mnist import IDX_DATASETS, TEST, TRAIN
 from models.errors import ConfigError, DataError
@@ -75,6 +76,16 @@ def test_names_are_text() -> None:
     assert data.inputs == (8, 12)
     assert int(data.train.x.max()) < len(data.alphabet)
     assert data.train.x.dtype == torch.int64
+
+
+def test_texts_stay_with_their_rows() -> None:
+    """In every split, also if all rows are split at random."""
+    for fraction in (None, 0.25):
+        data = load_dataset("names", test_fraction=fraction, seed=1)
+        for split in (data.train, data.valid, data.test):
+            assert len(split.texts) == len(split)
+            assert torch.equal(encode_texts(split.texts[:50], data.alphabet), split.x[:50])
+    assert load_dataset("digits").train.texts == ()
 
 
 def test_parity_generates_rows_for_each_epoch() -> None:
