@@ -42,6 +42,7 @@ from export.source import Rows, Source
 from export.sources.labels import expect_labels
 from export.sources.load import load_source
 from export.steps import ProgressListener, Steps
+from export.text_input import expect_ids_in_table, prove_text_input
 from service.artifact.manifest import LesionCurve, Manifest, Precision, Profile
 from service.artifact.runtime import Runtime, Tensor
 
@@ -97,6 +98,7 @@ def export_model(
     data_dir: Path | None = None,
     labels: Path | Sequence[str] | None = None,
     features: Path | Sequence[str] | None = None,
+    text_alphabet: str | None = None,
     input_range: Sequence[str] = (),
     precision: Precision = "fp32",
     min_agreement: float = MIN_AGREEMENT,
@@ -130,6 +132,9 @@ def export_model(
         labels: Names of the classes: a sequence, or a file with one per line or a JSON list.
         features: Names of the columns of a table, in the same form; their ranges come from the rows. A
             training run on a table has recorded its own.
+        text_alphabet: How texts become the ids of an input: `bytes`, `elmo` or `characterbert`, after `NAME=`
+            if several inputs could be meant. `data` then has the texts of its rows, as an array `texts`. A
+            training run on texts has recorded its alphabet.
         input_range: Ranges such as `-5:5` or `x=-5:5`. Parity is proved for these values of the inputs only,
             and the file says so.
         precision: "fp32", "fp16" or "int8".
@@ -175,8 +180,10 @@ def export_model(
             data_dir=data_dir,
             labels=labels,
             features=features,
+            text_alphabet=text_alphabet,
             name=name,
         )
+        text = prove_text_input(loaded, loaded.rows)
         loaded = dataclasses.replace(loaded, ranges=parse_ranges(input_range, loaded.inputs))
         chosen_samples = choose_samples(loaded.rows, sample_count(samples, loaded), loaded.labels)
 
@@ -191,6 +198,7 @@ def export_model(
 
     with steps.step("verify"):
         proved = prove_first(forms, loaded, seed, steps)
+        expect_ids_in_table(text, proved.runtime, loaded.rows)
 
     with steps.step("measure"):
         profile, curve = measure_gates(loaded, graph, proved.runtime)
@@ -206,6 +214,7 @@ def export_model(
         outputs=graph.public_outputs,
         labels=loaded.labels,
         alphabet=loaded.alphabet,
+        text=text,
         features=loaded.features,
         gates=graph.gates.gates,
         batch_axes=loaded.batch_axes(graph.public_outputs),
@@ -314,9 +323,11 @@ def load_with_messages(
     data_dir: Path | None = None,
     labels: Path | Sequence[str] | None = None,
     features: Path | Sequence[str] | None = None,
+    text_alphabet: str | None = None,
+    with_texts: bool = False,
     name: str | None = None,
 ) -> tuple[Source, Messages]:
-    """Load the source, and collect its warnings and notes; the arguments are those of `export_model`."""
+    """Load the source, and collect its warnings and notes; the arguments are those of `load_source`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SourceWarning)
         loaded = load_source(
@@ -327,6 +338,8 @@ def load_with_messages(
             data_dir=data_dir,
             labels=labels,
             features=features,
+            text_alphabet=text_alphabet,
+            with_texts=with_texts,
             name=name,
         )
     texts: dict[type[Warning], list[str]] = {SourceWarning: [], SourceNote: []}

@@ -13,17 +13,21 @@ from torch.export import ExportedProgram
 
 from export.input_spec import InputSpec
 from models.training.checkpoint import TrainingRecord
-from service.artifact.manifest import Feature
+from service.artifact.manifest import Feature, TextScheme
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of data: an array for each input, by its name, and the rows' classes if they are known."""
+    """Rows of data: an array for each input, by its name.
+
+    `classes` are the rows' classes, and `texts` what their ids were made from, if they are known.
+    """
 
     inputs: dict[str, Array]
     classes: Array | None = None
+    texts: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
@@ -34,6 +38,14 @@ class Rows:
             return ""
         number = int(self.classes[row])
         return labels[number] if 0 <= number < len(labels) else str(number)
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """The input that takes texts, and how their words become its ids."""
+
+    input: str
+    scheme: TextScheme
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,8 @@ class Source:
         graph: The graph of an .onnx file.
         graph_name: What the graph is, for the record of a proof against it.
         labels: Names of the classes.
-        alphabet: The characters that the network's ids stand for, if it reads text.
+        alphabet: The characters that the network's ids stand for, if its training recorded them.
+        text: How texts become ids, if the network reads text.
         features: The columns of the input if its rows are those of a table.
         rows: Real data, to prove parity and to measure gates on.
         ranges: The lowest and highest value of each input that has a range; parity is proved inside it only.
@@ -69,6 +82,7 @@ class Source:
     graph_name: str = "the graph as it came"
     labels: tuple[str, ...] = ()
     alphabet: str = ""
+    text: TextForm | None = None
     features: tuple[Feature, ...] = ()
     rows: Rows | None = None
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from export.precision.compare import Comparison, compare, require_agreement
 from export.prepared_graph import PreparedGraph, prepare_like
 from export.source import Source
 from export.steps import ProgressListener, Steps
+from export.text_input import verify_text_input
 from service.artifact.devices import Device, DevicePrecision
 from service.artifact.manifest import Manifest
 from service.artifact.runtime import Runtime, open_model
@@ -127,6 +128,7 @@ def verify_model(
             data=data,
             data_dir=data_dir,
             labels=labels,
+            with_texts=manifest.text is not None,
         )
         names = dict(zip((tensor.name for tensor in runtime.inputs), loaded.inputs, strict=False))
         bounds = {
@@ -218,6 +220,7 @@ def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, source: Sourc
         )
     if manifest.batch_axes != (axes := source.batch_axes(fresh.public_outputs)):
         raise ParityError(f"{path}: manifest: batch_axes: expected {axes}, got {manifest.batch_axes}")
+    verify_text_input(manifest, source, path)
     if source.labels and manifest.labels != source.labels:
         raise ParityError(
             f"{path}: manifest: labels: expected {', '.join(source.labels)}, got {', '.join(manifest.labels)}"

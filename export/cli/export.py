@@ -115,6 +115,14 @@ def command(
             show_default="those of the training run",
         ),
     ] = None,
+    text_alphabet: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[NAME=]SCHEME",
+            help="How texts become the ids of an input: bytes, elmo or characterbert. --data has the texts.",
+            show_default="the alphabet of the training run",
+        ),
+    ] = None,
     input_range: Annotated[
         list[str] | None,
         typer.Option(
@@ -195,6 +203,7 @@ def command(
             data_dir=data_dir,
             labels=labels,
             features=features,
+            text_alphabet=text_alphabet,
             input_range=input_range or (),
             precision=cast("Precision", precision),
             min_agreement=min_agreement,

@@ -138,6 +138,11 @@ def summary_lines(manifest: Manifest) -> Iterator[str]:
     yield from parity.limits
     if manifest.random_weights:
         yield "weights: random, drawn by the network's code; --weights loads trained ones"
+    if (text := manifest.text) is not None:
+        yield (
+            f"text: {text.input} takes texts of {text.words} words of {text.characters} characters; "
+            f"{text.texts:,} texts gave the ids of the training"
+        )
     yield f"samples: {len(manifest.samples)} rows" if manifest.samples else "samples: none"
     if not manifest.gates:
         yield "gates: none in the file"

@@ -22,6 +22,7 @@ from export.precision.compare import PrecisionLimits
 from export.report.data import KeptUnits
 from export.sources.rows import SplitRows, read_split_rows
 from export.steps import ProgressListener, Steps
+from export.text_input import prove_text_input
 from service.artifact.manifest import CompressionPoint, Manifest, Precision
 
 
@@ -115,6 +116,8 @@ def compress_model(
     with steps.step("load"):
         whole = read_whole_network(source, inputs, weights, name, seed, steps)
         rows = _read_rows(data, whole, data_dir)
+        # an exported file has its own proof, and the cut leaves its inputs as they are
+        text = prove_text_input(whole.source, rows.test) if whole.manifest is None else whole.manifest.text
         checkpoint = expect_trainable(source, whole, rows) if finetune_epochs else None
         search = _expect_removable_layers(whole)
 
@@ -132,7 +135,7 @@ def compress_model(
     measured = cut_and_measure(ranking, choice, rows.test, limits, seed, steps)
     with steps.step("write"):
         next_version = max(1, newest_version(repository, whole.source.name))
-        manifest = cut_manifest(whole, measured, rows, finetune_epochs, version or next_version)
+        manifest = cut_manifest(whole, measured, rows, text, finetune_epochs, version or next_version)
         written = write_model(
             repository, manifest, measured.proved.data, if_taken="next" if version is None else "refuse"
         )

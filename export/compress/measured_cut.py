@@ -23,7 +23,15 @@ from export.proved_graph import ProvedGraph, lower_precision, prove_graph
 from export.source import Rows
 from export.sources.rows import MAX_ROWS_USED, SplitRows
 from export.steps import Steps
-from service.artifact.manifest import Compression, CompressionPoint, LesionCurve, Manifest, Precision, Profile
+from service.artifact.manifest import (
+    Compression,
+    CompressionPoint,
+    LesionCurve,
+    Manifest,
+    Precision,
+    Profile,
+    TextInput,
+)
 from service.artifact.runtime import open_model
 
 # shares of the units in the table of the result
@@ -99,7 +107,12 @@ def cut_and_measure(
 
 
 def cut_manifest(
-    whole: WholeNetwork, measured: MeasuredCut, rows: SplitRows, finetune_epochs: int, version: int
+    whole: WholeNetwork,
+    measured: MeasuredCut,
+    rows: SplitRows,
+    text: TextInput | None,
+    finetune_epochs: int,
+    version: int,
 ) -> Manifest:
     """The manifest of a cut graph.
 
@@ -107,6 +120,7 @@ def cut_manifest(
         whole: The network of the source.
         measured: The cut graph.
         rows: The rows that units were chosen and the cut was judged on.
+        text: How the service converts texts to the ids of an input, if it does.
         finetune_epochs: The epochs for which the network was trained after the cut.
         version: The version of the model.
     """
@@ -119,6 +133,7 @@ def cut_manifest(
         outputs=proved.graph.public_outputs,
         labels=source.labels or rows.labels,
         alphabet=source.alphabet,
+        text=text,
         features=source.features,
         gates=measured.cut.graph.gates,
         profile=measured.profile,

@@ -47,10 +47,11 @@ def choose_samples(rows: Rows | None, count: int, labels: Sequence[str] = ()) ->
     space_left = MAX_SAMPLE_CHARACTERS
     for row in _alternate_classes(rows)[:count]:
         inputs = tuple(encode_row(name, array[row]) for name, array in rows.inputs.items())
-        space_left -= sum(len(sample_input.data) for sample_input in inputs)
+        text = rows.texts[row] if rows.texts else ""
+        space_left -= len(text) + sum(len(sample_input.data) for sample_input in inputs)
         if space_left < 0:
             break
-        samples.append(Sample(label=rows.label(row, labels), inputs=inputs))
+        samples.append(Sample(label=rows.label(row, labels), text=text, inputs=inputs))
     return tuple(samples)
 
 

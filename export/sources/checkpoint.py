@@ -8,7 +8,7 @@ from typing import Any
 
 from export.errors import SourceError, UsageError
 from export.input_spec import InputSpec
-from export.source import Source
+from export.source import Source, TextForm
 from export.sources.features import recorded_features
 from models.errors import MissingRecordError, ModelsError
 from models.networks.base import Net
@@ -38,13 +38,15 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
     if labels and len(labels) != net.config.classes:
         raise SourceError(f"{file}: expected {net.config.classes} labels, one per class, got {len(labels)}")
     name = record.preset if isinstance(record.preset, str) and record.preset else file.stem
+    own_inputs = _with_user_names(network_input(net), inputs)
     return Source(
         name,
         "checkpoint",
-        _with_user_names(network_input(net), inputs),
+        own_inputs,
         module=net,
         labels=tuple(labels),
         alphabet=alphabet,
+        text=TextForm(own_inputs[0].name, "alphabet") if alphabet and net.reads_ids else None,
         features=recorded_features(record, str(file)),
         training=record,
     )

@@ -31,6 +31,7 @@ from export.sources.rows_first import with_rows_first
 from export.sources.state_dict import PICKLE_SUFFIXES
 from export.sources.torch_program import from_program, read_program
 from export.sources.user_module import FACTORY_SPEC, expect_arguments, expect_ready, read_factory
+from export.text_input import parse_text_alphabet
 from models.data.download import cache_folder
 from models.errors import ModelsError
 from models.training.checkpoint import TrainingRecord
@@ -47,6 +48,8 @@ def load_source(
     data_dir: str | Path | None = None,
     labels: Path | Sequence[str] | None = None,
     features: Path | Sequence[str] | None = None,
+    text_alphabet: str | None = None,
+    with_texts: bool = False,
     name: str | None = None,
 ) -> Source:
     """Read the network to export, with its inputs, labels and rows.
@@ -62,6 +65,8 @@ def load_source(
         data_dir: Folder of the data sets.
         labels: Names of the classes, or a file of them.
         features: Names of the columns of a table, or a file of them.
+        text_alphabet: How texts become the ids of an input: see `parse_text_alphabet`.
+        with_texts: Whether to read the texts of an .npz file also without `text_alphabet`.
         name: Name of the model; by default, that of the source.
     """
     opened = _open_source(source, inputs, weights)
@@ -71,12 +76,21 @@ def load_source(
     if labels is not None:
         with errors_of_option("--labels"):
             opened = replace(opened, labels=read_labels(labels))
+    if text_alphabet is not None:
+        opened = replace(opened, text=parse_text_alphabet(text_alphabet, opened))
     folder = None if data_dir is None else Path(data_dir)
     rows: Rows | None = None
     labels_of_rows = opened.labels
     if data is not None:
         with errors_of_option("--data"):
-            rows, labels_of_rows = read_rows(data, opened.inputs, opened.labels, folder, record)
+            rows, labels_of_rows = read_rows(
+                data,
+                opened.inputs,
+                opened.labels,
+                folder,
+                record,
+                with_texts=with_texts or opened.text is not None,
+            )
     elif record is not None:
         rows = _training_test_rows(record, opened, folder)
     opened = replace(opened, rows=rows)

@@ -29,6 +29,7 @@ MAX_CALIBRATION_ROWS, MAX_TEST_ROWS = 30_000, 10_000
 MAX_NPZ_BYTES = 2 << 30
 # keys of an .npz file: arrays of the test split come first
 CLASS_KEYS = ("y", "classes")
+TEXTS_KEY = "texts"
 KEY_SUFFIXES = ("_test", "")
 # data sets that come with the package and need no download
 EMBEDDED_DATASETS = ("digits", "drawn-digits", "names")
@@ -134,7 +135,8 @@ def _other_column(path: Path, features: Sequence[str]) -> str | None:
 
 def _every_other(rows: Rows, first: int) -> Rows:
     classes = None if rows.classes is None else rows.classes[first::2]
-    return Rows({name: array[first::2] for name, array in rows.inputs.items()}, classes)
+    inputs = {name: array[first::2] for name, array in rows.inputs.items()}
+    return Rows(inputs, classes, rows.texts[first::2])
 
 
 def read_rows(
@@ -143,6 +145,8 @@ def read_rows(
     labels: Sequence[str] = (),
     data_dir: Path | None = None,
     record: TrainingRecord | None = None,
+    *,
+    with_texts: bool = False,
 ) -> tuple[Rows, tuple[str, ...]]:
     """Rows for the inputs, with their classes, and the names of the classes if the data has them.
 
@@ -156,10 +160,11 @@ def read_rows(
         data_dir: Folder of the data sets.
         record: Of the training run, if the network is from one. Its rows are split as they were there, and
             a table's columns are found by their names.
+        with_texts: Whether to read the texts of an .npz file.
     """
     path = Path(data)
     if path.is_file() and not is_table(path):
-        return npz_rows(path, inputs, labels)
+        return npz_rows(path, inputs, labels, with_texts=with_texts)
     dataset = _load_dataset(data, data_dir, record=record)
     if record is None:
         return dataset_rows(dataset, inputs, labels)
@@ -221,7 +226,8 @@ def dataset_rows(
             f"expected the classes {_shorten(labels)}, got those of {data.name}: {_shorten(data.labels)}"
         )
     arrays = {inputs[0].name: data.test.x.numpy()}
-    return _build_rows(arrays, data.test.y.numpy(), inputs, data.name, max_rows), data.labels
+    rows = _build_rows(arrays, data.test.y.numpy(), inputs, data.name, max_rows, data.test.texts)
+    return rows, data.labels
 
 
 def npz_rows(
@@ -230,14 +236,17 @@ def npz_rows(
     labels: Sequence[str] = (),
     max_bytes: int = MAX_NPZ_BYTES,
     max_rows: int = MAX_ROWS_USED,
+    *,
+    with_texts: bool = False,
 ) -> tuple[Rows, tuple[str, ...]]:
     """The rows of an .npz file: one array per input, under its name, and the classes as `y` or `classes`.
 
     The array of a single input may be called `x`. If there are `x_test` and `y_test`, they are preferred. All
-    arrays of the file together may take `max_bytes`.
+    arrays of the file together may take `max_bytes`. `with_texts` also reads an array `texts`, if there is
+    one.
     """
     where = str(path)
-    names = {name for spec in inputs for name in (spec.name, "x")}
+    names = {name for spec in inputs for name in (spec.name, "x")} | ({TEXTS_KEY} if with_texts else set())
     arrays = _read_arrays(path, {f"{name}{suffix}" for name in names for suffix in KEY_SUFFIXES}, max_bytes)
     # the array of each input, all with the same suffix
     selected: dict[str, Array] = {}
@@ -257,7 +266,21 @@ def npz_rows(
     suffix = suffixes.pop()
     raw_classes = next((arrays[f"{key}{suffix}"] for key in CLASS_KEYS if f"{key}{suffix}" in arrays), None)
     classes = None if raw_classes is None else class_numbers(raw_classes, tuple(labels) or class_names, where)
-    return _build_rows(selected, classes, inputs, where, max_rows), class_names
+    raw_texts = arrays.get(f"{TEXTS_KEY}{suffix}") if with_texts else None
+    texts = () if raw_texts is None else _texts(raw_texts, where)
+    return _build_rows(selected, classes, inputs, where, max_rows, texts), class_names
+
+
+def _texts(array: Array, where: str) -> tuple[str, ...]:
+    """The texts of an array of strings, or of their bytes in UTF-8."""
+    if array.ndim != 1 or array.dtype.kind not in "SU":
+        raise SourceError(f"{where}: {TEXTS_KEY}: expected one string per row, got {_describe(array)}")
+    try:
+        texts = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+        # strings that UTF-8 cannot represent could not be sent to a service
+        return tuple(text.encode().decode() for text in texts.tolist())
+    except (UnicodeError, ValueError) as error:
+        raise SourceError(f"{where}: {TEXTS_KEY}: expected strings in UTF-8, got others") from error
 
 
 def class_numbers(classes: Array, labels: Sequence[str], where: str) -> Array:
@@ -347,6 +370,7 @@ def _build_rows(
     inputs: tuple[InputSpec, ...],
     where: str,
     max_rows: int,
+    texts: tuple[str, ...] = (),
 ) -> Rows:
     sizes: dict[str, int] = {}
     for spec in inputs:
@@ -359,11 +383,14 @@ def _build_rows(
             )
     if classes is not None and len(classes) != count:
         raise SourceError(f"{where}: expected {count} classes, one per row, got {len(classes)}")
+    if texts and len(texts) != count:
+        raise SourceError(f"{where}: {TEXTS_KEY}: expected {count} texts, one per row, got {len(texts)}")
     selected = _select_rows(count, max_rows)
     converted = {
         spec.name: convert_rows(arrays[spec.name][selected], spec, f"{where}: {spec.name}") for spec in inputs
     }
-    return Rows(converted, None if classes is None else classes[selected])
+    selected_texts = tuple(texts[row] for row in selected.tolist()) if texts else ()
+    return Rows(converted, None if classes is None else classes[selected], selected_texts)
 
 
 def _select_rows(count: int, max_rows: int) -> Array:

@@ -55,6 +55,14 @@ def test_labels_of_samples_are_names_or_numbers() -> None:
     assert [sample.label for sample in choose_samples(rows, 3, ["cat", "dog"])] == ["cat", "dog", "2"]
 
 
+def test_samples_have_the_texts_of_their_rows() -> None:
+    """Long texts take room from other samples."""
+    rows = Rows({"x": numbered(3)}, np.array([0, 0, 1]), ("one", "two", "three"))
+    assert [sample.text for sample in choose_samples(rows, 3)] == ["one", "three", "two"]
+    long = Rows({"x": numbered(3)}, None, ("x" * MAX_SAMPLE_CHARACTERS,) * 3)
+    assert choose_samples(long, 3) == ()
+
+
 def test_without_rows_there_are_no_samples() -> None:
     assert choose_samples(None, 0) == input_ranges(None) == ()
 

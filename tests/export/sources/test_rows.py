@@ -277,3 +277,37 @@ def test_the_columns_of_a_split_table_are_found_by_name(tmp_path: Path) -> None:
         SourceError, match="expected one column besides those .* with the classes, got b, class"
     ):
         read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,1]"]), features=["a"])
+
+
+def test_texts_are_read_if_they_are_wanted(tmp_path: Path) -> None:
+    """As strings or their bytes, those of the test rows first; the chosen rows keep theirs."""
+    inputs, path = parse_inputs(["ids:int64[batch,2,3]"]), tmp_path / "rows.npz"
+    ids = np.arange(40 * 6).reshape(40, 2, 3)
+    texts = [f"é {number}" for number in range(40)]
+    for array in (np.array(texts), np.array([text.encode() for text in texts])):
+        np.savez(path, ids=ids, texts=array)
+        assert npz_rows(path, inputs)[0].texts == ()
+        assert read_rows(path, inputs, with_texts=True)[0].texts == tuple(texts)
+        some = npz_rows(path, inputs, max_rows=5, with_texts=True)[0]
+        assert [f"é {row[0, 0] // 6}" for row in some.inputs["ids"]] == list(some.texts)
+    np.savez(path, ids=ids, ids_test=ids[:3], texts=texts, texts_test=["a", "b", "c"])
+    assert npz_rows(path, inputs, with_texts=True)[0].texts == ("a", "b", "c")
+    np.savez(path, ids=ids)
+    assert npz_rows(path, inputs, with_texts=True)[0].texts == ()
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a"], "texts: expected 2 texts, one per row, got 1"),
+        ([1, 2], "texts: expected one string per row, got int64"),
+        ([["a"], ["b"]], "texts: expected one string per row, got <U1"),
+        ([b"a", b"\xff"], "texts: expected strings in UTF-8, got others"),
+        (["a", "\ud800"], "texts: expected strings in UTF-8, got others"),
+    ],
+)
+def test_texts_that_do_not_fit_are_rejected(tmp_path: Path, texts: Any, message: str) -> None:
+    path = tmp_path / "rows.npz"
+    np.savez(path, ids=np.zeros((2, 2, 3), np.int64), texts=np.array(texts))
+    with pytest.raises(SourceError, match=message):
+        npz_rows(path, parse_inputs(["ids:int64[batch,2,3]"]), with_texts=True)
