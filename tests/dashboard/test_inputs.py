@@ -46,14 +46,14 @@ READ = """async ([input, text]) => {
   const { parseTensor } = await import("/dashboard/inputs/tensor_parser.js");
   try { return parseTensor(input, text); } catch (error) { return error.message; }
 }"""
-SPELL = """async ([input, alphabet, text]) => {
-  const { textFormatOf, textToTensor, tensorToText } = await import("/dashboard/inputs/text_tensor.js");
-  const format = textFormatOf({ inputs: [input], certificate: { alphabet } });
-  try {
-    const tensor = textToTensor(format, text);
-    return [tensor, tensorToText(format, tensor)];
-  } catch (error) { return error.message; }
+WRITE = """async ([certificate, text]) => {
+  const module = await import("/dashboard/inputs/text_tensor.js");
+  const format = module.textFormatOf({ inputs: [{ name: "ids" }], certificate });
+  if (format === null) return null;
+  const known = module.inKnownCase(format, text);
+  return [module.textTensor(format, known).data[0], module.unreadParts(format, known)];
 }"""
+TEXT = {"input": "ids", "scheme": "alphabet", "words": 2, "characters": 4}
 
 
 @pytest.fixture(scope="module")
@@ -188,31 +188,29 @@ def test_values_that_do_not_fit_the_input_are_refused(
     assert read.startswith(message)
 
 
-def test_text_becomes_ids_of_the_alphabet(page: Page) -> None:
-    words = {"name": "ids", "datatype": "INT64", "shape": [-1, -1, 4]}
-    tensor, text = page.evaluate(SPELL, [words, " ABC", "ab  Caba"])
-    assert tensor["shape"] == [1, 2, 4]
-    assert tensor["data"] == [1, 2, 0, 0, 3, 1, 2, 1]
-    assert text == "AB CABA"
-    line = {"name": "ids", "datatype": "INT32", "shape": [-1, 6]}
-    tensor, text = page.evaluate(SPELL, [line, " abc", "a cb"])
-    assert tensor["data"] == [1, 0, 3, 2, 0, 0]
-    assert text == "a cb"
-
-
 @pytest.mark.parametrize(
-    ("shape", "text", "message"),
+    ("scheme", "text", "sent", "notes"),
     [
-        ([-1, -1, 4], "ab é", 'text: expected characters of the network\'s alphabet, got "é" at position 4'),
-        ([-1, -1, 4], "abcab", "text: expected at most 4 characters in a word, got 5"),
-        ([-1, 2, 4], "a b c", "text: expected at most 2 words, got 3"),
-        ([-1, 2, 4], "  ", "text: expected some characters, got none"),
-        ([-1, 4], "aaaaa", "text: expected at most 4 characters, got 5"),
+        ("alphabet", "ab  Caba", "AB  CABA", []),
+        ("alphabet", "ab é ù", "AB é ù", ["Left out: é ù.", "Only the first 2 words are read."]),
+        ("alphabet", "abcab", "ABCAB", ["Only the first 4 characters of a word are read."]),
+        ("bytes", "ab é", "ab é", []),
+        ("bytes", "abéü", "abéü", ["Only the first 4 bytes of a word are read."]),
+        ("elmo", "abc", "abc", ["Only the first 2 bytes of a word are read."]),
+        ("characterbert", "a", "a", ["Only the first 0 words are read."]),
     ],
 )
-def test_unsupported_texts_are_refused(page: Page, shape: list[int], text: str, message: str) -> None:
-    field = {"name": "ids", "datatype": "INT64", "shape": shape}
-    assert page.evaluate(SPELL, [field, " abc", text]) == message
+def test_what_is_not_read_of_a_text_is_said(
+    page: Page, scheme: str, text: str, sent: str, notes: list[str]
+) -> None:
+    """Letters in the other case are replaced if only that has an id; marks take room."""
+    certificate = {"alphabet": " ABC" if scheme == "alphabet" else "", "text": {**TEXT, "scheme": scheme}}
+    assert page.evaluate(WRITE, [certificate, text]) == [sent, notes]
+
+
+@pytest.mark.parametrize("text", [None, {**TEXT, "input": "other"}])
+def test_models_without_texts_have_no_text_entry(page: Page, text: object) -> None:
+    assert page.evaluate(WRITE, [{"alphabet": " ABC", "text": text}, "a"]) is None
 
 
 def test_random_rows_are_within_their_range(page: Page) -> None:
@@ -268,7 +266,7 @@ def test_pictures_are_recognized_by_their_shape(page: Page, shape: list[int], fo
         """async (shape) => {
           const { pictureFormatOf, tensorToPixels, pixelsToTensor } =
             await import("/dashboard/pictures/picture_input.js");
-          const certificate = { alphabet: "", ranges: { x: { low: -1, high: 1 } } };
+          const certificate = { alphabet: "", text: null, ranges: { x: { low: -1, high: 1 } } };
           const picture = pictureFormatOf({ inputs: [{ name: "x", datatype: "FP32", shape }], certificate });
           if (picture === null) return null;
           const { height, width, channels, likely } = picture;

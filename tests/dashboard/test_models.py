@@ -92,6 +92,9 @@ def test_every_version_is_listed(dashboard: OpenDashboard, all_models_server: Se
         times = f"{worst['rms'] / worst['rms_torch']:.2f}{TIMES}"
         expect(fact(digits, "parity")).to_have_text(f"proved{parity['worst']} {times}")
         expect(fact(entry_of(page, "bare/1"), "parity")).to_have_text("not proved")
+        expect(fact(entry_of(page, "letters/1"), "inputs")).to_have_text(
+            f"{shape('ids INT64 n', '?', 5)}, or text"
+        )
         expect(entry_of(page, f"{MARKUP}/1")).to_be_visible()
 
 

@@ -161,6 +161,25 @@ def test_rows_of_every_type_survive_an_address(dashboard: OpenDashboard, bundled
         assert page.evaluate(ROUND_TRIP, [scalar, ""])[2]
 
 
+def test_a_link_opens_the_same_text(dashboard: OpenDashboard, all_models_server: Server) -> None:
+    """Whatever characters it has; a text for a model that takes none is an error."""
+    text = 'a&b=c; 100 % "é" #j\n\U0001f600'
+    with dashboard(all_models_server.url, path=model_path("letters")) as page:
+        page.get_by_role("textbox", name="Text").fill(text)
+        wait_for_prediction(page, "text")
+        page.get_by_role("button", name="Copy link").click()
+        wait_until(page, lambda: "&row=" in page.evaluate("location.hash"))
+        link = page.evaluate("location.href").removeprefix(all_models_server.url)
+    with dashboard(all_models_server.url, path=link) as page:
+        wait_for_prediction(page, "text")
+        assert page.get_by_role("textbox", name="Text").input_value() == text
+        assert page.evaluate(CURRENT_ROW)[0]["data"] == [text]
+    with dashboard(all_models_server.url, path=link.replace("letters", "pictures")) as page:
+        problem = page.get_by_text("The row of this address cannot be shown")
+        problem.wait_for()
+        assert "expected numbers, since the model takes no text" in problem.inner_text()
+
+
 def test_a_row_too_large_for_a_link_is_named(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 

@@ -294,16 +294,54 @@ def test_text_is_sent_while_typing(dashboard: OpenDashboard, all_models_server: 
         field.fill("abc jj")
         wait_for_prediction(page, "text")
         (row,) = page.evaluate(CURRENT_ROW)
-        assert row["shape"] == [1, 2, 5]
-        assert row["data"] == [1, 2, 3, 0, 0, 10, 10, 0, 0, 0]
-        field.fill("abc x")
-        error = page.locator("#text-error")
-        expect(error).to_have_text(
-            'text: expected characters of the network\'s alphabet, got "x" at position 5'
-        )
+        assert row == {"shape": [1], "datatype": "BYTES", "data": ["abc jj"]}
+        ids = [[[1, 2, 3, 0, 0], [10, 10, 0, 0, 0], [0, 0, 0, 0, 0]]]
+        expected = all_models_server.post("/v1/models/letters:predict", {"instances": ids}).json()
+        (prediction,) = expected["predictions"]
+        expect(page.locator("#try .headline .label")).to_have_text(prediction["label"])
+        assert page.evaluate(CURRENT_READING)["gates"] == 2
+        notes = page.locator("#text-notes")
+        expect(notes).to_have_text("")
+        field.fill("ABC x a b")
+        expect(notes).to_have_text("Left out: x. Only the first 3 words are read.")
+        wait_for_prediction(page, "text")
+        assert page.evaluate(CURRENT_ROW)[0]["data"] == ["abc x a b"]
+        field.fill(" ")
         expect(page.locator("#try .headline")).to_have_count(0)
         page.get_by_role("button", name="Random text").click()
         wait_for_prediction(page, "random text")
+        code = page.locator("#try .snippets code").first
+        expect(code).to_contain_text(f'"instances": ["{field.input_value()}"]')
+
+
+def test_samples_are_shown_as_texts(dashboard: OpenDashboard, all_models_server: Server) -> None:
+    """They are sent as texts too. Ids in place of a text are sent as they are."""
+    from playwright.sync_api import expect
+
+    ids = {"name": "ids", "datatype": "INT64", "shape": [1, 1, 5], "data": [1, 2, 0, 0, 0]}
+    samples = [{"label": "a", "text": "ab jj", "inputs": [ids]}, {"label": "", "text": "", "inputs": [ids]}]
+    certificate = all_models_server.get("/v2/models/letters/certificate").json()
+    with dashboard(all_models_server.url, path="/docs") as page:
+        page.route(
+            "**/letters/**/certificate", lambda route: route.fulfill(json=certificate | {"samples": 2})
+        )
+        page.route("**/letters/**/samples", lambda route: route.fulfill(json={"samples": samples}))
+        page.goto(f"{all_models_server.url}/#model=letters/1")
+        wait_for_prediction(page, "sample: a")
+        field = page.get_by_role("textbox", name="Text")
+        expect(field).to_have_value("ab jj")
+        expect(page.get_by_role("button", name="sample: a")).to_have_text("ab jj")
+        assert page.evaluate(CURRENT_ROW)[0]["data"] == ["ab jj"]
+        page.get_by_role("button", name="sample 2").click()
+        wait_for_prediction(page, "sample 2")
+        expect(field).to_have_value("")
+        assert page.evaluate(CURRENT_ROW)[0]["data"] == ids["data"]
+        # the numbers of a text are not known here, and the row stays
+        page.get_by_role("button", name="sample: a").click()
+        wait_for_prediction(page, "sample: a")
+        page.get_by_role("button", name="Numbers").click()
+        expect(page.get_by_label("Values of ids")).to_have_value("")
+        wait_for_prediction(page, "sample: a")
 
 
 @pytest.mark.thorough

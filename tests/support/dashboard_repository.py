@@ -18,6 +18,7 @@ from models.networks.character_cnn import CharacterCnnConfig
 from models.networks.families import build_network
 from models.networks.feedforward import ConvConfig
 from models.networks.recurrent import RhnConfig
+from service.artifact.manifest import TextInput
 from service.artifact.runtime import open_model
 from tests.highways.carries import Independent, LearnedCarry
 from tests.highways.dense import Layer
@@ -33,7 +34,7 @@ ALPHABET = " abcdefghij"
 def create_repository(root: Path) -> Path:
     """Write the models into a folder.
 
-    `digits-10` is the bundled model, `pictures` is convolutional, `steps` recurrent, `letters` reads words by
+    `digits-10` is the bundled model, `pictures` is convolutional, `steps` recurrent, `letters` takes texts by
     an alphabet, `own` has layers of another author and no labels, MARKUP has gates and labels but no profile,
     and `bare` has two inputs, no gates and no manifest.
     """
@@ -52,8 +53,9 @@ def create_repository(root: Path) -> Path:
     letters = export_model(net, root, name="letters", inputs=["ids:int64[batch,words,5]"], labels=LABELS).path
     manifest = open_model(letters).manifest
     assert manifest is not None
-    with_alphabet = manifest.model_copy(update={"alphabet": ALPHABET})
-    letters.write_bytes(embed_manifest(letters.read_bytes(), with_alphabet))
+    text = TextInput(input="ids", scheme="alphabet", words=3, characters=5, texts=1, digest="")
+    with_text = manifest.model_copy(update={"alphabet": ALPHABET, "text": text})
+    letters.write_bytes(embed_manifest(letters.read_bytes(), with_text))
     own = nn.Sequential(Independent(6), LearnedCarry(6, 6), Layer(6)).eval()
     export_model(own, root, name="own", inputs=["x:float32[batch,6]"])
     put_model(root, MARKUP, data=with_manifest(highway(), labels=LABELS))

@@ -1,7 +1,7 @@
 // Entry of text as the row, for networks that read characters.
 
 import { el } from "../dom/element.js";
-import { randomText, tensorToText, textToTensor } from "./text_tensor.js";
+import { inKnownCase, randomText, textTensor, unreadParts } from "./text_tensor.js";
 
 /** An entry of the section "Try it"; `onRow` receives the row, or null for none. */
 export class TextEntry {
@@ -10,75 +10,71 @@ export class TextEntry {
   #textFormat;
   #onRow;
   #area;
-  #error;
+  #notes;
 
   constructor(textFormat, onRow) {
     this.#textFormat = textFormat;
     this.#onRow = onRow;
-    this.#error = el("p", { class: "failed", id: "text-error", role: "status" });
+    this.#notes = el("p", { class: "quiet", id: "text-notes", role: "status" });
     this.#area = el("textarea", {
       rows: "3",
       spellcheck: "false",
-      "aria-describedby": "text-error",
-      on: { input: () => this.#send("text") },
+      "aria-describedby": "text-notes",
+      on: { input: () => this.#sendTyped("text") },
     });
     const useRandomText = () => {
       this.#area.value = randomText(this.#textFormat);
-      this.#send("random text");
+      this.#sendTyped("random text");
     };
+    const { letters, words, characters, bytes } = textFormat;
+    const limits = `the first ${words} words of ${characters} ${bytes ? "bytes" : "characters"} are read`;
     this.node = el(
       "div",
       { class: "writing" },
-      el("label", { class: "field" }, `Text, ${lengthLimits(textFormat)}`, this.#area),
-      this.#error,
+      el("label", { class: "field" }, `Text, ${limits}`, this.#area),
+      this.#notes,
       el(
         "div",
         { class: "toolbar" },
         el("button", { type: "button", on: { click: useRandomText } }, "Random text"),
-        el(
-          "details",
-          {},
-          el("summary", {}, "Known characters"),
-          el("code", { class: "letters" }, textFormat.alphabet),
-        ),
+        letters.length > 0 &&
+          el(
+            "details",
+            {},
+            el("summary", {}, "Known characters"),
+            el("code", { class: "letters" }, letters.join("")),
+          ),
       ),
     );
   }
 
   learnFrom() {}
 
+  /** Show a row that was not made here; ids that came from elsewhere have no text. */
   take({ title, inputs }) {
-    this.#area.value = tensorToText(this.#textFormat, inputs[0]);
-    this.#send(title);
+    const [tensor] = inputs;
+    const isText = tensor.datatype === "BYTES";
+    this.#area.value = isText ? tensor.data[0] : "";
+    this.#area.placeholder = isText ? "" : `ids: ${title}`;
+    this.#showNotes(this.#area.value);
+    this.#onRow({ title, inputs });
   }
 
   open(file) {
     file.text().then((text) => {
       this.#area.value = text.trim();
-      this.#send(file.name);
+      this.#sendTyped(file.name);
     }, reportError);
   }
 
-  #send(title) {
-    let row = null;
-    try {
-      this.#showError("");
-      if (this.#area.value.trim())
-        row = { title, inputs: [textToTensor(this.#textFormat, this.#area.value)] };
-    } catch (error) {
-      this.#showError(error.message);
-    }
-    this.#onRow(row);
+  #sendTyped(title) {
+    const text = inKnownCase(this.#textFormat, this.#area.value);
+    this.#area.placeholder = "";
+    this.#showNotes(text);
+    this.#onRow(text.trim() ? { title, inputs: [textTensor(this.#textFormat, text)] } : null);
   }
 
-  #showError(text) {
-    this.#error.textContent = text;
-    this.#area.setAttribute("aria-invalid", String(text !== ""));
+  #showNotes(text) {
+    this.#notes.textContent = unreadParts(this.#textFormat, text).join(" ");
   }
-}
-
-function lengthLimits({ words, letters }) {
-  const limitText = (count, what) => (count === -1 ? `any number of ${what}` : `at most ${count} ${what}`);
-  if (words === null) return limitText(letters, "characters");
-  return `${limitText(words, "words")} of ${limitText(letters, "characters")}`;
 }

@@ -1,79 +1,69 @@
-// Converts text to tensors and back: character i of the alphabet has the id i, and id 0 is padding.
+// Texts as tensors: the service makes the ids that a network reads, as in its training.
 
 /**
  * @typedef {object} TextFormat  how a model takes text
- * @property {object} input
- * @property {Map<string, number>} ids
- * @property {string} alphabet
- * @property {number|null} words  maximum number, -1 for any; null if the text is a single line
- * @property {number} letters  characters of a word or of the line, -1 for any number
+ * @property {string} name  of the input
+ * @property {string[]} letters  that have an id; empty if all have
+ * @property {number} words  of a text that are read
+ * @property {number} characters  of a word that are read
+ * @property {boolean} bytes  whether characters are the bytes of UTF-8
  */
+
+// the first letters of a random text if all have an id
+const LATIN = [..."abcdefghijklmnopqrstuvwxyz"];
+// words and characters of a word that the marks of a scheme take
+const MARKS = { alphabet: [0, 0], bytes: [0, 0], elmo: [0, 2], characterbert: [2, 2] };
 
 /** How a model takes text, or null if it does not. */
 export function textFormatOf({ inputs, certificate }) {
-  const [input] = inputs;
-  if (!certificate.alphabet || inputs.length !== 1 || !/^INT(32|64)$/.test(input.datatype)) return null;
-  const dims = input.shape.slice(1);
-  if (input.shape[0] !== -1 || dims.length < 1 || dims.length > 2) return null;
-  const alphabet = certificate.alphabet;
-  const ids = new Map([...alphabet].map((letter, id) => [letter, id]));
-  const [words, letters] = dims.length === 2 ? dims : [null, dims[0]];
-  return { input, alphabet, ids, words, letters };
+  const { text, alphabet } = certificate;
+  if (!text || inputs.length !== 1 || inputs[0].name !== text.input) return null;
+  const [wordMarks, characterMarks] = MARKS[text.scheme] ?? [0, 0];
+  return {
+    name: text.input,
+    letters: text.scheme === "alphabet" ? [...alphabet].slice(1) : [],
+    words: text.words - wordMarks,
+    characters: text.characters - characterMarks,
+    bytes: text.scheme !== "alphabet",
+  };
 }
 
-/** The tensor of a text; throws an Error that says what the network cannot read. */
-export function textToTensor(format, text) {
-  const { input, words, letters } = format;
-  const lines = words === null ? [text] : text.split(/\s+/).filter(Boolean);
-  if (lines.join("") === "") throw new Error("text: expected some characters, got none");
-  if (words !== null && words !== -1 && lines.length > words) {
-    throw new Error(`text: expected at most ${words} words, got ${lines.length}`);
-  }
-  const idLines = lines.map((line) => [...line].map((letter) => idOf(format, letter, text)));
-  const longest = Math.max(...idLines.map((line) => line.length));
-  if (letters !== -1 && longest > letters) {
-    const noun = words === null ? "characters" : "characters in a word";
-    throw new Error(`text: expected at most ${letters} ${noun}, got ${longest}`);
-  }
-  const width = letters === -1 ? longest : letters;
-  const height = words === null || words === -1 ? idLines.length : words;
-  const data = new Array(height * width).fill(0);
-  idLines.forEach((line, row) => line.forEach((id, column) => (data[row * width + column] = id)));
-  const shape = words === null ? [1, width] : [1, height, width];
-  return { name: input.name, datatype: input.datatype, shape, data };
+/** The tensor of a text. */
+export function textTensor({ name }, text) {
+  return { name, datatype: "BYTES", shape: [1], data: [text] };
 }
 
-/** The text of a tensor. */
-export function tensorToText({ alphabet, words }, { shape, data }) {
-  const letters = [...alphabet];
-  const width = shape.at(-1);
-  const lines = Array.from({ length: data.length / width }, (_, row) =>
-    Array.from({ length: width }, (_, column) => Number(data[row * width + column]))
-      .map((id) => (id === 0 && words !== null ? "" : (letters[id] ?? "�")))
-      .join(""),
-  );
-  return lines.join(" ").trim();
+/** The text with letters in the other case where only that has an id: networks may know upper case alone. */
+export function inKnownCase({ letters }, text) {
+  if (!letters.length) return text;
+  const known = new Set(letters);
+  const other = (letter) => [letter.toUpperCase(), letter.toLowerCase()].find((one) => known.has(one));
+  return [...text].map((letter) => (known.has(letter) ? letter : (other(letter) ?? letter))).join("");
 }
 
-/** A text of random characters. */
-export function randomText({ alphabet, words, letters }, random = Math.random) {
-  const alphabetLetters = [...alphabet].slice(1).filter((letter) => letter.trim());
+/** What of a text the network does not read, as sentences. */
+export function unreadParts({ letters, words, characters, bytes }, text) {
+  const found = text.split(/\s+/).filter(Boolean);
+  const known = new Set(letters);
+  const unknown = letters.length ? [...new Set(found.join(""))].filter((letter) => !known.has(letter)) : [];
+  const length = (word) =>
+    bytes
+      ? new TextEncoder().encode(word).length
+      : [...word].filter((letter) => known.has(letter)).length;
+  return [
+    unknown.length && `Left out: ${unknown.slice(0, 10).join(" ")}${unknown.length > 10 ? " …" : "."}`,
+    found.length > words && `Only the first ${words} words are read.`,
+    found.some((word) => length(word) > characters) &&
+      `Only the first ${characters} ${bytes ? "bytes" : "characters"} of a word are read.`,
+  ].filter(Boolean);
+}
+
+/** A text of random letters. */
+export function randomText({ letters, words, characters }, random = Math.random) {
+  const some = letters.filter((letter) => letter.trim());
+  const pool = some.length ? some : LATIN;
   const upTo = (max) => 1 + Math.floor(random() * max);
   const word = () =>
-    Array.from(
-      { length: upTo(letters === -1 ? 8 : letters) },
-      () => alphabetLetters[Math.floor(random() * alphabetLetters.length)],
-    ).join("");
-  if (words === null) return word();
-  return Array.from({ length: upTo(words === -1 ? 4 : words) }, word).join(" ");
-}
-
-// upper case is accepted by networks that only know lower case, and the other way round
-function idOf({ ids }, letter, text) {
-  const id = ids.get(letter) ?? ids.get(letter.toUpperCase()) ?? ids.get(letter.toLowerCase());
-  if (id !== undefined) return id;
-  const place = [...text].indexOf(letter) + 1;
-  throw new Error(
-    `text: expected characters of the network's alphabet, got "${letter}" at position ${place}`,
-  );
+    Array.from({ length: upTo(Math.min(characters, 12)) }, () => pool[Math.floor(random() * pool.length)]).join("");
+  return Array.from({ length: upTo(Math.min(words, 8)) }, word).join(" ");
 }

@@ -12,7 +12,8 @@ export function tensorList(tensors, max, ranges = {}) {
   ];
 }
 
-function tensorItem({ name, datatype, shape }, range) {
+function tensorItem({ name, datatype, shape, parameters }, range) {
+  const textNote = parameters?.text ? ", or text" : "";
   const rangeText = range ? `, ${number(range.low)} to ${number(range.high)}` : "";
-  return el("span", { class: "tensor" }, el("b", {}, name), ` ${datatype} ${shapeText(shape)}${rangeText}`);
+  return el("span", { class: "tensor" }, el("b", {}, name), ` ${datatype} ${shapeText(shape)}${rangeText}${textNote}`);
 }

@@ -21,7 +21,7 @@ const MIN_FLAT_PIXELS = 64;
 /** How a model takes a picture, or null if it does not. */
 export function pictureFormatOf({ inputs, certificate }) {
   const [input] = inputs;
-  if (inputs.length !== 1 || certificate.alphabet || !NUMERIC_TYPES.test(input.datatype)) return null;
+  if (inputs.length !== 1 || certificate.alphabet || certificate.text || !NUMERIC_TYPES.test(input.datatype)) return null;
   const layout = layoutOf(input.shape);
   if (layout === null) return null;
   const { low = 0, high = 1 } = certificate.ranges[input.name] ?? {};

@@ -2,9 +2,10 @@
 //
 //   #model=digits-10/1&row=64:0*2,5,13&title=drawn&levers=3:closed,5:-2.5&a-row=…&a-title=…&a-levers=…
 //
-// A row is a list of numbers per input, each behind its shape without the rows' axis; `0*2` is two zeros. The
-// levers are those of levers.js; `a-` marks the row that was kept for a comparison.
+// A row is a list of numbers per input, each behind its shape without the rows' axis; `0*2` is two zeros. A text
+// is a JSON string. The levers are those of levers.js; `a-` marks the row that was kept for a comparison.
 
+import { textFormatOf, textTensor } from "../inputs/text_tensor.js";
 import { elementCount, toTypedArray } from "../state/tensors.js";
 
 // longer addresses are cut off by programs that people send links with
@@ -59,6 +60,7 @@ function rowFields(side, prefix) {
 }
 
 function rowText({ inputs }) {
+  if (inputs[0].datatype === "BYTES") return encodeURIComponent(JSON.stringify(inputs[0].data[0]));
   return inputs.map((tensor) => `${tensor.shape.slice(1).join("x")}:${valuesText(tensor)}`).join(";");
 }
 
@@ -92,12 +94,27 @@ function shortest(value) {
 function parseSide(fields, prefix, model) {
   const text = fields.get(`${prefix}row`);
   if (text === undefined) return null;
-  const parts = decoded(text).split(";");
-  if (parts.length !== model.inputs.length)
-    throw new Error(`expected ${model.inputs.length} inputs, got ${parts.length}`);
-  const inputs = model.inputs.map((input, n) => parseInput(input, parts[n]));
+  const row = decoded(text);
+  const inputs = row.startsWith('"') ? [parseText(row, model)] : parseInputs(row, model);
   const title = decoded(fields.get(`${prefix}title`) ?? "") || "shared row";
   return { row: { title, inputs }, levers: parseLevers(decoded(fields.get(`${prefix}levers`) ?? "")) };
+}
+
+function parseInputs(row, model) {
+  const parts = row.split(";");
+  if (parts.length !== model.inputs.length)
+    throw new Error(`expected ${model.inputs.length} inputs, got ${parts.length}`);
+  return model.inputs.map((input, n) => parseInput(input, parts[n]));
+}
+
+function parseText(row, model) {
+  const format = textFormatOf(model);
+  if (format === null) throw new Error("expected numbers, since the model takes no text, got a text");
+  try {
+    return textTensor(format, String(JSON.parse(row)));
+  } catch {
+    throw new Error("expected a text in quotes");
+  }
 }
 
 function parseInput({ name, datatype, shape }, text) {

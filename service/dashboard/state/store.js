@@ -1,7 +1,7 @@
 // Publish/subscribe store of the page. Each topic has one kind of value; sections know topics, not each other.
 
 /**
- * @typedef {{name: string, datatype: string, shape: number[], data: ArrayLike<number|bigint|boolean>}} Tensor
+ * @typedef {{name: string, datatype: string, shape: number[], data: ArrayLike<number|bigint|boolean|string>}} Tensor
  *
  * @typedef {{low: number, high: number}} Range
  *

@@ -94,8 +94,9 @@ function tensorsOf(row) {
   }));
 }
 
-/** A row of a table by the names of its features, another one as nested lists. */
+/** A text as it is, a row of a table by the names of its features, another one as nested lists. */
 function instanceOf(tensor, input, features) {
+  if (tensor.datatype === "BYTES") return tensor.data[0];
   if (!features.length) return nestedList(tensor, input.shape[0] === -1);
   const values = flatList(tensor.data, tensor.datatype);
   return Object.fromEntries(features.map((feature, n) => [feature.name, values[n]]));
@@ -115,7 +116,7 @@ function nestedList({ datatype, shape, data }, batched) {
 
 function flatList(data, datatype) {
   return Array.from(data, (value) =>
-    typeof value === "boolean" ? value : shortNumber(Number(value), datatype),
+    typeof value === "boolean" || typeof value === "string" ? value : shortNumber(Number(value), datatype),
   );
 }
 

@@ -1,7 +1,6 @@
 // The samples stored with a model, as pictures or labels to choose from.
 
 import { el, setChildren } from "../dom/element.js";
-import { tensorToText } from "../inputs/text_tensor.js";
 import { tensorToPixels } from "../pictures/picture_input.js";
 import { paintPixels } from "../pictures/pixel_canvas.js";
 
@@ -30,12 +29,12 @@ export function showSamples(node, samples, { pictureFormat, textFormat }, onChoo
   );
 }
 
-function sampleContent({ label, inputs }, index, pictureFormat, textFormat) {
+function sampleContent({ label, text, inputs }, index, pictureFormat, textFormat) {
   if (pictureFormat) {
     const canvas = el("canvas", { class: "pixels", "aria-hidden": "true" });
     paintPixels(canvas, tensorToPixels(pictureFormat, inputs[0]));
     return [canvas, label && el("span", { "aria-hidden": "true" }, label)];
   }
-  if (textFormat) return tensorToText(textFormat, inputs[0]);
+  if (textFormat && text) return text;
   return label || `row ${index + 1}`;
 }

@@ -6,7 +6,7 @@ import { FeatureForm } from "../inputs/feature_form.js";
 import { acceptDroppedFiles } from "../inputs/file_input.js";
 import { NumberForm } from "../inputs/number_form.js";
 import { TextEntry } from "../inputs/text_entry.js";
-import { textFormatOf } from "../inputs/text_tensor.js";
+import { textFormatOf, textTensor } from "../inputs/text_tensor.js";
 import { PictureEntry } from "../pictures/picture_entry.js";
 import { pictureFormatOf } from "../pictures/picture_input.js";
 import { startRoad } from "../road/road_section.js";
@@ -161,7 +161,10 @@ class TryPanel {
     }
     if (request !== this.#samplesRequest || request.signal.aborted) return;
     this.#waiting = false;
-    const takeSample = ({ inputs }, title) => this.#entry.take({ title, inputs });
+    const takeSample = ({ text, inputs }, title) => {
+      const hasText = formats.textFormat && text;
+      this.#entry.take({ title, inputs: hasText ? [textTensor(formats.textFormat, text)] : inputs });
+    };
     const noRowYet = !current("row");
     if (noRowYet) for (const entry of entries) entry.learnFrom(samples);
     if (failure) {
