@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.support.run_cli import run_in_process
+from tests.support.text_models import text_file
 from tests.support.tiny_repository import put_model
 
 
@@ -27,3 +28,12 @@ def test_a_folder_with_several_models_names_them(tmp_path: Path) -> None:
     shown = run_in_process("inspect", tmp_path)
     assert shown.exit_code > 0
     assert "got a repository of ash, birch: name the folder of one" in " ".join(shown.stderr.split())
+
+
+def test_a_model_that_takes_texts_says_so(tmp_path: Path) -> None:
+    path = put_model(tmp_path, data=text_file()).path
+    shown = " ".join(run_in_process("inspect", path).stdout.split())
+    assert (
+        "ids takes texts of 2 words of 3 characters (alphabet); 7 texts gave the ids of the training" in shown
+    )
+    assert json.loads(run_in_process("inspect", path, "--json").stdout)["text"]["scheme"] == "alphabet"

@@ -18,6 +18,7 @@ from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.infer_bodies import ROWS, signature
 from tests.support.live_server import serving
 from tests.support.run_cli import run_in_process
+from tests.support.text_models import text_file
 from tests.support.tiny_repository import put_model
 
 DIGITS = np.random.default_rng(0).integers(0, 17, (130, 64)).astype(np.float32)
@@ -61,6 +62,23 @@ def test_each_row_gets_its_label_and_gates(table: Path, tmp_path: Path) -> None:
     for row, prediction in zip(scored, answer["predictions"], strict=True):
         assert float(row["probability"]) == prediction["probability"]
         assert float(row["p_3"]) == prediction["probabilities"]["3"]
+
+
+def test_a_column_of_texts_is_predicted(tmp_path: Path) -> None:
+    """Other columns are kept, and rows of ids are read as before."""
+    model = put_model(tmp_path, data=text_file()).path
+    table, ids, lines = tmp_path / "rows.csv", tmp_path / "ids.npy", tmp_path / "rows.jsonl"
+    table.write_text('code,text\n1,"AB, C"\n2,\n')
+    np.save(ids, np.array([[[1, 2, 0], [3, 0, 0]], [[0] * 3] * 2]))
+    lines.write_text('"AB, C"\n""\n')
+    scored = predict(model, table)
+    assert [line.split(",", 1)[0] for line in scored.splitlines()] == ["code", "1", "2"]
+    expected = json.loads(predict(model, ids, "--json"))
+    assert json.loads(predict(model, table, "--json")) == expected
+    assert json.loads(predict(model, lines, "--json")) == expected
+    table.write_text("text\na,b\n")
+    message = "rows.csv, line 2: expected 1 columns, got 2; put a text with commas in quotes"
+    assert message in failure(model, table)
 
 
 @pytest.mark.slow
