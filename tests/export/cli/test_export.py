@@ -203,6 +203,12 @@ def test_unjudged_tensors_are_listed_by_batch() -> None:
         ([*EXPORT, "--samples", "-1"], 2, "--samples: expected 0 or more, got -1"),
         ([*EXPORT, "--labels", "gone.txt"], 2, "--labels: gone.txt: cannot be read (No such file"),
         ([*EXPORT, "--data", "gone.npz"], 2, "--data: expected a .csv, .parquet or .npz file, a folder"),
+        (
+            [*EXPORT, "--text-alphabet", "utf-8"],
+            2,
+            "--text-alphabet: expected bytes, elmo, characterbert, got",
+        ),
+        ([*EXPORT, "--text-alphabet", "bytes"], 2, "--text-alphabet: expected [NAME=]bytes for an input of"),
         ([*EXPORT, "--weights", "gone.pt"], 2, "--weights: gone.pt: no such file"),
         (["verify", "gone.onnx", "--against", "net.py:make"], 1, "gone.onnx: no such file"),
         (
