@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import urllib.error
@@ -12,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import numpy as np
+from pydantic import ValidationError
 
 from service.artifact.datatypes import DATATYPES
 from service.artifact.limits import RequestLimits
@@ -128,8 +130,9 @@ def _signature(metadata: dict[str, Any], certificate: dict[str, Any]) -> Signatu
     )
     names = tuple(feature["name"] for feature in certificate["features"])
     encoder = None
-    if (record := certificate.get("text")) is not None:
-        text = TextInput.model_validate(record)
+    # the service may be older and take no texts, or newer and convert them in ways that are not known here
+    with contextlib.suppress(ValidationError):
+        text = TextInput.model_validate(certificate.get("text"))
         encoder = TextEncoder(text, certificate["alphabet"], inputs[text.input].dtype)
     return Signature(inputs, outputs, {}, "axis0" if batched else None, frozenset(), names, encoder)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simdjson import Array as JsonArray
 
 from service.artifact.limits import RequestLimits
 from service.errors import RequestError, TooLargeError
 from service.inference_types import Array
-from service.protocol.json_document import kind, to_python
+from service.protocol.json_document import kind
 
 if TYPE_CHECKING:
     from service.artifact.text_encoder import TextEncoder
@@ -27,16 +27,22 @@ def expect_text_shape(shape: Sequence[int], where: str) -> int:
 
 
 def texts_in_json(data: JsonArray, count: int, where: str) -> list[str]:
-    """The texts of a JSON array; each may be in an array of its own."""
-    items: list[Any] = to_python(data)
-    if len(items) != count:
-        raise RequestError(f"{where}: expected {count} strings, got {len(items)}")
-    if items and all(type(item) is list and len(item) == 1 for item in items):
-        items = [item[0] for item in items]
-    for index, text in enumerate(items):
+    """The texts of a JSON array, or of the arrays of one string that it consists of."""
+    # before any value is converted, since there may be millions
+    if len(data) != count:
+        raise RequestError(f"{where}: expected {count} strings, got {len(data)}")
+    nested = count > 0 and type(data[0]) is JsonArray
+    texts = []
+    for index, item in enumerate(data):
+        text, place = item, f"{where}[{index}]"
+        if nested:
+            if type(item) is not JsonArray or len(item) != 1:
+                raise RequestError(f"{place}: expected an array of one string, got {kind(item)}")
+            text, place = item[0], f"{place}[0]"
         if type(text) is not str:
-            raise RequestError(f"{where}[{index}]: expected a string, got {kind(text)}")
-    return items
+            raise RequestError(f"{place}: expected a string, got {kind(text)}")
+        texts.append(text)
+    return texts
 
 
 def texts_in_bytes(elements: Sequence[bytes], where: str) -> list[str]:

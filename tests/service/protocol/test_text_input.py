@@ -59,9 +59,10 @@ def test_strings_are_read_from_json() -> None:
         (["a", 1], "data[1]: expected a string, got a number"),
         (["a", None], "data[1]: expected a string, got null"),
         (["a", ["b"]], "data[1]: expected a string, got an array"),
-        ([["a"], ["b", "c"]], "data[0]: expected a string, got an array"),
-        ([["a"], [2]], "data[1]: expected a string, got a number"),
-        ([[["a"]], [["b"]]], "data[0]: expected a string, got an array"),
+        ([["a"], "b"], "data[1]: expected an array of one string, got a string"),
+        ([["a"], ["b", "c"]], "data[1]: expected an array of one string, got an array"),
+        ([["a"], [2]], "data[1][0]: expected a string, got a number"),
+        ([[["a"]], [["b"]]], "data[0][0]: expected a string, got an array"),
     ],
 )
 def test_json_without_a_string_for_each_text_is_refused(items: list[Any], message: str) -> None:
@@ -125,3 +126,9 @@ def test_ids_are_limited_before_they_are_made() -> None:
         text_ids(["", "", ""], encoder(), limits, "x")
     with pytest.raises(TooLargeError, match="ids"):
         text_ids([""], encoder(words=10**15, characters=10**15), RequestLimits(), "x")
+
+
+def test_the_length_of_a_list_is_checked_before_its_values() -> None:
+    """There may be millions."""
+    with pytest.raises(RequestError, match="data: expected 1 strings, got 3"):
+        in_json([1, 2, 3], 1)
