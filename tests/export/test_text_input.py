@@ -29,12 +29,12 @@ from models.data.embedded import encode_texts
 from models.data.load import load_dataset
 from models.networks.character_cnn import CharacterCnnConfig
 from models.networks.families import build_network
-from models.training import checkpoint
 from models.training.checkpoint import TrainingRecord
 from service.artifact.manifest import TextInput, TextScheme
 from service.artifact.runtime import open_model
 from service.artifact.text_encoder import TextEncoder
 from tests.support.manifests import MANIFEST
+from tests.support.text_checkpoint import save_names_checkpoint
 
 ALPHABET = " ABC"
 TEXTS = ("A B C", "", "CABBA unknown A", "x" * 200)
@@ -308,19 +308,12 @@ def test_a_foreign_network_is_exported_with_its_texts(tmp_path: Path, scheme: Te
 def test_a_training_run_on_texts_is_exported_with_them(tmp_path: Path) -> None:
     """With the alphabet of the run, and the texts of samples."""
     dataset = load_dataset("names", seed=0)
-    config = CharacterCnnConfig(
-        inputs=(8, 12), classes=11, alphabet=len(dataset.alphabet), projection=4, filter_counts=(3, 3, 3, 3)
-    )
-    run = replace(
-        record(name="names", digest=dataset.digest, labels=list(dataset.labels), alphabet=dataset.alphabet),
-        config=config.to_dict(),
-    )
-    checkpoint.save_checkpoint(tmp_path / "model.safetensors", build_network(config).state_dict(), run)
-    result = export_model(tmp_path / "model.safetensors", tmp_path / "repo")
+    run = save_names_checkpoint(tmp_path / "model.safetensors")
+    result = export_model(run, tmp_path / "repo")
     text = result.manifest.text
     assert text is not None
     assert (text.scheme, text.words, text.characters) == ("alphabet", 8, 12)
     assert text.texts == 2000 + len(difficult_texts(dataset.alphabet, 8, 12))
     assert {sample.text for sample in result.manifest.samples} <= set(dataset.test.texts)
     assert all(sample.text for sample in result.manifest.samples)
-    verify_model(result.path, tmp_path / "model.safetensors")
+    verify_model(result.path, run)

@@ -25,6 +25,7 @@ from service.artifact.manifest import Compression
 from service.artifact.runtime import open_model
 from service.errors import ModelFileError
 from tests.support.run_cli import run_in_process
+from tests.support.text_checkpoint import save_names_checkpoint
 
 WIDTH = 16
 INPUT = f"x:float32[batch,{WIDTH}]"
@@ -370,6 +371,20 @@ def test_a_file_whose_proof_is_not_its_own_is_refused(folder: Path, tmp_path: Pa
     with pytest.raises(ModelFileError, match="expected its values in this file, got a reference to another"):
         compress_model(tmp_path / "external.onnx", tmp_path / "again", data=rows, keep=0.5)
     assert not (tmp_path / "again/net").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("any_speed")
+def test_a_smaller_network_takes_the_texts_of_the_whole_one(tmp_path: Path) -> None:
+    """Its conversion is proved too."""
+    run = save_names_checkpoint(tmp_path / "model.safetensors")
+    whole = export_model(run, tmp_path / "whole").manifest
+    smaller = compress_model(run, tmp_path / "smaller", data="names", keep=0.5).manifest
+    assert whole.text is not None
+    assert smaller.text is not None
+    assert (smaller.text.scheme, smaller.text.words) == ("alphabet", 8)
+    assert smaller.text.texts > whole.text.texts
+    assert smaller.alphabet == whole.alphabet
 
 
 def test_units_are_ranked_over_all_layers() -> None:
