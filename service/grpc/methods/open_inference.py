@@ -14,6 +14,7 @@ from service.api.admin import expect_change
 from service.api.context import ServiceContext
 from service.api.open_inference import configuration, model_metadata, server_metadata
 from service.api.statistics import model_stats
+from service.errors import NotFoundError
 from service.grpc.messages.descriptors import message_class
 from service.registry.model import Model
 
@@ -38,7 +39,11 @@ class OpenInferenceCalls:
         return _message("ServerMetadataResponse", server_metadata())
 
     def model_ready(self, request: Any) -> Any:
-        is_ready = self._registry.is_ready(request.name, request.version or None)
+        try:
+            is_ready = self._registry.is_ready(request.name, request.version or None)
+        except NotFoundError:
+            # as Triton answers: its clients wait for a model in a loop that an error would end
+            is_ready = False
         return _message("ModelReadyResponse", {"ready": is_ready})
 
     def model_metadata(self, request: Any) -> Any:

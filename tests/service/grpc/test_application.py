@@ -89,6 +89,18 @@ def test_an_unknown_method_is_unimplemented() -> None:
     asyncio.run(scene())
 
 
+def test_an_unknown_model_is_not_ready() -> None:
+    """No error, which would end the loops of clients that wait for a model."""
+
+    async def scene() -> None:
+        async with grpc_worker() as worker:
+            assert (await worker.call(INFERENCE, "ModelReady", name="digits-10", version="1")).ready
+            for name, version in (("absent", ""), ("digits-10", "7"), ("digits-10", "newest"), ("", "")):
+                assert not (await worker.call(INFERENCE, "ModelReady", name=name, version=version)).ready
+
+    asyncio.run(scene())
+
+
 def test_models_are_loaded_and_unloaded_by_either_field() -> None:
     """Triton's stubs have the name in field 2, KServe's in field 1."""
     asked: list[tuple[str, Any]] = []
