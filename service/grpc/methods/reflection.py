@@ -20,7 +20,7 @@ ReflectionResponse = message_class("grpc.reflection.v1.ServerReflectionResponse"
 
 
 class ReflectionEndpoint:
-    """Answers each message of a stream. `services` are the full names of all services."""
+    """Answers each message of a stream. `services` are the full names of those to list."""
 
     def __init__(self, bodies: BodyReader, budget: MemoryBudget, services: Iterable[str]) -> None:
         self._bodies, self._budget = bodies, budget
