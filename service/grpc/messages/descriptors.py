@@ -36,5 +36,5 @@ def parse(kind: Any, data: bytes) -> Any:
         return kind.FromString(data)
     except DecodeError as error:
         raise RequestError(
-            f"body: expected a message {kind.DESCRIPTOR.full_name}, got {len(data)} bytes that are none"
+            f"body: expected a message {kind.DESCRIPTOR.full_name}, got other bytes"
         ) from error

@@ -110,8 +110,7 @@ def _cut(data: bytes) -> tuple[bytes, bytes, tuple[memoryview, ...]] | None:
         else:
             form_end = stop
             if tag == ID:
-                if id_end:
-                    return None
+                # the last one counts, and those before stay in the form
                 id_start, id_end, request_id = start, stop, data[position:stop]
         position = stop
     form = data[:form_end] if not id_end else data[:id_start] + data[id_end:form_end]
@@ -156,10 +155,14 @@ class InferMessages:
             message = parse(InferRequest, data)
             return InferMessage(data, *_model_of(message), message.id.encode(), None)
         form, request_id, raw = parts
+        if not request_id.isascii():
+            # raises the error for text that is not UTF-8
+            parse(InferRequest, data)
         model = self._models.get(form)
         if model is None:
             model = _model_of(parse(InferRequest, form))
-            if len(form) <= MAX_TEMPLATE_BYTES:
+            # the form of typed tensors has their numbers, so it is seldom repeated
+            if raw and len(form) <= MAX_TEMPLATE_BYTES:
                 self._models.add(form, model)
         return InferMessage(data, *model, request_id, form, raw)
 
@@ -318,7 +321,8 @@ def read_contents(contents: Any, shape: tuple[int, ...], dtype: np.dtype[np.gene
     if len(values) != count:
         raise RequestError(f"{where}: expected {count} values for shape {list(shape)}, got {len(values)}")
     if dtype.kind == "f" and count:
-        # serialized again, floats are the bytes of an array after a tag and a length
+        # serialized again, floats are the bytes of an array, after a tag and a length and before unknown fields
+        contents.DiscardUnknownFields()
         return np.frombuffer(contents.SerializeToString()[-count * dtype.itemsize :], dtype).reshape(shape)
     array = np.fromiter(values, getattr(np, "int64" if dtype.kind == "i" else "uint64"), count)
     narrow = array.astype(dtype)
