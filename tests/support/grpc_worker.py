@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 from unittest.mock import patch
@@ -25,6 +26,7 @@ from service.http.connection.listener import listen
 from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
 from service.repository.scan import ModelFile, file_identity
+from tests.support.fake_request import FakeRequest
 from tests.support.in_process_worker import ACCESS_LOG, MODEL_FILE, NAME, NoSupervisor
 
 INFERENCE = "inference.GRPCInferenceService"
@@ -64,6 +66,15 @@ class GrpcWorker:
         """Call a method of one message, which has these fields."""
         message = message_class(POOL.FindMethodByName(f"{service}.{method}").input_type.full_name)(**fields)
         return await self.method(service, method)(message, metadata=metadata, timeout=20)
+
+    async def http(self, method: str, path: str, body: bytes = b"") -> Any:
+        """What the route of HTTP answers, which must be 200 and JSON."""
+        request = FakeRequest(method, path, body, content_length=len(body))
+        await self.app.handle(request)
+        response = request.response
+        assert response is not None
+        assert response.status == 200, response.body
+        return json.loads(response.body)
 
     async def refused(self, calling: Awaitable[Any]) -> tuple[str, str]:
         """Code and message of a call that is refused."""

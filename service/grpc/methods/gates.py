@@ -26,6 +26,8 @@ from service.inference_types import InferenceRequest
 from service.registry.model import Model
 
 PACKAGE = "turnpike.v1"
+# Python refuses to convert thousands of digits
+MAX_LAYER_DIGITS = 9
 
 
 class GateCall(ModelCall):
@@ -107,11 +109,16 @@ class LesionCurveCall(LesionCall):
 def _moves(moves: Any) -> dict[str, Any]:
     """The gates to move, as in JSON: a number is a layer, any other text the name of a gate."""
     options: dict[str, Any] = {
-        key: [int(gate) if gate.isascii() and gate.isdigit() else gate for gate in getattr(moves, key)]
+        key: [_layer_or_name(gate) for gate in getattr(moves, key)]
         for key in ("close", "open")
         if getattr(moves, key)
     }
     return options | ({"shift": dict(moves.shift)} if moves.shift else {})
+
+
+def _layer_or_name(gate: str) -> int | str:
+    is_number = gate.isascii() and gate.isdigit() and len(gate) <= MAX_LAYER_DIGITS
+    return int(gate) if is_number else gate
 
 
 class _Tail:

@@ -1,0 +1,115 @@
+"""Calls that run no model: their answers are those of the routes of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.support.grpc_worker import INFERENCE, GrpcWorker, grpc_worker, infer_request
+from tests.support.infer_messages import as_json
+
+NAME = "digits-10"
+ROW = [[[[0.0] * 8] * 8]]
+
+
+class OneWorker:
+    """A supervisor whose only worker is the one of the test, once it is there."""
+
+    worker: GrpcWorker
+
+    async def ask(self, what: str, argument: Any = None) -> Any:
+        assert what == "snapshots"
+        return [await self.worker.app.snapshot()]
+
+
+def without(record: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key not in keys}
+
+
+def compare(method: str, route: tuple[str, str], fields: dict[str, Any]) -> tuple[Any, Any]:
+    """The answer of a call, and that of a route, of the same worker after some requests."""
+    supervisor = OneWorker()
+    answers: list[Any] = []
+
+    async def scene() -> None:
+        async with grpc_worker(supervisor) as worker:
+            supervisor.worker = worker
+            for name in (NAME, NAME, "absent"):
+                infer = worker.method(INFERENCE, "ModelInfer")(infer_request(ROW, name=name))
+                await (worker.refused(infer) if name == "absent" else infer)
+            answers.append(as_json(await worker.call(INFERENCE, method, **fields)))
+            answers.append(await worker.http(*route))
+
+    asyncio.run(scene())
+    return answers[0], answers[1]
+
+
+@pytest.mark.parametrize("version", ["", "1"])
+def test_metadata_is_that_of_http(version: str) -> None:
+    path = f"/v2/models/{NAME}" + (f"/versions/{version}" if version else "")
+    message, json = compare("ModelMetadata", ("GET", path), {"name": NAME, "version": version})
+    assert message == json
+
+
+def test_the_server_describes_itself_as_over_http() -> None:
+    message, json = compare("ServerMetadata", ("GET", "/v2"), {})
+    assert message == json
+    assert "binary_tensor_data" in message["extensions"]
+
+
+def test_the_configuration_is_that_of_http() -> None:
+    """But for what the .proto file leaves out, which is empty."""
+    message, json = compare("ModelConfig", ("GET", f"/v2/models/{NAME}/config"), {"name": NAME})
+    assert json["parameters"] == {}
+    config = message["config"]
+    assert config == without(json, "parameters")
+    assert config["input"][0]["data_type"] == "TYPE_FP32"
+
+
+@pytest.mark.parametrize("name", [NAME, ""])
+def test_statistics_are_those_of_http(name: str) -> None:
+    """Of one model, and of all."""
+    path = f"/v2/models/{NAME}/stats" if name else "/v2/models/stats"
+    message, json = compare("ModelStatistics", ("GET", path), {"name": name})
+    assert message == json
+    (entry,) = message["model_stats"]
+    assert entry["inference_count"] == 2
+    assert entry["inference_stats"]["success"]["ns"] > 0
+    assert sum(size["compute_input"]["count"] for size in entry["batch_stats"]) == 2
+
+
+def test_the_index_is_that_of_http() -> None:
+    message, json = compare("RepositoryIndex", ("POST", "/v2/repository/index"), {"ready": True})
+    assert message["models"] == json == [{"name": NAME, "version": "1", "state": "READY", "reason": ""}]
+
+
+@pytest.mark.parametrize("method", ["ModelMetadata", "ModelConfig", "ModelStatistics"])
+@pytest.mark.parametrize(
+    ("name", "version", "text"),
+    [
+        ("absent", "", "model 'absent': expected a model that is served, as /v2/models lists them"),
+        (NAME, "7", f"model '{NAME}' version '7': expected a version that is served, one of 1"),
+        (NAME, "../1", f"model '{NAME}' version '../1': expected a version that is served, one of 1"),
+    ],
+)
+def test_what_there_is_not_is_not_found(method: str, name: str, version: str, text: str) -> None:
+    async def scene() -> None:
+        async with grpc_worker() as worker:
+            call = worker.call(INFERENCE, method, name=name, version=version)
+            assert await worker.refused(call) == ("NOT_FOUND", text)
+
+    asyncio.run(scene())
+
+
+def test_a_server_that_drains_is_live_but_not_ready() -> None:
+    async def scene() -> None:
+        async with grpc_worker() as worker:
+            assert (await worker.call(INFERENCE, "ServerLive")).live
+            assert (await worker.call(INFERENCE, "ServerReady")).ready
+            worker.app.draining = True
+            assert (await worker.call(INFERENCE, "ServerLive")).live
+            assert not (await worker.call(INFERENCE, "ServerReady")).ready
+
+    asyncio.run(scene())
