@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +12,11 @@ import numpy as np
 import pytest
 
 from service.artifact.runtime import open_model
+from service.grpc.messages.descriptors import POOL
 from tests.support.clients import client_programs
 from tests.support.digit_requests import BUNDLED_MODEL
-from tests.support.live_server import Server, serving
-from tests.support.virtualenvs import run_client
+from tests.support.live_server import Server, environment, serving
+from tests.support.virtualenvs import ROOT, run_client
 
 NAME = "digits-10"
 GATE = "layer03.transform_gate"
@@ -252,3 +255,53 @@ def test_the_clients_of_grpc_find_health_and_services(server: Server) -> None:
     (expected,) = computed(reflection["row"])
     assert float32(output["contents"]["fp32_contents"]) == float32(expected)
     assert reflection["lesion"]["closed"] == [GATE]
+
+
+# the only field of the clients that is not that of Triton, which our files follow; see inference.proto
+KSERVE_NAMES = {
+    ("inference.RepositoryModelLoadRequest", "model_name"),
+    ("inference.RepositoryModelUnloadRequest", "model_name"),
+}
+
+
+@pytest.mark.parametrize(
+    ("client", "stubs", "messages"),
+    [
+        ("triton", "tritonclient.grpc.service_pb2", 40),
+        ("kserve", "kserve.protocol.grpc.grpc_predict_v2_pb2", 20),
+        ("open-inference", "open_inference.grpc.protocol", 15),
+        ("open-inference", "grpc_health.v1.health_pb2", 2),
+        ("open-inference", "grpc_reflection.v1alpha.reflection_pb2", 8),
+    ],
+)
+def test_our_proto_files_agree_with_the_stubs_of_clients(client: str, stubs: str, messages: int) -> None:
+    """Each field has the same number and type in both. The clients have more fields, and more messages."""
+    theirs = run_client("proto_fields.py", client_programs(client), stubs)
+    shared = 0
+    for name, fields in theirs.items():
+        try:
+            ours = POOL.FindMessageTypeByName(name.replace(".v1alpha.", ".v1."))
+        except KeyError:
+            continue
+        shared += 1
+        for field in ours.fields:
+            if field.name in fields and (name, field.name) not in KSERVE_NAMES:
+                assert fields[field.name] == [field.number, field.type, field.is_repeated], field.full_name
+            # a number has one meaning
+            numbers = {number: other for other, (number, _, _) in fields.items()}
+            other = numbers.get(field.number, field.name)
+            assert other == field.name or (name, other) in KSERVE_NAMES, field.full_name
+    assert shared >= messages
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_the_client_of_triton_and_the_service_fit_into_one_process(ours_first: bool) -> None:
+    """Both have messages of the same names."""
+    (folder,) = client_programs("triton").parent.glob("lib/python*/site-packages")
+    modules = ["service.grpc.application", "tritonclient.grpc"]
+    program = ROOT / "tests/clients/stubs_in_one_process.py"
+    command = [sys.executable, program, folder, *(modules if ours_first else reversed(modules))]
+    result = subprocess.run(
+        command, env=environment(PYTHONPATH=str(ROOT)), capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
