@@ -321,7 +321,7 @@ def read_contents(contents: Any, shape: tuple[int, ...], dtype: np.dtype[np.gene
     if len(values) != count:
         raise RequestError(f"{where}: expected {count} values for shape {list(shape)}, got {len(values)}")
     if dtype.kind == "f" and count:
-        # serialized again, floats are the bytes of an array, after a tag and a length and before unknown fields
+        # serialized again, floats are the bytes of an array after a tag and a length; unknown fields are last
         contents.DiscardUnknownFields()
         return np.frombuffer(contents.SerializeToString()[-count * dtype.itemsize :], dtype).reshape(shape)
     array = np.fromiter(values, getattr(np, "int64" if dtype.kind == "i" else "uint64"), count)
