@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tests.support.virtualenvs import installed_programs
@@ -10,6 +11,8 @@ from tests.support.virtualenvs import installed_programs
 CLIENTS = {
     "triton": ("tritonclient[http,grpc]==2.73.0",),
     "kserve": ("kserve==0.21.0",),
+    "mlserver": ("mlserver==1.7.1", "uvloop<0.22"),
+    "tritonserver": ("nvidia-pytriton==0.7.0",),
     # the stubs of the protocol itself, and those of gRPC for health and reflection
     "open-inference": (
         "open-inference-grpc==2.0.0",
@@ -26,8 +29,10 @@ CLIENTS = {
     ),
     "schemathesis": ("schemathesis==4.32.5",),
 }
+# Triton's models run in the Python that it was built for
+PYTHONS = {"tritonserver": "/usr/bin/python3.11"}
 
 
 def client_programs(name: str) -> Path:
     """The `bin` folder of the environment of a client."""
-    return installed_programs(name, *CLIENTS[name])
+    return installed_programs(name, *CLIENTS[name], python=PYTHONS.get(name, sys.executable))

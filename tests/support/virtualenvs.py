@@ -16,13 +16,16 @@ from tests.support.locks import locked
 ROOT = Path(__file__).parents[2]
 
 
-def installed_programs(name: str, *requirements: str) -> Path:
-    """The `bin` folder of an environment with these requirements; kept in `.clients` for the next run."""
+def installed_programs(name: str, *requirements: str, python: str = sys.executable) -> Path:
+    """The `bin` folder of an environment with these requirements; kept in `.clients` for the next run.
+
+    `python` is the program that creates it.
+    """
     digest = hashlib.sha256(" ".join(requirements).encode()).hexdigest()
     folder = ROOT / ".clients" / f"{name}-{digest[:8]}"
     with locked(folder.with_suffix(".lock")):
         if not (folder / "ready").exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+            subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
             subprocess.run([folder / "bin/pip", "install", "--quiet", *requirements], check=True)
             (folder / "ready").touch()
     return folder / "bin"
