@@ -10,7 +10,7 @@ import numpy as np
 from simdjson import Array as JsonArray
 from simdjson import Object as JsonObject
 
-from service.artifact.datatypes import BYTES, DATATYPES, WIRE_DTYPES
+from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
 from service.artifact.limits import RequestLimits
 from service.errors import RequestError
 from service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm
@@ -31,6 +31,7 @@ from service.protocol.json_document import (
     to_json,
     to_python,
 )
+from service.protocol.request_inputs import RequestInputs
 from service.protocol.tensor_faults import first_fault
 from service.protocol.tensors import (
     arrays_in,
@@ -42,63 +43,38 @@ from service.protocol.tensors import (
     read_shape,
     read_sizes,
 )
-from service.protocol.text_input import (
-    expect_text_shape,
-    split_elements,
-    text_ids,
-    texts_in_bytes,
-    texts_in_json,
-)
+from service.protocol.text_input import split_elements, texts_in_bytes, texts_in_json
 
 if TYPE_CHECKING:
     from service.artifact.runtime import Signature, Tensor
     from service.artifact.text_encoder import TextEncoder
 
 
-class InputReader:
+class InputReader(RequestInputs):
     """Reads the `inputs` of a request into arrays.
 
-    `feeds` are the arrays by name, `rows` the length of their batch axis. `has_texts` is True if one of them
-    was sent as texts. Binary tensors follow the JSON in the body, in the order of the inputs.
+    Binary tensors follow the JSON in the body, in the order of the inputs.
     """
 
-    __slots__ = (
-        "_body",
-        "_dim_sizes",
-        "_json_arrays",
-        "_json_data",
-        "_json_depth",
-        "_limits",
-        "_position",
-        "_signature",
-        "feeds",
-        "has_texts",
-        "rows",
-    )
+    __slots__ = ("_body", "_json_arrays", "_json_data", "_json_depth", "_position")
 
     def __init__(
         self, body: bytes | memoryview, position: int, signature: Signature, limits: RequestLimits
     ) -> None:
-        self._body, self._signature, self._limits = body, signature, limits
+        super().__init__(signature, limits)
+        self._body = body
         # where the next binary tensor begins in the body
         self._position = position
-        # sizes of the named dimensions, as the inputs read so far have them
-        self._dim_sizes: dict[str, int] = {}
         # the tensors in JSON: value, shape, dtype, and its position
         self._json_data: list[tuple[JsonArray, tuple[int, ...], np.dtype[Any], str]] = []
         # the number of JSON arrays that these should consist of, and the depth of the deepest
         self._json_arrays = self._json_depth = 0
-        self.feeds: dict[str, Array] = {}
-        self.has_texts = False
-        self.rows = 1
 
     def read(self, entries: JsonArray) -> None:
         """Read all inputs of the request, and check that none is missing and no bytes are left over."""
         for index, entry in enumerate(entries):
             self._read_input(entry, f"inputs[{index}]")
-        if len(self.feeds) < len(self._signature.inputs):
-            missing = next(name for name in self._signature.inputs if name not in self.feeds)
-            raise RequestError(f"inputs: expected one named {quoted(missing)}, which is missing")
+        self.expect_complete()
         if self._position != len(self._body):
             raise RequestError(
                 f"body: expected {self._position} bytes, which are its JSON and the tensors that this names, "
@@ -126,21 +102,17 @@ class InputReader:
     def _read_input(self, entry: Any, where: str) -> None:
         # Which input of the model is it, and do its datatype and shape fit?
         present = keys(expect_object(entry, where), where)
-        tensor = self._tensor(entry["name"] if "name" in present else MISSING, where)
+        name = expect_text(entry["name"] if "name" in present else MISSING, f"{where}.name")
+        tensor = self.find(name, where)
         datatype = entry["datatype"] if "datatype" in present else MISSING
         if datatype != DATATYPES[tensor.dtype]:
-            encoder = self._signature.text
-            if encoder is None or encoder.input != tensor.name:
-                raise _datatype_error(datatype, DATATYPES[tensor.dtype], where)
-            if datatype != BYTES:
-                raise _datatype_error(datatype, f"{DATATYPES[tensor.dtype]} or {BYTES}", where)
-            self._read_texts(entry, present, tensor, encoder, where)
+            datatype = expect_text(datatype, f"{where}.datatype")
+            self._read_texts(entry, present, tensor, self.text_encoder(datatype, tensor, where), where)
             return
         shape = read_shape(
-            entry["shape"] if "shape" in present else MISSING, tensor, self._dim_sizes, f"{where}.shape"
+            entry["shape"] if "shape" in present else MISSING, tensor, self.dim_sizes, f"{where}.shape"
         )
-        if self._signature.batch is not None:
-            self._expect_rows(shape[0], f"{where}.shape")
+        self.expect_rows(shape, f"{where}.shape")
 
         # read its values from the JSON or from the bytes that follow
         size = _binary_size(entry["parameters"], where) if "parameters" in present else None
@@ -165,10 +137,7 @@ class InputReader:
     ) -> None:
         """Read an input that was sent as texts, and convert them to ids."""
         shape = read_sizes(entry["shape"] if "shape" in present else MISSING, f"{where}.shape")
-        count = expect_text_shape(shape, f"{where}.shape")
-        if self._signature.batch is not None:
-            self._expect_rows(count, f"{where}.shape")
-        expect_fit((count, *encoder.row_shape), tensor, self._dim_sizes, f"{where}.shape")
+        count = self.expect_texts(shape, tensor, encoder, f"{where}.shape")
         size = _binary_size(entry["parameters"], where) if "parameters" in present else None
         if size is None:
             data = expect_array(entry["data"] if "data" in present else MISSING, f"{where}.data")
@@ -187,8 +156,7 @@ class InputReader:
             content = memoryview(self._body)[self._position : end]
             texts = texts_in_bytes(split_elements(content, count, f"{where}.data"), f"{where}.data")
             self._position = end
-        self.feeds[tensor.name] = text_ids(texts, encoder, self._limits, where)
-        self.has_texts = True
+        self.add_texts(tensor.name, texts, encoder, where)
 
     def _read_json(self, data: Any, shape: tuple[int, ...], dtype: str, where: str) -> Array:
         if dtype == "float16":
@@ -202,31 +170,6 @@ class InputReader:
         self._json_arrays += arrays_in(data, shape)
         self._json_depth = max(self._json_depth, len(shape))
         return array
-
-    def _tensor(self, value: Any, where: str) -> Tensor:
-        """The model's input of a name, which must not have come before."""
-        name = expect_text(value, f"{where}.name")
-        tensor = self._signature.inputs.get(name)
-        if tensor is None:
-            known = ", ".join(map(repr, self._signature.inputs))
-            raise RequestError(f"{where}.name: expected one of {known}, got {quoted(name)}")
-        if name in self.feeds:
-            raise RequestError(f"{where}.name: expected each input once, got {quoted(name)} twice")
-        return tensor
-
-    def _expect_rows(self, rows: int, where: str) -> None:
-        if rows > self._limits.max_rows:
-            raise RequestError(
-                f"{where}: expected at most {self._limits.max_rows} rows (--max-rows), got {rows}"
-            )
-        if self.feeds and rows != self.rows:
-            raise RequestError(f"{where}: expected {self.rows} rows as in the inputs before it, got {rows}")
-        self.rows = rows
-
-
-def _datatype_error(value: Any, accepted: str, where: str) -> RequestError:
-    datatype = expect_text(value, f"{where}.datatype")
-    return RequestError(f"{where}.datatype: expected {accepted}, got {quoted(datatype)}")
 
 
 def _binary_size(value: Any, where: str) -> int | None:

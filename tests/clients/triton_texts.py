@@ -1,15 +1,16 @@
 """Send texts and their ids with tritonclient, and print the results as JSON.
 
-Usage: triton_texts.py HOST:PORT MODEL, with {"texts": [...], "ids": [...]} on standard input.
+Usage: triton_texts.py HOST:PORT GRPC_HOST:PORT MODEL, with {"texts": [...], "ids": [...]} on standard input.
 """
 
 import json
 import sys
 
 import numpy as np
+import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
 
-url, model = sys.argv[1:]
+url, grpc_address, model = sys.argv[1:]
 content = json.load(sys.stdin)
 client = triton.InferenceServerClient(url)
 (tensor,) = client.get_model_metadata(model)["inputs"]
@@ -23,6 +24,13 @@ def infer(array, datatype, binary_in, binary_out, **options):
     given.set_data_from_numpy(array, binary_data=binary_in)
     requested = triton.InferRequestedOutput("output", binary_data=binary_out)
     return client.infer(model, [given], outputs=[requested], **options).as_numpy("output").tolist()
+
+
+def infer_over_grpc(array, datatype):
+    given = triton_grpc.InferInput(tensor["name"], array.shape, datatype)
+    given.set_data_from_numpy(array)
+    with triton_grpc.InferenceServerClient(grpc_address) as grpc_client:
+        return grpc_client.infer(model, [given]).as_numpy("output").tolist()
 
 
 def refused(array, binary_in):
@@ -49,6 +57,8 @@ json.dump(
         "column": infer(texts.reshape(-1, 1), "BYTES", True, True),
         "column_json": infer(texts.reshape(-1, 1), "BYTES", False, True),
         "gzip": infer(texts, "BYTES", True, True, request_compression_algorithm="gzip"),
+        "grpc": infer_over_grpc(texts, "BYTES"),
+        "grpc_ids": infer_over_grpc(ids, "INT64"),
         "alone": [infer(texts[row : row + 1], "BYTES", True, True)[0] for row in range(len(texts))],
         "labels": [row[0].decode().split(":")[2] for row in best],
         "invalid": refused(invalid, True),

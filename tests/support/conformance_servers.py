@@ -67,7 +67,7 @@ def turnpike_server(folder: Path) -> Iterator[Addresses]:
 @contextlib.contextmanager
 def kserve_server(folder: Path) -> Iterator[Addresses]:
     http, grpc = free_port(), free_port()
-    command = [
+    command: list[str | Path] = [
         client_programs("kserve") / "python",
         ROOT / "tests/clients/kserve_server.py",
         str(http),
@@ -91,7 +91,7 @@ def mlserver(folder: Path) -> Iterator[Addresses]:
     for model in MODELS:
         (folder / model.name).mkdir()
         (folder / model.name / "model-settings.json").write_text(json.dumps(_mlserver_settings(model)))
-    command = [client_programs("mlserver") / "mlserver", "start", folder]
+    command: list[str | Path] = [client_programs("mlserver") / "mlserver", "start", folder]
     with _running(command, folder, http, grpc) as addresses:
         yield addresses
 

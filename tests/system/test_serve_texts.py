@@ -16,9 +16,10 @@ from models.data.embedded import encode_texts
 from models.data.load import load_dataset
 from models.training.checkpoint import load_network
 from service.artifact.runtime import open_model
+from tests.support.clients import client_programs
 from tests.support.live_server import Server, serving
 from tests.support.run_cli import run_in_process
-from tests.support.virtualenvs import installed_programs, run_client
+from tests.support.virtualenvs import run_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -53,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    with serving(folder / "repository", "--workers", 2) as running:
+    with serving(folder / "repository", "--workers", 2, "--grpc-port", 0) as running:
         yield running
 
 
@@ -119,8 +120,9 @@ def test_the_client_of_triton_sends_texts(folder: Path, server: Server) -> None:
     ids = encode_texts(TEXTS, load_dataset("names").alphabet).numpy()
     results = run_client(
         "triton_texts.py",
-        installed_programs("triton", "tritonclient[http]==2.73.0"),
+        client_programs("triton"),
         server.url.removeprefix("http://"),
+        server.grpc_address,
         "charcnn",
         stdin=json.dumps({"texts": TEXTS, "ids": ids.tolist()}),
     )
@@ -132,7 +134,8 @@ def test_the_client_of_triton_sends_texts(folder: Path, server: Server) -> None:
         "shape": [-1, -1, 12],
         "parameters": {"text": True},
     }
-    for form in ("ids", "binary", "json", "strings", "mixed", "column", "column_json", "gzip", "alone"):
+    forms = ["ids", "binary", "json", "strings", "mixed", "column", "column_json", "gzip", "alone"]
+    for form in [*forms, "grpc", "grpc_ids"]:
         assert results[form] == of_ids.tolist(), form
     labels = load_dataset("names").labels
     assert results["labels"] == [labels[int(row.argmax())] for row in of_ids]

@@ -28,10 +28,12 @@ from service.inference_types import (
 )
 from service.protocol.infer_request import PARAMETER_CHECKS, all_outputs
 from service.protocol.json_document import expect_whole, quoted
+from service.protocol.request_inputs import RequestInputs
 from service.protocol.tensors import expect_fit, read_binary, value_range
+from service.protocol.text_input import split_elements, texts_in_bytes
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Signature, Tensor
+    from service.artifact.runtime import Signature
 
 InferRequest = message_class("inference.ModelInferRequest")
 
@@ -187,6 +189,7 @@ class InferMessages:
         arrays = request.feeds
         if (
             message.raw
+            and not request.form.has_texts
             and len(message.form) <= MAX_TEMPLATE_BYTES
             and all(array.dtype.kind in "fiu" and array.size for array in arrays.values())
         ):
@@ -236,76 +239,58 @@ def decode_message(message: Any, signature: Signature, limits: RequestLimits) ->
         # clients send 0 for no timeout
         timeout_us=parameters.get("timeout") or None,  # type: ignore[arg-type]
         parameters=parameters,
+        has_texts=inputs.has_texts,
     )
     return InferenceRequest(form, inputs.feeds)
 
 
-class MessageInputs:
-    """Reads the `inputs` of a message into arrays.
+class MessageInputs(RequestInputs):
+    """Reads the `inputs` of a message into arrays."""
 
-    `feeds` are the arrays by name, `rows` the length of their batch axis.
-    """
-
-    def __init__(self, signature: Signature, limits: RequestLimits) -> None:
-        self._signature, self._limits = signature, limits
-        # sizes of the named dimensions, as the inputs read so far have them
-        self._dim_sizes: dict[str, int] = {}
-        self.feeds: dict[str, Array] = {}
-        self.rows = 1
+    __slots__ = ()
 
     def read(self, entry: Any, raw: bytes | None, where: str) -> None:
         """Read one input, whose values are `raw`, or in its contents if that is None."""
-        tensor = self._tensor(entry.name, where)
-        datatype = DATATYPES[tensor.dtype]
-        if entry.datatype != datatype:
-            raise RequestError(f"{where}.datatype: expected {datatype}, got {quoted(entry.datatype)}")
+        tensor = self.find(entry.name, where)
         parameters = read_parameters(entry.parameters, f"{where}.parameters")
         if "shared_memory_region" in parameters:
             raise RequestError(f"{where}: shared memory is not supported; expected raw or typed contents")
+        if raw is not None and entry.HasField("contents"):
+            raise RequestError(f"{where}: expected raw_input_contents or contents, got both")
         shape = tuple(entry.shape)
+        for size in shape:
+            expect_whole(size, f"{where}.shape")
+        if entry.datatype != DATATYPES[tensor.dtype]:
+            encoder = self.text_encoder(entry.datatype, tensor, where)
+            count = self.expect_texts(shape, tensor, encoder, f"{where}.shape")
+            self.add_texts(tensor.name, _texts(entry.contents, raw, count, where), encoder, where)
+            return
         if len(shape) != len(tensor.dims):
             raise RequestError(
                 f"{where}.shape: expected {len(tensor.dims)} dimensions "
                 f"[{', '.join(map(str, tensor.dims))}], got {len(shape)}"
             )
-        for size in shape:
-            expect_whole(size, f"{where}.shape")
-        expect_fit(shape, tensor, self._dim_sizes, f"{where}.shape")
-        if self._signature.batch is not None:
-            self._expect_rows(shape[0], f"{where}.shape")
+        expect_fit(shape, tensor, self.dim_sizes, f"{where}.shape")
+        self.expect_rows(shape, f"{where}.shape")
         dtype = WIRE_DTYPES[tensor.dtype]
         if raw is None:
             self.feeds[tensor.name] = read_contents(entry.contents, shape, dtype, f"{where}.contents")
-        elif entry.HasField("contents"):
-            raise RequestError(f"{where}: expected raw_input_contents or contents, got both")
         else:
             self.feeds[tensor.name] = read_binary(
                 raw, 0, len(raw), shape, dtype, f"raw_input_contents of {where}"
             )
 
-    def expect_complete(self) -> None:
-        """Raise RequestError if an input of the model is missing."""
-        for name in self._signature.inputs:
-            if name not in self.feeds:
-                raise RequestError(f"inputs: expected one named {quoted(name)}, which is missing")
 
-    def _tensor(self, name: str, where: str) -> Tensor:
-        tensor = self._signature.inputs.get(name)
-        if tensor is None:
-            known = ", ".join(map(repr, self._signature.inputs))
-            raise RequestError(f"{where}.name: expected one of {known}, got {quoted(name)}")
-        if name in self.feeds:
-            raise RequestError(f"{where}.name: expected each input once, got {quoted(name)} twice")
-        return tensor
-
-    def _expect_rows(self, rows: int, where: str) -> None:
-        if rows > self._limits.max_rows:
-            raise RequestError(
-                f"{where}: expected at most {self._limits.max_rows} rows (--max-rows), got {rows}"
-            )
-        if self.feeds and rows != self.rows:
-            raise RequestError(f"{where}: expected {self.rows} rows as in the inputs before it, got {rows}")
-        self.rows = rows
+def _texts(contents: Any, raw: bytes | None, count: int, where: str) -> list[str]:
+    """The texts of an input, raw or in its contents."""
+    if raw is not None:
+        place = f"raw_input_contents of {where}"
+        return texts_in_bytes(split_elements(raw, count, place), place)
+    place = f"{where}.contents.bytes_contents"
+    _expect_only_field(contents, "bytes_contents", f"{where}.contents")
+    if len(contents.bytes_contents) != count:
+        raise RequestError(f"{place}: expected {count} strings, got {len(contents.bytes_contents)}")
+    return texts_in_bytes(contents.bytes_contents, place)
 
 
 def read_contents(contents: Any, shape: tuple[int, ...], dtype: np.dtype[np.generic], where: str) -> Array:
@@ -313,9 +298,7 @@ def read_contents(contents: Any, shape: tuple[int, ...], dtype: np.dtype[np.gene
     if dtype == np.float16:
         raise RequestError(f"{where}: FP16 has no typed contents; expected raw_input_contents")
     field = CONTENT_FIELDS[dtype.name]
-    for descriptor, _ in contents.ListFields():
-        if descriptor.name != field:
-            raise RequestError(f"{where}: expected values in {field}, got {descriptor.name}")
+    _expect_only_field(contents, field, where)
     values = getattr(contents, field)
     count = math.prod(shape)
     if len(values) != count:
@@ -329,6 +312,12 @@ def read_contents(contents: Any, shape: tuple[int, ...], dtype: np.dtype[np.gene
     if not (narrow == array).all():
         raise RequestError(f"{where}: expected {value_range(dtype)}, got one outside of that")
     return narrow.reshape(shape)
+
+
+def _expect_only_field(contents: Any, name: str, where: str) -> None:
+    for field, _ in contents.ListFields():
+        if field.name != name:
+            raise RequestError(f"{where}: expected values in {name}, got {field.name}")
 
 
 def read_parameters(parameters: Mapping[str, Any], where: str) -> dict[str, Parameter]:
