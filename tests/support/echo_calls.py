@@ -161,13 +161,15 @@ class Connection:
         self.protocol.check_timeouts(asyncio.get_running_loop().time() + seconds)
         self._receive()
 
-    async def upload(self, stream_id: int, body: bytes, *, padding: int | None = None) -> None:
+    async def upload(
+        self, stream_id: int, body: bytes, *, padding: int | None = None, frame_bytes: int = 16_384
+    ) -> None:
         """Send the body of a call as the windows allow, and end it."""
         overhead = 0 if padding is None else 1 + padding
         position = 0
         while True:
             await self.until(lambda client: client.room(stream_id) > overhead)
-            size = min(16_384, self.client.room(stream_id)) - overhead
+            size = min(frame_bytes, self.client.room(stream_id)) - overhead
             part = body[position : position + size]
             position += len(part)
             is_last = position == len(body)

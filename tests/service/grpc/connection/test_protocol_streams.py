@@ -220,7 +220,7 @@ def test_nothing_is_left_of_a_finished_call() -> None:
 
 
 @pytest.mark.parametrize("path", [WAIT, STREAM, UNARY, LARGE])
-def test_a_closed_connection_leaves_nothing_behind(path: str) -> None:
+def test_a_closed_channel_leaves_nothing_behind(path: str) -> None:
     """Its calls end, and it is freed without a garbage collection."""
 
     async def scene(server: EchoServer) -> None:

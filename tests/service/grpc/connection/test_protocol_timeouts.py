@@ -105,7 +105,7 @@ def test_a_slow_frame_of_data_does_not_end_the_connection() -> None:
 
 
 @pytest.mark.parametrize("is_used", [False, True])
-def test_an_idle_connection_is_closed(is_used: bool) -> None:
+def test_an_idle_channel_is_closed(is_used: bool) -> None:
     """With GOAWAY, so that the client tries calls again that are on their way."""
 
     async def scene(server: EchoServer) -> None:
@@ -172,7 +172,7 @@ def test_a_client_whose_machine_has_gone_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_client_that_does_not_read_is_disconnected(paused: bool) -> None:
+def test_a_channel_that_is_not_read_is_disconnected(paused: bool) -> None:
     """With much unread output, or with little."""
 
     async def scene(server: EchoServer) -> None:

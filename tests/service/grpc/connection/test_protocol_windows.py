@@ -21,15 +21,15 @@ from tests.support.h2_client import (
 STREAM_WINDOW, CONNECTION_WINDOW = 1 << 18, 1 << 20
 
 
-@pytest.mark.parametrize("padding", [None, 0, 255])
-def test_a_message_larger_than_the_windows(padding: int | None) -> None:
+@pytest.mark.parametrize(("padding", "frame_bytes"), [(None, 16_384), (0, 16_384), (255, 1024)])
+def test_a_message_larger_than_the_windows(padding: int | None, frame_bytes: int) -> None:
     """The padding is credited too. Few frames are sent for it."""
     body = random.Random(1).randbytes(2 * CONNECTION_WINDOW)
 
     async def scene(server: EchoServer) -> None:
         connection = server.connect((INITIAL_WINDOW_SIZE, 2**31 - 1))
         connection.send(connection.client.allow(0, 1 << 30), connection.client.head(1, UNARY))
-        await connection.upload(1, message(body), padding=padding)
+        await connection.upload(1, message(body), padding=padding, frame_bytes=frame_bytes)
         assert (await connection.wait_for(1)).messages == [body]
         updates = [stream for kind, stream in connection.client.frames if kind == WINDOW_UPDATE]
         assert updates.count(1) <= 2 * len(body) // STREAM_WINDOW + 2
@@ -78,6 +78,23 @@ def test_windows_hold_for_any_calls() -> None:
                 await connection.turns(20)
                 connection.check_windows()
         assert not client.goaways
+
+    run(scene)
+
+
+def test_bytes_of_a_cancelled_call_are_credited_once() -> None:
+    """Also if the call goes on to read them, as it was about to when it was cancelled."""
+
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect()
+        client = connection.client
+        connection.send(client.head(1, LATE), client.data(1, message(bytes(1000))))
+        await connection.turns()
+        server.app.release.set()
+        connection.send(reset(1))
+        await connection.turns()
+        assert server.app.counters.in_flight == 0
+        connection.check_windows()
 
     run(scene)
 
