@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 import uvloop
 from uvicorn.server import ServerState
@@ -22,13 +21,13 @@ from service.http.connection.shared_state import SharedState
 from service.repository.deployment import Deployment
 from service.repository.scan import ModelFile, file_identity
 from tests.support.echo_calls import Connection
-from tests.support.grpc_worker import infer_request
+from tests.support.grpc_load import digit_request
 from tests.support.h2_client import reset
 from tests.support.in_process_worker import ACCESS_LOG, MODEL_FILE, NAME, NoSupervisor, until
 
 INFER, STREAM = (f"/inference.GRPCInferenceService/{name}" for name in ("ModelInfer", "ModelStreamInfer"))
 DEADLINE_EXCEEDED = 4
-MESSAGE = infer_request(np.ones((1, 1, 8, 8))).SerializeToString()
+MESSAGE = digit_request().SerializeToString()
 
 
 class Worker:
