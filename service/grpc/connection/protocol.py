@@ -150,6 +150,9 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
             log.error("request %s failed", call.id, exc_info=error)
         if self._calls.pop(call.stream_id, None) is None:
             return
+        if self.blocked:
+            # a task of the call may be sending until it notices its end
+            self.blocked.pop(call, None)
         self._credit(call.drop_input())
         self._since = self.loop.time()
         if self.transport.is_closing():

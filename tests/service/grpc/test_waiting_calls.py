@@ -22,7 +22,7 @@ from service.repository.deployment import Deployment
 from service.repository.scan import ModelFile, file_identity
 from tests.support.echo_calls import Connection
 from tests.support.grpc_load import digit_request
-from tests.support.h2_client import reset
+from tests.support.h2_client import message, reset
 from tests.support.in_process_worker import ACCESS_LOG, MODEL_FILE, NAME, NoSupervisor, until
 
 INFER, STREAM = (f"/inference.GRPCInferenceService/{name}" for name in ("ModelInfer", "ModelStreamInfer"))
@@ -155,6 +155,31 @@ def test_a_call_whose_client_cancels_during_its_run_is_answered_to_nobody() -> N
             connection.send(connection.client.call(3, INFER, MESSAGE))
             assert (await connection.wait_for(3)).status == 0
         assert connection.client.answers[1].headers == {}
+        connection.check_windows()
+
+    run(scene)
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_nothing_follows_the_end_of_a_stream(turns: int) -> None:
+    """It ends while an answer waits until the client has read others, some turns before it has."""
+
+    async def scene(worker: Worker) -> None:
+        connection = worker.connect()
+        client = connection.client
+        with worker.blocked_run() as release:
+            connection.send(client.head(1, STREAM), client.data(1, message(MESSAGE)))
+            await until(lambda: worker.batcher._running)
+            connection.protocol.pause_writing()
+            release.set()
+            await until(lambda: bool(connection.protocol.blocked))
+        (call,) = worker.shared.running
+        call.cut_off()
+        await connection.turns(turns)
+        # the client of these tests checks that nothing follows the end
+        connection.protocol.resume_writing()
+        answer = await connection.wait_for(1)
+        assert answer.reset == "INTERNAL_ERROR"
         connection.check_windows()
 
     run(scene)
