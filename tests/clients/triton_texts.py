@@ -1,6 +1,7 @@
 """Send texts and their ids with tritonclient, and print the results as JSON.
 
-Usage: triton_texts.py HOST:PORT GRPC_HOST:PORT MODEL, with {"texts": [...], "ids": [...]} on standard input.
+Usage: triton_texts.py HTTP_HOST:PORT GRPC_HOST:PORT MODEL
+Standard input is {"texts": [...], "ids": [...]}.
 """
 
 import json
@@ -26,19 +27,22 @@ def infer(array, datatype, binary_in, binary_out, **options):
     return client.infer(model, [given], outputs=[requested], **options).as_numpy("output").tolist()
 
 
-def infer_over_grpc(array, datatype):
-    given = triton_grpc.InferInput(tensor["name"], array.shape, datatype)
-    given.set_data_from_numpy(array)
-    with triton_grpc.InferenceServerClient(grpc_address) as grpc_client:
-        return grpc_client.infer(model, [given]).as_numpy("output").tolist()
-
-
 def refused(array, binary_in):
     try:
         infer(array, "BYTES", binary_in, True)
     except triton.InferenceServerException as error:
         return [error.status(), error.message()]
     return None
+
+
+def over_grpc(array):
+    client = triton_grpc.InferenceServerClient(grpc_address)
+    given = triton_grpc.InferInput(tensor["name"], array.shape, "BYTES")
+    given.set_data_from_numpy(array)
+    try:
+        return client.infer(model, [given]).as_numpy("output").tolist()
+    except triton_grpc.InferenceServerException as error:
+        return [error.status(), error.message()]
 
 
 given = triton.InferInput(tensor["name"], texts.shape, "BYTES")
@@ -57,11 +61,11 @@ json.dump(
         "column": infer(texts.reshape(-1, 1), "BYTES", True, True),
         "column_json": infer(texts.reshape(-1, 1), "BYTES", False, True),
         "gzip": infer(texts, "BYTES", True, True, request_compression_algorithm="gzip"),
-        "grpc": infer_over_grpc(texts, "BYTES"),
-        "grpc_ids": infer_over_grpc(ids, "INT64"),
         "alone": [infer(texts[row : row + 1], "BYTES", True, True)[0] for row in range(len(texts))],
         "labels": [row[0].decode().split(":")[2] for row in best],
         "invalid": refused(invalid, True),
+        "grpc": over_grpc(texts),
+        "invalid_over_grpc": over_grpc(invalid),
         "table": refused(np.array([[b"a", b"b"]], dtype=np.object_), True),
     },
     sys.stdout,

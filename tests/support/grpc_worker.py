@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -98,14 +99,17 @@ def infer_request(rows: Any, *, name: str = NAME, request_id: str = "", outputs:
 
 @contextlib.asynccontextmanager
 async def grpc_worker(
-    supervisor: SupervisorClient | None = None, **settings: Any
+    supervisor: SupervisorClient | None = None,
+    name: str = NAME,
+    path: Path = MODEL_FILE,
+    **settings: Any,
 ) -> AsyncIterator[GrpcWorker]:
-    """A worker with the bundled model and these settings. At the end it drains, and must hold nothing."""
+    """A worker with a model, by default the bundled one. At the end it drains, and must hold nothing."""
     options = Settings(threads=1, grpc_port=0, drain_wait=0, drain_seconds=1, **settings)
     with patch.object(app, "access_log", ACCESS_LOG):
         application = GrpcApplication(options, supervisor or NoSupervisor())
-    file = ModelFile(NAME, 1, MODEL_FILE, file_identity(MODEL_FILE.stat()))
-    assert not (await application.registry.commit(Deployment(1, {NAME: (file,)}).to_json()))["failed"]
+    file = ModelFile(name, 1, path, file_identity(path.stat()))
+    assert not (await application.registry.commit(Deployment(1, {name: (file,)}).to_json()))["failed"]
     listener = listen("127.0.0.1", 0)
     timing = DrainTiming(handshake=0.01, quiet=0.02, step=0.002)
     server = Server(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from service.artifact.datatypes import DATATYPES
+from service.artifact.datatypes import BYTES, DATATYPES
 from service.artifact.limits import RequestLimits
 from service.artifact.runtime import Signature
 from service.errors import RequestError
-from service.grpc.messages.infer_request import CONTENT_FIELDS, InferMessages, InferRequest
+from service.grpc.messages.infer_request import CONTENT_FIELDS, InferRequest
+from service.grpc.messages.infer_request_cache import InferMessages
 from service.grpc.messages.infer_response import varint
 from service.inference_types import Array, InferenceRequest
 from tests.support.infer_bodies import ROWS
@@ -33,6 +34,21 @@ def with_inputs(*, typed: bool = False, model: str = "m", **arrays: Array) -> An
             getattr(entry.contents, CONTENT_FIELDS[array.dtype.name]).extend(array.ravel().tolist())
         else:
             message.raw_input_contents.append(array.tobytes())
+    return message
+
+
+def with_texts(
+    texts: Sequence[str | bytes], shape: Sequence[int], *, typed: bool = False, model: str = "m"
+) -> Any:
+    """A request with the input `ids` as texts."""
+    elements = [text.encode() if isinstance(text, str) else text for text in texts]
+    message = InferRequest(model_name=model)
+    entry = message.inputs.add(name="ids", datatype=BYTES, shape=shape)
+    if typed:
+        entry.contents.bytes_contents.extend(elements)
+    else:
+        raw = b"".join(len(element).to_bytes(4, "little") + element for element in elements)
+        message.raw_input_contents.append(raw)
     return message
 
 
@@ -102,7 +118,7 @@ def _with_numbers(record: Any, descriptor: Any) -> Any:
         if field.name not in record:
             continue
         value = record[field.name]
-        if field.message_type is not None:
+        if field.message_type is not None and not field.message_type.GetOptions().map_entry:
             for item in value if field.is_repeated else [value]:
                 _with_numbers(item, field.message_type)
         elif field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64):

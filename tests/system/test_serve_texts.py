@@ -134,12 +134,26 @@ def test_the_client_of_triton_sends_texts(folder: Path, server: Server) -> None:
         "shape": [-1, -1, 12],
         "parameters": {"text": True},
     }
-    forms = ["ids", "binary", "json", "strings", "mixed", "column", "column_json", "gzip", "alone"]
-    for form in [*forms, "grpc", "grpc_ids"]:
+    for form in (
+        "ids",
+        "binary",
+        "json",
+        "strings",
+        "mixed",
+        "column",
+        "column_json",
+        "gzip",
+        "alone",
+        "grpc",
+    ):
         assert results[form] == of_ids.tolist(), form
     labels = load_dataset("names").labels
     assert results["labels"] == [labels[int(row.argmax())] for row in of_ids]
     assert results["invalid"] == ["400", r"inputs[0].data[1]: expected UTF-8, got b'\xff' at offset 6"]
+    assert results["invalid_over_grpc"] == [
+        "StatusCode.INVALID_ARGUMENT",
+        r"raw_input_contents of inputs[0][1]: expected UTF-8, got b'\xff' at offset 6",
+    ]
     assert results["table"] == [
         "400",
         "inputs[0].shape: expected [texts] or [texts, 1] for BYTES, got [1, 2]",

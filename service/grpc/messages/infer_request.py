@@ -1,23 +1,20 @@
-"""Decodes and validates ModelInferRequest messages.
+"""Decodes and validates ModelInferRequest messages that protobuf has parsed.
 
-A message is cut into its form (names, shapes, datatypes, outputs) and the raw bytes of its tensors. Clients
-repeat the same form, which is decoded once and kept, as `service.protocol.infer_request_cache` does for HTTP.
-Decoding takes 3 µs then. Only `decode_message` reports errors: it gets every message that is new or wrong.
+This decoder reports all errors. `infer_request_cache` saves most requests the way through it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
 from service.artifact.limits import RequestLimits
-from service.bounded_cache import BoundedCache
 from service.errors import RequestError
-from service.grpc.messages.descriptors import message_class, parse
+from service.grpc.messages.descriptors import message_class
 from service.inference_types import (
     Array,
     FeedLayout,
@@ -37,12 +34,6 @@ if TYPE_CHECKING:
 
 InferRequest = message_class("inference.ModelInferRequest")
 
-# more than the forms of requests that are in use at any one time
-MAX_TEMPLATES = 512
-# bytes of a form; with MAX_TEMPLATES, this bounds the keys of the cache to a megabyte
-MAX_TEMPLATE_BYTES = 2048
-# first bytes of two fields of a ModelInferRequest: the number of the field times 8, plus 2 for bytes
-ID, RAW_INPUTS = 3 * 8 + 2, 7 * 8 + 2
 # the field of `contents` for each dtype
 CONTENT_FIELDS = {
     "bool": "bool_contents",
@@ -57,156 +48,6 @@ CONTENT_FIELDS = {
     "float32": "fp32_contents",
     "float64": "fp64_contents",
 }
-
-
-class InferMessage(NamedTuple):
-    """A message, cut into its form and its tensors.
-
-    `form` is the message without its id and its raw tensors, and `raw` has these, as views of the message. If
-    it cannot be cut, `form` is None.
-    """
-
-    data: bytes
-    model_name: str
-    model_version: str | None
-    id: bytes
-    form: bytes | None
-    raw: tuple[memoryview, ...] = ()
-
-
-def _cut(data: bytes) -> tuple[bytes, bytes, tuple[memoryview, ...]] | None:
-    """Cut a message into its form, its id and its raw tensors.
-
-    None if the raw tensors are not its last fields, or it has a field that is unknown.
-    """
-    position, end = 0, len(data)
-    form_end = 0
-    id_start = id_end = 0
-    request_id = b""
-    raw: list[memoryview] = []
-    view = memoryview(data)
-    while position < end:
-        tag = data[position]
-        start = position
-        position += 1
-        if tag & 7 != 2 or tag > RAW_INPUTS:
-            return None
-        # the length, an integer of 7 bits in each byte
-        size = shift = 0
-        while True:
-            if position >= end or shift > 28:
-                return None
-            byte = data[position]
-            position += 1
-            size |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-        stop = position + size
-        if stop > end:
-            return None
-        if tag == RAW_INPUTS:
-            raw.append(view[position:stop])
-        elif raw:
-            return None
-        else:
-            form_end = stop
-            if tag == ID:
-                # the last one counts, and those before stay in the form
-                id_start, id_end, request_id = start, stop, data[position:stop]
-        position = stop
-    form = data[:form_end] if not id_end else data[:id_start] + data[id_end:form_end]
-    return form, request_id, tuple(raw)
-
-
-class TensorSlot(NamedTuple):
-    """Name, shape and dtype of a tensor whose bytes change from request to request."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[np.generic]
-    size: int
-
-
-class Template(NamedTuple):
-    """The form of a request, and the slots for its tensors in the order of the message."""
-
-    form: RequestForm
-    slots: tuple[TensorSlot, ...]
-
-
-class InferMessages:
-    """Decodes the ModelInferRequest messages of all models.
-
-    `check` raises a RequestError for a decoded request that is refused. It may depend only on names and
-    shapes, since it is not called again for requests that differ only in their numbers.
-    """
-
-    def __init__(self, limits: RequestLimits, check: Callable[[InferenceRequest, Signature], None]) -> None:
-        self._limits = limits
-        self._check = check
-        # the name and version of the model, by the form
-        self._models: BoundedCache[bytes, tuple[str, str | None]] = BoundedCache(MAX_TEMPLATES)
-        # by the serial number of the loaded model, and the form
-        self._templates: BoundedCache[tuple[int, bytes], Template] = BoundedCache(MAX_TEMPLATES)
-
-    def open(self, data: bytes) -> InferMessage:
-        """Cut a message, and read which model it names. Raises RequestError if it is no valid message."""
-        parts = _cut(data)
-        if parts is None:
-            message = parse(InferRequest, data)
-            return InferMessage(data, *_model_of(message), message.id.encode(), None)
-        form, request_id, raw = parts
-        if not request_id.isascii():
-            # raises the error for text that is not UTF-8
-            parse(InferRequest, data)
-        model = self._models.get(form)
-        if model is None:
-            model = _model_of(parse(InferRequest, form))
-            # the form of typed tensors has their numbers, so it is seldom repeated
-            if raw and len(form) <= MAX_TEMPLATE_BYTES:
-                self._models.add(form, model)
-        return InferMessage(data, *model, request_id, form, raw)
-
-    def decode(self, message: InferMessage, signature: Signature, serial: int) -> InferenceRequest:
-        """Decode a message for the loaded model with this signature and serial number."""
-        if message.form is None:
-            return self._decode_uncached(message, signature)
-        template = self._templates.get((serial, message.form))
-        if template is not None and len(template.slots) == len(message.raw):
-            feeds: dict[str, Array] = {}
-            for slot, raw in zip(template.slots, message.raw, strict=True):
-                if len(raw) != slot.size:
-                    break
-                array: Array = np.frombuffer(raw, slot.dtype).reshape(slot.shape)
-                # kernels may rely on aligned memory, and the tensor can begin at any byte of the message
-                feeds[slot.name] = array if array.flags.aligned else array.copy()
-            else:
-                return InferenceRequest(template.form, feeds)
-
-        # remember the form if all tensors are raw numbers; the bytes of booleans need checking
-        request = self._decode_uncached(message, signature)
-        arrays = request.feeds
-        if (
-            message.raw
-            and not request.form.has_texts
-            and len(message.form) <= MAX_TEMPLATE_BYTES
-            and all(array.dtype.kind in "fiu" and array.size for array in arrays.values())
-        ):
-            slots = [
-                TensorSlot(name, array.shape, array.dtype, array.nbytes) for name, array in arrays.items()
-            ]
-            self._templates.add((serial, message.form), Template(request.form, tuple(slots)))
-        return request
-
-    def _decode_uncached(self, message: InferMessage, signature: Signature) -> InferenceRequest:
-        request = decode_message(parse(InferRequest, message.data), signature, self._limits)
-        self._check(request, signature)
-        return request
-
-
-def _model_of(message: Any) -> tuple[str, str | None]:
-    return message.model_name, message.model_version or None
 
 
 def decode_message(message: Any, signature: Signature, limits: RequestLimits) -> InferenceRequest:
@@ -252,6 +93,8 @@ class MessageInputs(RequestInputs):
     def read(self, entry: Any, raw: bytes | None, where: str) -> None:
         """Read one input, whose values are `raw`, or in its contents if that is None."""
         tensor = self.find(entry.name, where)
+        is_number = entry.datatype == DATATYPES[tensor.dtype]
+        encoder = None if is_number else self.text_encoder(entry.datatype, tensor, where)
         parameters = read_parameters(entry.parameters, f"{where}.parameters")
         if "shared_memory_region" in parameters:
             raise RequestError(f"{where}: shared memory is not supported; expected raw or typed contents")
@@ -260,10 +103,10 @@ class MessageInputs(RequestInputs):
         shape = tuple(entry.shape)
         for size in shape:
             expect_whole(size, f"{where}.shape")
-        if entry.datatype != DATATYPES[tensor.dtype]:
-            encoder = self.text_encoder(entry.datatype, tensor, where)
+        if encoder is not None:
             count = self.expect_texts(shape, tensor, encoder, f"{where}.shape")
-            self.add_texts(tensor.name, _texts(entry.contents, raw, count, where), encoder, where)
+            place = f"{where}.contents" if raw is None else f"raw_input_contents of {where}"
+            self.add_texts(tensor.name, _texts(entry.contents, raw, count, place), encoder, place)
             return
         if len(shape) != len(tensor.dims):
             raise RequestError(
@@ -284,22 +127,18 @@ class MessageInputs(RequestInputs):
 def _texts(contents: Any, raw: bytes | None, count: int, where: str) -> list[str]:
     """The texts of an input, raw or in its contents."""
     if raw is not None:
-        place = f"raw_input_contents of {where}"
-        return texts_in_bytes(split_elements(raw, count, place), place)
-    place = f"{where}.contents.bytes_contents"
-    _expect_only_field(contents, "bytes_contents", f"{where}.contents")
-    if len(contents.bytes_contents) != count:
-        raise RequestError(f"{place}: expected {count} strings, got {len(contents.bytes_contents)}")
-    return texts_in_bytes(contents.bytes_contents, place)
+        return texts_in_bytes(split_elements(raw, count, where), where)
+    elements = _values_in(contents, "bytes_contents", where)
+    if len(elements) != count:
+        raise RequestError(f"{where}: expected {count} strings, got {len(elements)}")
+    return texts_in_bytes(elements, where)
 
 
 def read_contents(contents: Any, shape: tuple[int, ...], dtype: np.dtype[np.generic], where: str) -> Array:
     """Read typed values, which must all be in the field of the dtype."""
     if dtype == np.float16:
         raise RequestError(f"{where}: FP16 has no typed contents; expected raw_input_contents")
-    field = CONTENT_FIELDS[dtype.name]
-    _expect_only_field(contents, field, where)
-    values = getattr(contents, field)
+    values = _values_in(contents, CONTENT_FIELDS[dtype.name], where)
     count = math.prod(shape)
     if len(values) != count:
         raise RequestError(f"{where}: expected {count} values for shape {list(shape)}, got {len(values)}")
@@ -307,17 +146,20 @@ def read_contents(contents: Any, shape: tuple[int, ...], dtype: np.dtype[np.gene
         # serialized again, floats are the bytes of an array after a tag and a length; unknown fields are last
         contents.DiscardUnknownFields()
         return np.frombuffer(contents.SerializeToString()[-count * dtype.itemsize :], dtype).reshape(shape)
-    array = np.fromiter(values, getattr(np, "int64" if dtype.kind == "i" else "uint64"), count)
+    array = np.fromiter(values, np.dtype("int64" if dtype.kind == "i" else "uint64"), count)
     narrow = array.astype(dtype)
     if not (narrow == array).all():
         raise RequestError(f"{where}: expected {value_range(dtype)}, got one outside of that")
     return narrow.reshape(shape)
 
 
-def _expect_only_field(contents: Any, name: str, where: str) -> None:
-    for field, _ in contents.ListFields():
-        if field.name != name:
-            raise RequestError(f"{where}: expected values in {name}, got {field.name}")
+def _values_in(contents: Any, field: str, where: str) -> Sequence[Any]:
+    """The values of the field of a datatype; raises RequestError if there are any in another field."""
+    for descriptor, _ in contents.ListFields():
+        if descriptor.name != field:
+            raise RequestError(f"{where}: expected values in {field}, got {descriptor.name}")
+    values: Sequence[Any] = getattr(contents, field)
+    return values
 
 
 def read_parameters(parameters: Mapping[str, Any], where: str) -> dict[str, Parameter]:

@@ -18,7 +18,7 @@ from service.api.lesion import LesionEndpoint
 from service.errors import RequestError
 from service.grpc.connection.call import MessageRequest
 from service.grpc.messages.descriptors import message_class, parse
-from service.grpc.messages.infer_request import InferMessage
+from service.grpc.messages.infer_request_cache import InferMessage
 from service.grpc.methods.model_call import ModelCall
 from service.http.request import Request
 from service.http.response import Response, ResponseBody

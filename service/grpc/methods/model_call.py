@@ -10,7 +10,7 @@ from service.api.endpoint import ModelEndpoint
 from service.errors import RequestError
 from service.gates.query import check_gate_output_size
 from service.grpc.connection.call import Call, MessageRequest
-from service.grpc.messages.infer_request import InferMessage, InferMessages
+from service.grpc.messages.infer_request_cache import InferMessage, InferMessages
 from service.grpc.methods.unary import read_message
 from service.http.request import Request
 from service.http.response import Response

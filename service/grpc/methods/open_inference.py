@@ -47,7 +47,12 @@ class OpenInferenceCalls:
         return _message("ModelReadyResponse", {"ready": is_ready})
 
     def model_metadata(self, request: Any) -> Any:
-        return _message("ModelMetadataResponse", model_metadata(self._find(request), self._registry))
+        record = model_metadata(self._find(request), self._registry)
+        for tensor in record["inputs"]:
+            # whether it takes texts
+            parameters = tensor.get("parameters", {})
+            tensor["parameters"] = {name: {"bool_param": value} for name, value in parameters.items()}
+        return _message("ModelMetadataResponse", record)
 
     def model_config(self, request: Any) -> Any:
         return _message("ModelConfigResponse", {"config": configuration(self._find(request), self._context)})

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from service.artifact.runtime import Tensor
-from service.grpc.messages.infer_request import InferMessages
+from service.grpc.messages.infer_request_cache import InferMessages
 from service.inference_types import Array, RequestedOutput
 from tests.support.infer_bodies import ROWS, signature
-from tests.support.infer_messages import LIMITS, decode, error_of, every_array, field, with_inputs
+from tests.support.infer_messages import LIMITS, decode, error_of, every_array, field, with_inputs, with_texts
+from tests.support.text_models import TEXTS
 
 X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int16", ("batch",)))
@@ -65,6 +66,25 @@ def test_zero_rows(typed: bool) -> None:
     request = decode(with_inputs(typed=typed, x=X[:0]))
     assert request.feeds["x"].shape == (0, 2, 3)
     assert request.form.rows == 0
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+@pytest.mark.parametrize("typed", [False, True], ids=["raw", "typed"])
+def test_texts_become_ids(shape: tuple[int, ...], typed: bool) -> None:
+    """As the encoder of the model converts them."""
+    request = decode(with_texts(["AB C", "é", ""], shape, typed=typed), TEXTS)
+    assert TEXTS.text is not None
+    assert request.feeds["ids"].tolist() == TEXTS.text.encode(["AB C", "é", ""]).tolist()
+    assert request.form.has_texts
+    assert request.form.rows == 3
+    assert request.form.outputs == (RequestedOutput("logits", binary=not typed),)
+
+
+def test_ids_are_accepted_where_texts_are() -> None:
+    ids = np.ones((1, 2, 3), np.int64)
+    request = decode(with_inputs(ids=ids), TEXTS)
+    assert request.feeds["ids"].tolist() == ids.tolist()
+    assert not request.form.has_texts
 
 
 def test_requested_outputs_in_order() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from service.artifact.runtime import Tensor
 from service.grpc.messages.infer_request import InferRequest
 from tests.support.infer_bodies import signature
-from tests.support.infer_messages import error_of, with_inputs
+from tests.support.infer_messages import error_of, with_inputs, with_texts
+from tests.support.text_models import TEXTS
 
 X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int16", ("batch",)))
@@ -175,6 +177,51 @@ def test_raw_booleans_are_0_or_1() -> None:
     message.raw_input_contents[0] = b"\x01\x02"
     text = "raw_input_contents of inputs[0]: expected bytes of 0 or 1 (BOOL), got another"
     assert error_of(message, signature(Tensor("x", "bool", ("batch", 2)))) == text
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (with_texts(["a", "b"], (1,)), "raw_input_contents of inputs[0]: expected 1 strings, got more"),
+        (with_texts(["a", "b"], (3,)), "raw_input_contents of inputs[0]: expected 3 strings, got 2"),
+        (with_texts(["a"], (2,), typed=True), "inputs[0].contents: expected 2 strings, got 1"),
+        (
+            with_texts(["a", b"b\xff"], (2,)),
+            "raw_input_contents of inputs[0][1]: expected UTF-8, got b'\\xff' at offset 1",
+        ),
+        (
+            with_texts([b"\xff"], (1,), typed=True),
+            "inputs[0].contents[0]: expected UTF-8, got b'\\xff' at offset 0",
+        ),
+        (with_texts(["a"], (1, 2)), "inputs[0].shape: expected [texts] or [texts, 1] for BYTES, got [1, 2]"),
+        (with_texts(["a"], ()), "inputs[0].shape: expected [texts] or [texts, 1] for BYTES, got []"),
+        (with_texts(["a"], (-1,)), "inputs[0].shape: expected a whole number from 0, got -1"),
+        (with_texts(["a"] * 51, (51,)), "inputs[0].shape: expected at most 50 rows (--max-rows), got 51"),
+        (
+            with_inputs(ids=np.ones((1, 2, 3), np.int32)),
+            "inputs[0].datatype: expected INT64 or BYTES, got 'INT32'",
+        ),
+    ],
+)
+def test_errors_of_texts(message: Any, text: str) -> None:
+    assert error_of(message, TEXTS) == text
+
+
+def test_only_some_models_take_texts() -> None:
+    model = signature(Tensor("ids", "int64", ("batch", "words", 3)))
+    assert error_of(with_texts(["a"], (1,)), model) == "inputs[0].datatype: expected INT64, got 'BYTES'"
+
+
+def test_ids_of_texts_fit_the_other_inputs() -> None:
+    """The model's texts have two words."""
+    mask = Tensor("mask", "int64", ("batch", "words"))
+    model = replace(signature(mask, *TEXTS.inputs.values()), text=TEXTS.text)
+    message = with_inputs(mask=np.ones((1, 5), np.int64))
+    del message.raw_input_contents[:]
+    message.inputs[0].contents.int64_contents.extend([1] * 5)
+    message.inputs.append(with_texts(["a"], (1,), typed=True).inputs[0])
+    text = "inputs[1].shape: expected [batch, words, 3] with words = 5 as before, got [1, 2, 3]"
+    assert error_of(message, model) == text
 
 
 def test_a_named_dimension_has_one_size() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import orjson
 import pytest
 
 from tests.support.grpc_worker import INFERENCE, GrpcWorker, grpc_worker, infer_request
-from tests.support.infer_messages import as_json
+from tests.support.infer_messages import as_json, with_texts
+from tests.support.text_models import text_file
 
 NAME = "digits-10"
 ROW = [[[[0.0] * 8] * 8]]
@@ -22,10 +26,6 @@ class OneWorker:
     async def ask(self, what: str, argument: Any = None) -> Any:
         assert what == "snapshots"
         return [await self.worker.app.snapshot()]
-
-
-def without(record: dict[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key not in keys}
 
 
 def compare(method: str, route: tuple[str, str], fields: dict[str, Any]) -> tuple[Any, Any]:
@@ -50,6 +50,8 @@ def compare(method: str, route: tuple[str, str], fields: dict[str, Any]) -> tupl
 def test_metadata_is_that_of_http(version: str) -> None:
     path = f"/v2/models/{NAME}" + (f"/versions/{version}" if version else "")
     message, json = compare("ModelMetadata", ("GET", path), {"name": NAME, "version": version})
+    for tensor in message["inputs"] + message["outputs"]:
+        assert tensor.pop("parameters") == {}
     assert message == json
 
 
@@ -60,12 +62,39 @@ def test_the_server_describes_itself_as_over_http() -> None:
 
 
 def test_the_configuration_is_that_of_http() -> None:
-    """But for what the .proto file leaves out, which is empty."""
     message, json = compare("ModelConfig", ("GET", f"/v2/models/{NAME}/config"), {"name": NAME})
-    assert json["parameters"] == {}
-    config = message["config"]
-    assert config == without(json, "parameters")
-    assert config["input"][0]["data_type"] == "TYPE_FP32"
+    assert message["config"] == json
+    assert json["input"][0]["data_type"] == "TYPE_FP32"
+
+
+def test_a_model_of_texts_says_so_and_takes_them(tmp_path: Path) -> None:
+    """In metadata and configuration. Texts get the answers that they get over HTTP."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(text_file())
+    texts = ["AB C", "é", "unknown"]
+
+    async def scene() -> None:
+        async with grpc_worker(name="texts", path=path) as worker:
+            metadata = await worker.call(INFERENCE, "ModelMetadata", name="texts")
+            assert metadata.inputs[0].parameters["text"].bool_param is True
+            config = as_json(await worker.call(INFERENCE, "ModelConfig", name="texts"))["config"]
+            assert config == await worker.http("GET", "/v2/models/texts/config")
+            assert config["parameters"] == {"text_input": {"string_value": "ids"}}
+            body = orjson.dumps(
+                {"inputs": [{"name": "ids", "datatype": "BYTES", "shape": [3], "data": texts}]}
+            )
+            record = await worker.http("POST", "/v2/models/texts/infer", body)
+            for typed in (False, True):
+                request = with_texts(texts, (3,), typed=typed, model="texts")
+                answer = await worker.method(INFERENCE, "ModelInfer")(request)
+                numbers = (
+                    answer.outputs[0].contents.fp32_contents
+                    if typed
+                    else np.frombuffer(answer.raw_output_contents[0], np.float32)
+                )
+                assert np.float32(record["outputs"][0]["data"]).tolist() == list(numbers)
+
+    asyncio.run(scene())
 
 
 @pytest.mark.parametrize("name", [NAME, ""])

@@ -10,13 +10,8 @@ from hypothesis import strategies as st
 from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError
 from service.grpc.messages.descriptors import parse
-from service.grpc.messages.infer_request import (
-    MAX_TEMPLATE_BYTES,
-    MAX_TEMPLATES,
-    InferMessages,
-    InferRequest,
-    decode_message,
-)
+from service.grpc.messages.infer_request import InferRequest, decode_message
+from service.grpc.messages.infer_request_cache import MAX_TEMPLATE_BYTES, MAX_TEMPLATES, InferMessages
 from service.grpc.messages.infer_response import varint
 from service.inference_types import InferenceRequest
 from tests.support.infer_bodies import ROWS, signature
@@ -33,7 +28,9 @@ from tests.support.infer_messages import (
     outcome,
     tensor,
     with_inputs,
+    with_texts,
 )
+from tests.support.text_models import TEXTS
 
 X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int16", ("batch",)))
@@ -200,6 +197,15 @@ def test_booleans_are_checked_in_each_message() -> None:
     both.agree(message.SerializeToString(), FLAGS)
     message.raw_input_contents[0] = b"\x01\x07"
     both.agree(message.SerializeToString(), FLAGS)
+
+
+def test_the_ids_of_texts_are_not_remembered() -> None:
+    """Though they may by chance have as many bytes as the texts."""
+    both = Both()
+    ids_of_one = 2 * 3 * 8
+    for text in ("A" * (ids_of_one - 4), "B" * (ids_of_one - 4), "C"):
+        both.agree(with_texts([text], (1,)).SerializeToString(), TEXTS)
+        both.agree(with_texts([text], (1,), typed=True).SerializeToString(), TEXTS)
 
 
 def test_what_is_cached_is_bounded() -> None:
