@@ -10,7 +10,10 @@ import numpy as np
 import orjson
 import pytest
 
+from service.repository.deployment import Deployment
+from service.repository.scan import ModelFile, file_identity
 from tests.support.grpc_worker import INFERENCE, GrpcWorker, grpc_worker, infer_request
+from tests.support.in_process_worker import MODEL_FILE
 from tests.support.infer_messages import as_json, with_texts
 from tests.support.text_models import text_file
 
@@ -112,6 +115,24 @@ def test_statistics_are_those_of_http(name: str) -> None:
 def test_the_index_is_that_of_http() -> None:
     message, json = compare("RepositoryIndex", ("POST", "/v2/repository/index"), {"ready": True})
     assert message["models"] == json == [{"name": NAME, "version": "1", "state": "READY", "reason": ""}]
+
+
+def test_the_index_of_ready_models_leaves_out_the_others(tmp_path: Path) -> None:
+    """Here a file that is no model."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"no model")
+    broken = ModelFile("broken", 1, path, file_identity(path.stat()))
+    served = ModelFile(NAME, 1, MODEL_FILE, file_identity(MODEL_FILE.stat()))
+
+    async def scene() -> None:
+        async with grpc_worker() as worker:
+            await worker.app.registry.commit(Deployment(2, {NAME: (served,), "broken": (broken,)}).to_json())
+            for ready, states in ((True, {NAME: "READY"}), (False, {NAME: "READY", "broken": "UNAVAILABLE"})):
+                models = (await worker.call(INFERENCE, "RepositoryIndex", ready=ready)).models
+                assert {model.name: model.state for model in models} == states
+                assert all(model.reason for model in models if model.state == "UNAVAILABLE")
+
+    asyncio.run(scene())
 
 
 @pytest.mark.parametrize("method", ["ModelMetadata", "ModelConfig", "ModelStatistics"])
