@@ -31,6 +31,8 @@ MAX_EXACT = 2.0**53
 TEXT_COLUMN = "text"
 # cells of a first line that are checked for numbers, in less than 2 ms
 MAX_CHECKED_CELLS = 1000
+# the keys of a prediction with labels
+LABELLED = ["label", "probability", "probabilities"]
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,8 @@ def predictions_csv(
 
 def _cells(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The names and values of the columns that a prediction fills."""
-    if isinstance(value, dict) and "probabilities" in value:
+    # the outputs of a model may have such names, too
+    if isinstance(value, dict) and list(value) == LABELLED and isinstance(value["probabilities"], dict):
         yield "label", value["label"]
         yield "probability", value["probability"]
         for label, probability in value["probabilities"].items():

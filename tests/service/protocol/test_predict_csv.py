@@ -129,6 +129,17 @@ def test_predictions_are_a_table() -> None:
     assert predictions_csv([]) == ""
 
 
+def test_outputs_may_have_the_names_of_a_prediction() -> None:
+    """Models that were converted from scikit-learn have outputs such as `label` and `probabilities`."""
+    assert predictions_csv([{"probabilities": [0.25, 0.75], "label": 1}]) == (
+        "probabilities_0,probabilities_1,label\n0.25,0.75,1\n"
+    )
+    labelled = {"label": "a", "probability": 1.0, "probabilities": {"a": 1.0}}
+    assert predictions_csv([{"probabilities": labelled, "rank": 1}]) == (
+        "label,probability,p_a,rank\na,1.0,1.0,1\n"
+    )
+
+
 def test_other_columns_are_kept_on_request() -> None:
     """They may have any text, and stand anywhere. A name that is missing is an error still."""
     lines = ["id,hue,alcohol,class,ash [g]\n", "007,1,2,red,3\n", '"a,b",4,5,,6\n']
