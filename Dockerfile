@@ -10,7 +10,7 @@ ARG DEVICE=cpu
 FROM ${BASE} AS build
 WORKDIR /app
 RUN python -m venv --without-pip /opt/turnpike \
- && mkdir models service export loadtest score tune && touch turnpike.py README.md LICENSE
+ && mkdir models service export loadtest score tune client && touch turnpike.py README.md LICENSE
 COPY pyproject.toml constraints.txt ./
 # compat adds only /app to the path, so a package that an image lacks is not found there
 ENV INSTALL="python -m pip --python /opt/turnpike/bin/python install --constraint constraints.txt \

@@ -20,6 +20,16 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from client.client import AsyncClient, Client
+    from client.errors import (
+        ClientError,
+        DeadlineError,
+        InputError,
+        RequestRefusedError,
+        ServerError,
+        UnavailableError,
+    )
+    from client.results import Gates, Lesion
     from export.compress.compress import CompressionResult, compress_model
     from export.pipeline import ExportResult, export_model
     from export.verify import VerificationResult, verify_model
@@ -44,21 +54,26 @@ if TYPE_CHECKING:
     from service.artifact.runtime import Runtime, open_model
 
 __all__ = [
+    "AsyncClient",
     "Cbhg",
     "CbhgConfig",
     "CbhgNet",
     "CharacterCnn",
     "CharacterCnnConfig",
     "CharacterEncoder",
+    "Client",
+    "ClientError",
     "CompressionResult",
     "ConvConfig",
     "ConvGate1d",
     "ConvGate2d",
     "ConvHighwayLayer",
     "ConvNet",
+    "DeadlineError",
     "DenseGate",
     "ExportResult",
     "GateRecording",
+    "Gates",
     "GridLstm",
     "GridLstmBlock",
     "GridLstmConfig",
@@ -67,18 +82,23 @@ __all__ = [
     "HighwayLstm",
     "HighwayLstmConfig",
     "HighwayLstmLayer",
+    "InputError",
+    "Lesion",
     "Maxout",
     "Mlp",
     "MlpConfig",
     "PlainLayer",
     "RecurrentHighway",
+    "RequestRefusedError",
     "ResidualLayer",
     "Rhn",
     "RhnConfig",
     "Runtime",
+    "ServerError",
     "SubSample",
     "Transformer",
     "TransformerConfig",
+    "UnavailableError",
     "VerificationResult",
     "ZeroPad",
     "compress_model",
@@ -90,6 +110,16 @@ __all__ = [
 
 # module: the names above that it defines; the imports for type checkers at the top say the same
 PUBLIC_NAMES = {
+    "client.client": ("AsyncClient", "Client"),
+    "client.errors": (
+        "ClientError",
+        "DeadlineError",
+        "InputError",
+        "RequestRefusedError",
+        "ServerError",
+        "UnavailableError",
+    ),
+    "client.results": ("Gates", "Lesion"),
     "export.compress.compress": ("CompressionResult", "compress_model"),
     "export.pipeline": ("ExportResult", "export_model"),
     "export.verify": ("VerificationResult", "verify_model"),

@@ -18,6 +18,7 @@ BRIDGES: dict[str, set[str]] = {
     "models": set(),
     "service": set(),
     "loadtest": set(),
+    "client": set(),
     "export": {"models", "service.artifact"},
     "score": {"service"},
     "tune": {"loadtest", "service.artifact", "service.config", "service.repository", "service.version"},
@@ -32,6 +33,8 @@ FORBIDDEN_LIBRARIES = {
     "score": {"torch", "onnx", "onnxruntime", "fastapi"},
     # tune runs `turnpike serve` and `turnpike export` as processes
     "tune": {"torch", "onnx", "onnxruntime", "fastapi", "locust"},
+    # pandas only if a caller has imported it
+    "client": {"torch", "onnx", "onnxruntime", "fastapi", "pandas"},
 }
 
 # package: {folder or top-level module: parts of the same package that it may import}. A top-level module
@@ -139,6 +142,12 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "result": {"trial", "search"},
         "trial": {"search"},
         "search": set(),
+    },
+    "client": {
+        "client": {"http", "inputs", "results"},
+        "http": {"inputs"},
+        "results": {"inputs"},
+        "inputs": set(),
     },
     "benchmarks": {
         "__main__": {

@@ -32,6 +32,10 @@ DOCUMENTS = [
 ]
 
 
+# of a service, in examples
+ADDRESS = "http://127.0.0.1:8000"
+
+
 def options(name: str) -> dict[str, Any]:
     """The options of a command by flag, without --help."""
     return {
@@ -144,8 +148,10 @@ def python_blocks() -> list[Any]:
 
 
 @pytest.mark.parametrize("block", python_blocks())
-def test_python_code_in_the_docs_runs(block: str) -> None:
-    """The Python code of the documentation runs unchanged."""
+def test_python_code_in_the_docs_runs(block: str, request: pytest.FixtureRequest) -> None:
+    """The Python code of the documentation runs unchanged. At its address is the bundled model."""
+    if ADDRESS in block:
+        block = block.replace(ADDRESS, request.getfixturevalue("bundled_server").url)
     exec(compile(block, "document", "exec"), {})
 
 

@@ -50,6 +50,7 @@ def run_without(package: str, names: set[str]) -> subprocess.CompletedProcess[st
         ("loadtest", {"torch", "onnx", "onnxruntime", "models", "export", "service"}),
         ("score", {"torch", "onnx", "onnxscript", "models", "export", "fastapi"}),
         ("tune", {"torch", "onnx", "onnxruntime", "models", "export", "fastapi", "locust"}),
+        ("client", {"pandas", "torch", "onnxruntime", "models", "export", "service"}),
     ],
 )
 def test_packages_can_be_imported_without_foreign_libraries(package: str, names: set[str]) -> None:

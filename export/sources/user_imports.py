@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 # the top-level names of this project
-OWN_PACKAGES = frozenset({"models", "export", "service", "loadtest", "tune", "turnpike"})
+OWN_PACKAGES = frozenset({"models", "export", "service", "loadtest", "score", "tune", "client", "turnpike"})
 INSTALLED_FOLDERS = tuple(
     {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")}
 )

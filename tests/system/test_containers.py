@@ -190,6 +190,7 @@ def test_the_service_is_hardened(stack: Project) -> None:
         "export",
         "loadtest",
         "tune",
+        "client",
     )
     assert importable("turnpike-service", *absent) == []
     assert importable("turnpike-service", "onnxruntime", "service") == ["onnxruntime", "service"]

@@ -21,7 +21,7 @@ from tests.support.virtualenvs import ROOT, install_wheel
 
 pytestmark = pytest.mark.slow
 
-PACKAGES = ("models", "service", "export", "loadtest", "score", "tune")
+PACKAGES = ("models", "service", "export", "loadtest", "score", "tune", "client")
 
 
 @pytest.fixture(scope="module")

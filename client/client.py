@@ -1,0 +1,225 @@
+"""Clients of a running service: `AsyncClient` with coroutines, and `Client`, which blocks.
+
+The methods are written once, as coroutines. With a transport that blocks, they never wait, so `Client` runs
+them without an event loop.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import random
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
+
+import numpy as np
+
+from client.errors import DeadlineError, InputError, RequestRefusedError, UnavailableError
+from client.inputs import Array, Call, is_table, table_rows, to_tensors
+from client.results import Gates, Lesion, to_columns, to_table
+
+# the module that has both transports, for each scheme of an address
+TRANSPORTS = {"http": "client.http", "https": "client.http"}
+# seconds before the first retry, which double with each further one, and their maximum
+FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
+
+Version = str | int
+Detail = Literal["summary", "units", "rows"]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class Moves(TypedDict, total=False):
+    """The gates to move. A number is a layer, a name is one gate."""
+
+    close: Sequence[int | str]
+    open: Sequence[int | str]
+    shift: Mapping[str, float]
+
+
+@dataclass(eq=False, repr=False)
+class Connection:
+    """The arguments of both clients, and requests that are tried again within one deadline."""
+
+    url: str
+    _: KW_ONLY
+    api_key: str | None = None
+    timeout: float = 30.0
+    retries: int = 3
+    transport: Any = None
+    _transport_name = "AsyncTransport"
+
+    def __post_init__(self) -> None:
+        scheme = self.url.partition("://")[0]
+        if scheme not in TRANSPORTS:
+            raise ValueError(f"url: expected {' or '.join(TRANSPORTS)}://HOST:PORT, got {self.url!r}")
+        transports = importlib.import_module(TRANSPORTS[scheme])
+        self._transport = getattr(transports, self._transport_name)(self.url, self.api_key, self.transport)
+        self._metadata: dict[tuple[str, Version], Any] = {}
+
+    async def _send(self, call: Call, deadline: float = 0) -> Any:
+        of_model = f" of model {call.model!r}" if call.model else ""
+        subject = f"{call.operation}{of_model} at {self.url}"
+        deadline = deadline or time.monotonic() + self.timeout
+        attempt = 0
+        while (seconds := deadline - time.monotonic()) > 0:
+            try:
+                return await self._transport.send(call, subject, seconds)
+            except UnavailableError as error:
+                backoff = min(MAX_PAUSE, FIRST_PAUSE * 2**attempt) * random.uniform(0.5, 1)  # noqa: S311
+                pause = (error.retry_after or 0.0) + backoff
+                if error.retry_after is None or attempt >= self.retries or pause >= seconds:
+                    raise
+            attempt += 1
+            await self._transport.sleep(pause)
+        raise DeadlineError(subject, f"expected an answer within {self.timeout} s, got none")
+
+    async def _run(self, call: Call, inputs: Any, deadline: float = 0) -> Any:
+        """Send inputs as the metadata of the model describes them, which is kept until they do not fit."""
+        deadline = deadline or time.monotonic() + self.timeout
+        model = call.model, call.version
+        while is_table(inputs):
+            certificate = await self._send(Call("certificate", *model), deadline)
+            names = [feature["name"] for feature in certificate["features"]]
+            answer = await self._run(call, table_rows(inputs, names, call.model), deadline)
+            # another version of the model may have its features in another order
+            if certificate["model_version"] == answer.get("model_version", answer.get("version")):
+                return answer
+        known = self._metadata.get(model)
+        if known is not None:
+            try:
+                return await self._send(call._replace(tensors=to_tensors(inputs, known)), deadline)
+            except (InputError, RequestRefusedError) as error:
+                # status 400: the model may have changed
+                if error.status not in {None, 400}:
+                    raise
+        self._metadata[model] = known = await self._send(Call("metadata", *model), deadline)
+        return await self._send(call._replace(tensors=to_tensors(inputs, known)), deadline)
+
+
+class AsyncClient(Connection):
+    """A `Client` whose methods are awaited.
+
+    >>> async def names() -> list[str]:
+    ...     async with AsyncClient("http://127.0.0.1:8000") as client:
+    ...         return await client.models()
+    >>> asyncio.run(names())
+    ['digits-10']
+    """
+
+    async def models(self) -> list[str]:
+        """The names of the models that are served."""
+        return (await self._send(Call("models")))["models"]
+
+    async def ready(self, model: str = "", version: Version = "") -> bool:
+        """Whether the service accepts requests, or whether it serves a model."""
+        try:
+            return (await self._send(Call("ready", model, version)))["ready"]
+        except UnavailableError as error:
+            if error.status != 503:
+                raise
+            return False
+
+    async def metadata(self, model: str, version: Version = "") -> dict[str, Any]:
+        """The versions of a model, and name, datatype and shape of its inputs and outputs."""
+        return await self._send(Call("metadata", model, version))
+
+    async def certificate(self, model: str, version: Version = "") -> dict[str, Any]:
+        """What was proved about the file of a model, and what the file says about itself."""
+        return await self._send(Call("certificate", model, version))
+
+    async def predict(self, model: str, rows: Any, version: Version = "") -> Any:
+        """Labels and probabilities, or other outputs, as an array for each column of the service's CSV.
+
+        For a DataFrame the result is a DataFrame. For a Series, which is one row, it is a Series.
+        """
+        columns = to_columns((await self._run(Call("predict", model, version), rows))["predictions"])
+        return to_table(columns, rows) if is_table(rows) else columns
+
+    async def infer(
+        self, model: str, inputs: Any, outputs: Sequence[str] = (), version: Version = ""
+    ) -> dict[str, Array]:
+        """The outputs of a model by name, bit for bit. `outputs` may name hidden ones, such as gates."""
+        fields = {"outputs": [{"name": name} for name in outputs]} if outputs else {}
+        return (await self._run(Call("infer", model, version, fields=fields), inputs))["outputs"]
+
+    async def gates(
+        self,
+        model: str,
+        inputs: Any,
+        detail: Detail = "summary",
+        version: Version = "",
+        **moves: Unpack[Moves],
+    ) -> Gates:
+        """The gates of a run. `detail` adds tensors: figures of each unit, or T of each row."""
+        fields = {"parameters": {"detail": detail}, **moves}
+        answer = await self._run(Call("gates", model, version, fields=fields), inputs)
+        keys = ("model_version", "outputs", "gates", "route", "tensors")
+        return Gates(model, *(answer[key] for key in keys))
+
+    async def lesion(self, model: str, inputs: Any, version: Version = "", **moves: Unpack[Moves]) -> Lesion:
+        """The outputs of a model without and with gates closed, opened or shifted."""
+        answer = await self._run(Call("lesion", model, version, fields=moves), inputs)
+        report = answer["lesion"]
+        changed = np.flatnonzero(report["by_row"]["flipped"]) if "by_row" in report else None
+        return Lesion(answer["outputs"], answer["lesioned"]["outputs"], changed, report)
+
+    async def close(self) -> None:
+        """Close the connections, as the end of a `with` block does."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+def _blocking(
+    method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Client, Arguments], Result]:
+    def run(client: Client, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        try:
+            method(client, *arguments, **options).send(None)
+        except StopIteration as returned:
+            return returned.value
+        raise AssertionError("expected a transport that blocks, got one that waits")
+
+    functools.update_wrapper(run, method)
+    return run
+
+
+class Client(Connection):
+    """A client of the service at an address. Threads may share it.
+
+    Args:
+        url: The address, such as `http://127.0.0.1:8000`.
+        api_key: A key, if the service requires one.
+        timeout: Seconds for a method and its retries. The service does not begin a run after that.
+        retries: How often to try again if the service has no room or cannot be reached.
+        transport: A transport of httpx, for a proxy or certificates of your own.
+
+    >>> with Client("http://127.0.0.1:8000") as client:
+    ...     predictions = client.predict("digits-10", digits)
+    >>> predictions["label"]
+    array(['0', '1'], dtype='<U1')
+    """
+
+    _transport_name = "BlockingTransport"
+    models = _blocking(AsyncClient.models)
+    ready = _blocking(AsyncClient.ready)
+    metadata = _blocking(AsyncClient.metadata)
+    certificate = _blocking(AsyncClient.certificate)
+    predict = _blocking(AsyncClient.predict)
+    infer = _blocking(AsyncClient.infer)
+    gates = _blocking(AsyncClient.gates)
+    lesion = _blocking(AsyncClient.lesion)
+    close = _blocking(AsyncClient.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,86 @@
+"""The request that a transport sends, and its tensors: made from arrays, lists and tables without loss.
+
+pandas is never imported: a caller who passes a table has done so.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from client.errors import InputError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+CODES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+# by the protocol's datatypes, in its byte order
+DTYPES = {
+    np.dtype(code).name.upper().replace("FLOAT", "FP"): np.dtype(code).newbyteorder("<") for code in CODES
+}
+
+
+class Call(NamedTuple):
+    """A request: an operation, its model, tensors in the model's datatypes, and other fields of the body."""
+
+    operation: str
+    model: str = ""
+    version: str | int = ""
+    tensors: Mapping[str, Array] = {}
+    fields: Mapping[str, Any] = {}
+
+
+def to_tensors(inputs: Any, metadata: Mapping[str, Any]) -> dict[str, Array]:
+    """The tensors for one input, or for a dict with one for each input. Rows may be flat."""
+    expected, model = {tensor["name"]: tensor for tensor in metadata["inputs"]}, metadata["name"]
+    if not isinstance(inputs, Mapping):
+        inputs = {name if len(expected) == 1 else "": inputs for name in expected}
+    if inputs.keys() != expected.keys():
+        raise InputError(f"model {model!r}", f"expected a dict with {list(expected)}, got {list(inputs)}")
+    tensors = {}
+    for name, tensor in expected.items():
+        array = to_datatype(inputs[name], tensor["datatype"], f"input {name!r} of model {model!r}")
+        row = tensor["shape"][1:]
+        is_flat = array.ndim == 2 <= len(row) and array.shape[1] == math.prod(row)
+        tensors[name] = array.reshape(-1, *row) if is_flat else array
+    return tensors
+
+
+def to_datatype(values: Any, datatype: str, subject: str) -> Array:
+    """An array of this datatype. Floats may be rounded to shorter floats; no other number may change."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InputError(subject, "expected an array, got lists of different lengths") from error
+    if array.dtype.kind not in "biuf" or datatype not in DTYPES:
+        raise InputError(subject, f"expected numbers, to be sent as {datatype}, got {array.dtype}")
+    with np.errstate(all="ignore"):
+        converted = array.astype(DTYPES[datatype], copy=False)
+        if array.dtype.kind == converted.dtype.kind == "f":
+            lost = np.isinf(converted) & ~np.isinf(array)
+        else:
+            # -1 as an unsigned number becomes -1 again, but has lost its sign
+            lost = (converted.astype(array.dtype) != array) | ((converted < 0) != (array < 0))
+    if lost.any():
+        at = np.argwhere(lost)[0].tolist()
+        raise InputError(subject, f"expected numbers that {datatype} holds, got {array[tuple(at)]} at {at}")
+    return converted
+
+
+def is_table(rows: object) -> bool:
+    """Whether this is a DataFrame, or a Series, which is one row."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(rows, (pandas.DataFrame, pandas.Series))
+
+
+def table_rows(table: Any, features: Sequence[str], model: str) -> Array:
+    """The rows of a table, with the columns in the order of the model's features, if it has any."""
+    frame = table.to_frame().T if table.ndim == 1 else table
+    if features and sorted(map(str, frame.columns)) != sorted(features):
+        raise InputError(
+            f"rows for model {model!r}", f"expected the columns {features}, got {list(frame.columns)}"
+        )
+    # by way of lists, because columns of different types are objects
+    return np.array((frame[features] if features else frame).to_numpy().tolist())

@@ -1,0 +1,103 @@
+"""What a client returns: predictions as columns or a table, the gates of a run, and a lesion."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from client.inputs import Array
+
+# gates that are printed in a terminal
+MAX_PRINTED = 40
+# colors of T and C, which can be told apart, and seen on white and on black
+COLORS = {"mean": "#2f81c6", "carried": "#c2711a"}
+CELL = 'style="text-align:left;padding-right:1em"'
+BAR = (
+    f'<td {CELL}><svg width="160" height="10" aria-hidden="true">'
+    '<rect width="160" height="10" fill="currentColor" opacity="0.15"/>'
+    '<rect width="{:.0f}" height="10" fill="{}"/></svg> {:.2f}</td>'
+)
+
+
+def to_columns(rows: Sequence[Any], name: str = "output") -> dict[str, Array]:
+    """Predictions as an array for each column of the service's CSV."""
+    first = rows[0] if rows else None
+    if isinstance(first, dict):
+        prefix = "p_" if name == "probabilities" and name not in first else ""
+        names = {key: prefix + key for key in first}
+    else:
+        names = {index: f"{name}_{index}" for index in range(len(first))} if isinstance(first, list) else {}
+    if not names:
+        return {name: np.array(rows)}
+    parts = [to_columns([row[key] for row in rows], column) for key, column in names.items()]
+    return {column: values for part in parts for column, values in part.items()}
+
+
+def to_table(columns: dict[str, Array], rows: Any) -> Any:
+    """The columns as a DataFrame with the index of the rows, or as a Series if the rows are one."""
+    index = [rows.name] if rows.ndim == 1 else rows.index
+    frame = sys.modules["pandas"].DataFrame(columns, index=index)
+    return frame.iloc[0] if rows.ndim == 1 else frame
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gates:
+    """The gates of a run, in the order of the data flow. A notebook shows T and C of each as bars.
+
+    >>> gates = client.gates("digits-10", digits)
+    >>> gates["layer"]
+    array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> int(gates["mean"].argmax())
+    7
+    """
+
+    model: str
+    version: str
+    outputs: dict[str, Array]
+    gates: list[dict[str, Any]]
+    route: dict[str, Any]
+    tensors: dict[str, Array]
+
+    def __getitem__(self, key: str) -> Array:
+        """One value for each gate, such as its `name`, or the `mean` of T."""
+        return np.array([gate[key] for gate in self.gates])
+
+    def __repr__(self) -> str:
+        title = f"Gates of model {self.model!r}, version {self.version}: mean of T, and of C (carried)"
+        lines = [f"{gate['name']:28}  T {gate['mean']:.2f}  C {gate['carried']:.2f}" for gate in self.gates]
+        more = [f"and {len(lines) - MAX_PRINTED} more"] if len(lines) > MAX_PRINTED else []
+        return "\n".join([title, *lines[:MAX_PRINTED], *more])
+
+    def _repr_html_(self) -> str:
+        rows = ""
+        for gate in self.gates:
+            rows += f'<tr><th scope="row" {CELL}>{escape(gate["name"])}</th>'
+            for key, color in COLORS.items():
+                rows += BAR.format(160 * min(max(gate[key], 0), 1), color, gate[key])
+            rows += "</tr>"
+        title = escape(f"Gates of model {self.model!r}, version {self.version}")
+        head = "".join(f'<th scope="col" {CELL}>{name}</th>' for name in ("gate", "mean of T", "carried"))
+        return f"<table><caption>{title}</caption><tr>{head}</tr>{rows}</table>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lesion:
+    """Outputs before and after gates were moved, and `changed`: the numbers of rows with another class.
+
+    `changed` is None for a model without classes. `report` has the gates that moved, and each row's change.
+    """
+
+    before: dict[str, Array]
+    after: dict[str, Array]
+    changed: Array | None
+    report: dict[str, Any]
+
+    def __repr__(self) -> str:
+        moved = ", ".join([*self.report["closed"], *self.report["open"], *self.report["shifted"]])
+        rows = "" if self.changed is None else f": {len(self.changed)} of {self.report['rows']} rows changed"
+        return f"Lesion of {moved}{rows}"
