@@ -1,4 +1,4 @@
-"""A client of the service without any library: a prediction, its gates, and what closing each layer changes.
+"""A prediction for a picture, its gates, and what closing each layer changes.
 
 turnpike serve &
 python examples/gates_client.py [URL] [MODEL]
@@ -6,41 +6,43 @@ python examples/gates_client.py [URL] [MODEL]
 
 from __future__ import annotations
 
-import json
 import sys
-import urllib.request
-from typing import Any
 
+import numpy as np
 
-def call(url: str, body: dict[str, Any] | None = None) -> Any:
-    """GET without a body, POST with one."""
-    data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, data)) as response:
-        return json.load(response)
+from turnpike import Client
+
+# a handwritten zero, row by row
+DIGIT = np.array(
+    [
+        [0, 0, 5, 13, 9, 1, 0, 0],
+        [0, 0, 13, 15, 10, 15, 5, 0],
+        [0, 3, 15, 2, 0, 11, 8, 0],
+        [0, 4, 12, 0, 0, 8, 8, 0],
+        [0, 5, 8, 0, 0, 9, 8, 0],
+        [0, 4, 11, 0, 1, 12, 7, 0],
+        [0, 2, 14, 5, 10, 12, 0, 0],
+        [0, 0, 6, 13, 10, 0, 0, 0],
+    ]
+)
 
 
 def main(url: str = "http://127.0.0.1:8000", model: str = "digits-10") -> None:
-    base = f"{url}/v2/models/{model}"
+    rows = DIGIT.reshape(1, 64)
+    with Client(url) as client:
+        predictions = client.predict(model, rows)
+        print(f"a {predictions['label'][0]}, with the probability {predictions['probability'][0]:.4f}")
 
-    # a sample row from the model's file, in the form that infer, gates and lesion accept
-    sample = call(f"{base}/samples")["samples"][0]
-    inputs = sample["inputs"]
-    print(f"a row with the label {sample['label']}")
+        # gates: the statistics of each transform gate, and the way of the row through the layers
+        gates = client.gates(model, rows)
+        print(gates)
+        print(f"effective depth: {gates.route['effective_depth'][0]:.2f} of {gates.route['layers']} layers")
 
-    # gates: the same answer as infer, and the statistics of each transform gate
-    answer = call(f"{base}/gates", {"inputs": inputs})
-    print("outputs:", [round(value, 2) for value in answer["outputs"][0]["data"]])
-    for gate in answer["gates"]:
-        bar = "#" * round(40 * gate["mean"])
-        print(f"  {gate['name']:28} mean T {gate['mean']:.2f} {bar}")
-    route = answer["route"]
-    print(f"effective depth: {route['effective_depth'][0]:.2f} of {route['layers']} layers")
-
-    # lesion: close one layer at a time, and see how the probability of the answer changes
-    curve = call(f"{base}/lesion", {"inputs": inputs, "curve": True})["curve"]
-    for entry in curve["layers"]:
-        note = "  another class" if entry["flipped"] else ""
-        print(f"  without layer {entry['layer']}: {entry['change']:+.4f}{note}")
+        # lesions: close one layer at a time, and see how the probability of the answer changes
+        for layer in np.unique(gates["layer"]):
+            lesion = client.lesion(model, rows, close=[layer])
+            note = "  another class" if len(lesion.changed) else ""
+            print(f"without layer {layer}: {lesion.report['change']:+.1e}{note}")
 
 
 if __name__ == "__main__":
