@@ -20,7 +20,8 @@ from client.errors import DeadlineError, InputError, RequestRefusedError, Unavai
 from client.inputs import Array, Call, is_table, table_rows, to_tensors
 from client.results import Gates, Lesion, to_columns, to_table
 
-# the module that has both transports, for each scheme of an address
+# for each scheme of an address, the module of a protocol: its AsyncTransport and its BlockingTransport, whose
+# coroutines never wait, have `send`, `sleep` and `close`
 TRANSPORTS = {"http": "client.http", "https": "client.http"}
 # seconds before the first retry, which double with each further one, and their maximum
 FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0

@@ -212,6 +212,16 @@ def test_a_refused_request_is_sent_again_only_if_the_metadata_was_old() -> None:
             assert len(requests) == count
 
 
+@pytest.mark.parametrize("status", [401, 404, 413, 422])
+def test_other_refusals_have_nothing_to_do_with_the_metadata(status: int) -> None:
+    requests: list[httpx.Request] = []
+    with client_of(httpx.Response(status), requests) as client:
+        for count in (1, 2):
+            with pytest.raises(RequestRefusedError):
+                client.infer("net", [[1, 2]])
+            assert len(requests) == count
+
+
 def test_inputs_that_do_not_fit_are_not_sent() -> None:
     requests: list[httpx.Request] = []
     with client_of(httpx.Response(400), requests) as client:
