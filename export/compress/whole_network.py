@@ -12,6 +12,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from export.errors import SourceError
+from export.gates.graph.shapes import infer_shapes
 from export.gates.instrument import Instrumentation, Origin
 from export.input_spec import InputSpec
 from export.output.model_bytes import to_bytes
@@ -89,6 +90,8 @@ def _read_exported(path: Path, proto: onnx.ModelProto, manifest: Manifest, name:
         )
     del proto.metadata_props[:]
     model = ir.from_proto(proto)
+    # shortened sums have operators without shapes, and a value without a shape cannot be cut
+    infer_shapes(model)
     without_levers = onnx.ModelProto()
     without_levers.CopyFrom(proto)
     drop_default_inputs(without_levers.graph)

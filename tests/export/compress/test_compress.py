@@ -20,7 +20,7 @@ from export.errors import CompressionError, ExportError, ParityError, SourceErro
 from export.pipeline import export_model
 from export.verify import verify_model
 from models.networks.families import build_network
-from models.networks.feedforward import MlpConfig
+from models.networks.feedforward import EntryKind, MlpConfig
 from service.artifact.manifest import Compression
 from service.artifact.runtime import open_model
 from service.errors import ModelFileError
@@ -32,11 +32,11 @@ INPUT = f"x:float32[batch,{WIDTH}]"
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def network(width: int = WIDTH, **settings: Any) -> torch.nn.Module:
+def network(width: int = WIDTH, entry: EntryKind = "none", **settings: Any) -> torch.nn.Module:
     """A network of which a few units of each layer are open, and all others are nearly shut."""
     torch.manual_seed(0)
     config = MlpConfig(
-        inputs=(width,), classes=3, width=width, layers=3, entry="none", scaling="none", **settings
+        inputs=(width,), classes=3, width=width, layers=3, entry=entry, scaling="none", **settings
     )
     net = build_network(config).eval()
     with torch.no_grad():
@@ -88,6 +88,18 @@ def test_an_exported_file_becomes_a_smaller_version(folder: Path, tmp_path: Path
     x = np.random.default_rng(5).standard_normal((9, WIDTH)).astype(np.float32)
     answers = [open_model(path).run({"x": x})[0] for path in (source, result.path)]
     np.testing.assert_allclose(answers[1], answers[0], atol=1e-3)
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_a_file_with_shortened_sums_is_cut(tmp_path: Path) -> None:
+    """The export adds operators there. Both forms of the cut graph are tried, and each loses its rows."""
+    net = network(entry="plain")
+    rows = write_rows(tmp_path / "rows.npz", net)
+    source = export_model(net, tmp_path / "whole", inputs=[INPUT], name="net").path
+    assert any(node.name.endswith(".change") for node in onnx.load(source).graph.node)
+    compression = compress_model(source, tmp_path / "smaller", data=rows, keep=0.25).manifest.compression
+    assert compression is not None
+    assert compression.macs / compression.macs_whole == 0.25
 
 
 @pytest.mark.usefixtures("any_speed")
