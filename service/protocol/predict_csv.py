@@ -67,9 +67,11 @@ class Table:
         """Raise RequestError for the first value that does not fit."""
         if not fits.all():
             row, column = np.argwhere(~fits)[0].tolist()
+            # all digits, since 3.0000001 is no whole number
+            value = repr(float(self.values[row, column])).removesuffix(".0")
             raise RequestError(
                 f"{self.where}, line {self.lines[row]}, column {self.columns[column]}: "
-                f"expected {expected}, got '{self.values[row, column]:g}'"
+                f"expected {expected}, got '{value}'"
             )
 
 

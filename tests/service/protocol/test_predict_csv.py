@@ -89,6 +89,11 @@ def test_tables_are_read(text: str, model: Signature, rows: list[object]) -> Non
             "body, line 1, column 2: expected whole numbers from -128 to 127 (INT8), got '2.5'",
         ),
         (
+            "1,3.0000001\n",
+            WHOLE,
+            "body, line 1, column 2: expected whole numbers from -128 to 127 (INT8), got '3.0000001'",
+        ),
+        (
             "1,128\n",
             WHOLE,
             "body, line 1, column 2: expected whole numbers from -128 to 127 (INT8), got '128'",
