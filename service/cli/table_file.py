@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from service.artifact.datatypes import WIRE_DTYPES
 from service.artifact.runtime import Signature
 from service.errors import RequestError, SettingError
 from service.protocol.predict_csv import read_table, read_texts
@@ -63,9 +64,12 @@ def _read_csv(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
                     return list(found[0]), found[1]
                 file.seek(0)
             table = read_table(file, signature, str(path), keep_others=True)
+            (tensor,) = signature.inputs.values()
+            values = table.to_dtype(WIRE_DTYPES[tensor.dtype])
         except RequestError as error:
             raise SettingError(str(error)) from error
-    return table.values.tolist(), table.others
+    # in float64, floats have the digits of the file, and JSON has no more
+    return (table.values if values.dtype.kind == "f" else values).tolist(), table.others
 
 
 def _read_npy(path: Path) -> list[Any]:

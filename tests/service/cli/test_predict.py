@@ -81,6 +81,21 @@ def test_a_column_of_texts_is_predicted(tmp_path: Path) -> None:
     assert message in failure(model, table)
 
 
+def test_a_table_of_whole_numbers_is_sent_as_such(tmp_path: Path) -> None:
+    """A .csv of ids gives what an array of them does, and an error names the line and the column."""
+    model = put_model(tmp_path / "repository", data=text_file()).path
+    table, ids = tmp_path / "rows.csv", tmp_path / "ids.npy"
+    table.write_text("1,2,0,3,0,0\n4.0,5,0,0,0,0\n")
+    np.save(ids, np.array([[1, 2, 0, 3, 0, 0], [4, 5, 0, 0, 0, 0]]))
+    expected = predict(model, ids)
+    assert predict(model, table) == expected
+    bad = tmp_path / "bad.csv"
+    bad.write_text("a,b,c,d,e,f\n1,2,0,3,0,0\n1,2,0,3.5,0,0\n")
+    error = failure(model, bad)
+    assert "bad.csv, line 3, column 'd': expected whole numbers from " in error
+    assert error.endswith("(INT64), got '3.5'")
+
+
 @pytest.mark.slow
 def test_a_service_gives_the_same_table(table: Path) -> None:
     with serving("--no-access-log") as server:
