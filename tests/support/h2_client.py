@@ -5,7 +5,7 @@ It has its own code for frames, so that an error in that of the service does not
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from hpack import Decoder, Encoder
@@ -109,14 +109,24 @@ class H2Client:
         self.goaways: list[tuple[int, str, str]] = []
         # what we may send on the connection (0), and on each stream apart from its first window
         self.windows: dict[int, int] = defaultdict(int, {0: FIRST_WINDOW})
-        # what the server may send on the connection
+        # what the server may send on the connection, and on each stream apart from its first window
         self.server_window = FIRST_WINDOW
+        self._server_windows: dict[int, int] = defaultdict(int)
+        # first windows that the server may use: those of SETTINGS that it has acknowledged, and of others
+        self._first_window = FIRST_WINDOW
+        self._unacknowledged: deque[int] = deque()
 
     # ---- writing
 
     def start(self, *pairs: tuple[int, int]) -> bytes:
         """The preface, with these settings."""
-        return PREFACE + settings(*pairs)
+        return PREFACE + self.set(*pairs)
+
+    def set(self, *pairs: tuple[int, int]) -> bytes:
+        """SETTINGS, which the server must acknowledge before it may use a larger window."""
+        latest = [self._first_window, *self._unacknowledged][-1]
+        self._unacknowledged.append(dict(pairs).get(INITIAL_WINDOW_SIZE, latest))
+        return settings(*pairs)
 
     def block(self, path: str, *more: tuple[str, str]) -> bytes:
         """The header block of a call."""
@@ -165,7 +175,9 @@ class H2Client:
 
     def allow(self, stream_id: int, size: int) -> bytes:
         """A WINDOW_UPDATE, after which the server may send more."""
-        if not stream_id:
+        if stream_id:
+            self._server_windows[stream_id] += size
+        else:
             self.server_window += size
         return window_update(stream_id, size)
 
@@ -208,11 +220,17 @@ class H2Client:
             answer.body += payload
             self.server_window -= len(payload)
             assert self.server_window >= 0, "more DATA than the window of the connection allows"
+            self._server_windows[stream_id] -= len(payload)
+            window = self._first_window + self._server_windows[stream_id]
+            assert window >= 0 or not payload, "more DATA than the window of the stream allows"
         elif kind == RST_STREAM:
             answer.reset = ERRORS[int.from_bytes(payload)]
         elif kind == SETTINGS and not flags & ACK:
             pairs = [payload[start : start + 6] for start in range(0, len(payload), 6)]
             self.settings |= {int.from_bytes(pair[:2]): int.from_bytes(pair[2:]) for pair in pairs}
+        elif kind == SETTINGS:
+            if self._unacknowledged:
+                self._first_window = self._unacknowledged.popleft()
         elif kind == PING:
             self.pings.append((flags, payload))
         elif kind == GOAWAY:

@@ -269,7 +269,8 @@ class Http2Connection:
         elif kind == SETTINGS:
             if not flags & ACK:
                 self._apply_settings(parse_settings(payload))
-                self._output.append(frame(SETTINGS, ACK, 0))
+                # at once: until then, the client takes what exceeds its old windows for an error
+                self.transport.write(frame(SETTINGS, ACK, 0))
             elif payload:
                 raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS: expected no settings with ACK")
         elif kind == RST_STREAM:

@@ -15,7 +15,6 @@ from tests.support.h2_client import (
     data,
     message,
     reset,
-    settings,
 )
 
 STREAM_WINDOW, CONNECTION_WINDOW = 1 << 18, 1 << 20
@@ -180,20 +179,39 @@ def test_settings_may_make_a_window_negative() -> None:
         connection.send(client.call(1, LARGE, b"300"))
         await connection.turns()
         assert len(client.answers[1].body) == 100
-        connection.send(settings((INITIAL_WINDOW_SIZE, 10)))
+        connection.send(client.set((INITIAL_WINDOW_SIZE, 10)))
         assert connection.protocol._calls[1].send_window == -90
         connection.send(client.allow(1, 90))
         assert len(client.answers[1].body) == 100
         connection.send(client.allow(1, 1))
         assert len(client.answers[1].body) == 101
         # a small answer must not overtake its window either
-        connection.send(settings((INITIAL_WINDOW_SIZE, 0)), client.call(3, UNARY, b"x"))
+        connection.send(client.set((INITIAL_WINDOW_SIZE, 0)), client.call(3, UNARY, b"x"))
         await connection.turns()
         assert client.answers[3].body == b""
-        connection.send(settings((INITIAL_WINDOW_SIZE, 1000)))
+        connection.send(client.set((INITIAL_WINDOW_SIZE, 1000)))
         assert (await connection.wait_for(1)).messages == [bytes(300)]
         assert (await connection.wait_for(3)).messages == [b"x"]
         connection.check_windows()
+
+    run(scene)
+
+
+def test_settings_are_acknowledged_before_a_larger_window_is_used() -> None:
+    """Until then, a client counts by the old one, and takes more for an error."""
+
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect((INITIAL_WINDOW_SIZE, 0))
+        client = connection.client
+        connection.send(client.call(1, LARGE, b"1000"))
+        await connection.turns()
+        connection.send(client.set((INITIAL_WINDOW_SIZE, 100)) + client.call(3, UNARY, b"small"))
+        assert len(client.answers[1].body) == 100
+        assert client.answers[3].messages == [b"small"]
+        connection.send(client.set((INITIAL_WINDOW_SIZE, 200)) + client.allow(1, 10))
+        assert len(client.answers[1].body) == 210
+        connection.send(client.set((INITIAL_WINDOW_SIZE, 2000)))
+        assert (await connection.wait_for(1)).messages == [bytes(1000)]
 
     run(scene)
 
@@ -203,7 +221,8 @@ def test_settings_that_make_a_window_too_large_end_the_connection() -> None:
         connection = server.connect((INITIAL_WINDOW_SIZE, 10))
         connection.send(connection.client.call(1, LARGE, b"1000"))
         connection.send(
-            connection.client.allow(1, 2**31 - 11 - 10), settings((INITIAL_WINDOW_SIZE, 2**31 - 1))
+            connection.client.allow(1, 2**31 - 11 - 10),
+            connection.client.set((INITIAL_WINDOW_SIZE, 2**31 - 1)),
         )
         ((_, error, _),) = connection.client.goaways
         assert error == "FLOW_CONTROL_ERROR"
