@@ -101,7 +101,7 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
     services = (INFERENCE, GATES, HEALTH, REFLECTION, OLD_REFLECTION)
     health = HealthCalls(context.registry, frozenset(services), app.is_ready, is_draining)
     add_unary(HEALTH, "Check", "open", health.check)
-    add(HEALTH, "Watch", "open", WatchEndpoint(context.bodies, health, is_draining))
+    add(HEALTH, "Watch", "open", WatchEndpoint(context.bodies, context.budget, health, is_draining))
     # the older name has no descriptor: a client that describes all listed services would fail at it
     listed = [service for service in services if service != OLD_REFLECTION]
     reflection = ReflectionEndpoint(context.bodies, context.budget, listed)

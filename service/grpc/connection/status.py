@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from service.http.response import ErrorResponse
 
-# characters: with escapes these fit in a frame, and in the headers that clients accept
-MAX_MESSAGE_LENGTH = 1000
+# bytes of a message with its escapes: it fits in the 8 KiB of headers that clients accept
+MAX_MESSAGE_BYTES = 4000
 
 
 class StatusCode(IntEnum):
@@ -55,5 +55,13 @@ def status_of(error: ErrorResponse) -> StatusCode:
 
 def encode_message(text: str) -> bytes:
     """The text of an error as the header `grpc-message` has it: with escapes for all but printable ASCII."""
-    text = text[:MAX_MESSAGE_LENGTH]
-    return quote(text, safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~").encode()
+    escaped = _escape(text)
+    while len(escaped) > MAX_MESSAGE_BYTES:
+        # a character becomes up to 12 bytes
+        text = text[: min(len(text) * MAX_MESSAGE_BYTES // len(escaped), len(text) - 1)]
+        escaped = _escape(text)
+    return escaped.encode()
+
+
+def _escape(text: str) -> str:
+    return quote(text, safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~")

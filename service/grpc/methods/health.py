@@ -6,16 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from service.errors import NotFoundError, NotReadyError
+from service.errors import NotFoundError, NotReadyError, RequestError
 from service.grpc.connection.call import Call
 from service.grpc.messages.descriptors import message_class, parse
 from service.grpc.methods.unary import read_message
 from service.http.body import BodyReader
 from service.http.request import Request
+from service.memory.budget import MemoryBudget
 from service.registry.registry import ModelRegistry
 
 HealthRequest = message_class("grpc.health.v1.HealthCheckRequest")
 HealthResponse = message_class("grpc.health.v1.HealthCheckResponse")
+# of a service or model to watch
+MAX_NAME_LENGTH = 256
 # how often a watch looks for a change
 WATCH_SECONDS = 0.2
 
@@ -61,12 +64,24 @@ class HealthCalls:
 class WatchEndpoint:
     """Sends the state of what the message names, and again whenever it changes, until the server stops."""
 
-    def __init__(self, bodies: BodyReader, health: HealthCalls, is_draining: Callable[[], bool]) -> None:
-        self._bodies, self._health, self._is_draining = bodies, health, is_draining
+    def __init__(
+        self,
+        bodies: BodyReader,
+        budget: MemoryBudget,
+        health: HealthCalls,
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self._bodies, self._budget = bodies, budget
+        self._health, self._is_draining = health, is_draining
 
     async def __call__(self, request: Request) -> None:
         call = cast("Call", request)
         name = parse(HealthRequest, await read_message(self._bodies, call)).service
+        if len(name) > MAX_NAME_LENGTH:
+            # it is kept as long as the stream, which needs no key
+            raise RequestError(f"service: expected at most {MAX_NAME_LENGTH} characters, got {len(name)}")
+        call.complete_body = None
+        self._budget.release(call)
         last = None
         while True:
             is_draining = self._is_draining()

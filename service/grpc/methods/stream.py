@@ -35,7 +35,10 @@ class StreamedRequest(MessageRequest):
         self.client = call.client
         self.complete_body = data
         self.answer: Response | None = None
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        # done when there is an answer, or none will come; and when the client's windows had room for it
+        self.answered: asyncio.Future[None] = loop.create_future()
+        self.sent: asyncio.Future[None] = loop.create_future()
 
     async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
         data, self.complete_body = self.complete_body or b"", None
@@ -43,20 +46,24 @@ class StreamedRequest(MessageRequest):
 
     def respond(self, response: Response) -> Awaitable[None] | None:
         self.answer, self.status = response, response.status
+        if not self.answered.done():
+            self.answered.set_result(None)
         return None
 
     async def respond_slowly(self, response: Response) -> None:
+        """Return when the answer was sent: until then the middleware counts its memory."""
         self.respond(response)
+        await self.sent
 
     def ended(self, error: BaseException | None) -> None:
         """Note that it was handled. Called by its driver."""
         self.driver = None
-        if self.done.done():
+        if self.answered.done():
             return
         if error is None or self.client_gone:
-            self.done.set_result(None)
+            self.answered.set_result(None)
         else:
-            self.done.set_exception(error)
+            self.answered.set_exception(error)
 
     def abandon(self) -> None:
         """End it, because its stream has ended."""
@@ -66,7 +73,10 @@ class StreamedRequest(MessageRequest):
 
 
 class StreamInferEndpoint:
-    """Answers the messages of a stream, several at a time. An error ends its message, not the stream."""
+    """Answers the messages of a stream, several at a time.
+
+    An error of a model or of its inputs ends its message. A message that cannot be read ends the stream.
+    """
 
     def __init__(
         self,
@@ -94,9 +104,11 @@ class StreamInferEndpoint:
                         await added.wait()
                         continue
                     streamed = in_flight[0]
-                    await streamed.done
+                    await streamed.answered
                     if streamed.answer is not None:
                         await call.send_message(_encode(streamed))
+                    if not streamed.sent.done():
+                        streamed.sent.set_result(None)
                     in_flight.popleft()
                     room.release()
             finally:

@@ -74,3 +74,19 @@ def test_a_watch_of_an_unknown_model_waits_for_it() -> None:
             watch.cancel()
 
     asyncio.run(scene())
+
+
+def test_a_watch_holds_no_memory() -> None:
+    """It needs no key and lasts as long as its client likes."""
+
+    async def scene() -> None:
+        async with grpc_worker() as worker:
+            watch = worker.method(HEALTH, "Watch")(HealthRequest(service="digits-10"))
+            assert (await watch.read()).status == SERVING
+            assert worker.app.context.budget.bytes == 0
+            watch.cancel()
+            long = worker.method(HEALTH, "Watch")(HealthRequest(service="x" * 257))
+            with pytest.raises(grpc.aio.AioRpcError, match="expected at most 256 characters, got 257"):
+                await long.read()
+
+    asyncio.run(scene())

@@ -125,3 +125,24 @@ def test_a_cancelled_stream_leaves_nothing_behind() -> None:
                     await asyncio.sleep(0.005)
 
     asyncio.run(scene())
+
+
+def test_answers_that_wait_for_the_client_count_as_memory() -> None:
+    """Large answers of a stream are refused like others once `--max-held` is used up."""
+    rows, gate = np.zeros((1000, 1, 8, 8), np.float32), "layer00.transform_gate"
+
+    async def scene() -> None:
+        async with grpc_worker(max_body=600_000, max_held=1_500_000) as worker:
+            call = worker.method(INFERENCE, "ModelStreamInfer")()
+            count = 40
+            for _ in range(count):
+                await call.write(infer_request(rows, outputs=[gate]))
+            await call.done_writing()
+            # nothing is read meanwhile
+            await asyncio.sleep(0.5)
+            answers = [await call.read() for _ in range(count)]
+            errors = [answer.error_message for answer in answers if answer.error_message]
+            assert 0 < len(errors) < count
+            assert set(errors) == {"server: the memory for requests (--max-held) is used up; try again"}
+
+    asyncio.run(scene())
