@@ -22,7 +22,12 @@ from client.results import Gates, Lesion, to_columns, to_table
 
 # for each scheme of an address, the module of a protocol: its AsyncTransport and its BlockingTransport, whose
 # coroutines never wait, have `send`, `sleep` and `close`
-TRANSPORTS = {"http": "client.http", "https": "client.http"}
+TRANSPORTS = {
+    "http": "client.http",
+    "https": "client.http",
+    "grpc": "client.grpc",
+    "grpcs": "client.grpc",
+}
 # seconds before the first retry, which double with each further one, and their maximum
 FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 
@@ -55,7 +60,7 @@ class Connection:
     def __post_init__(self) -> None:
         scheme = self.url.partition("://")[0]
         if scheme not in TRANSPORTS:
-            raise ValueError(f"url: expected {' or '.join(TRANSPORTS)}://HOST:PORT, got {self.url!r}")
+            raise ValueError(f"url: expected {', '.join(TRANSPORTS)} and ://HOST:PORT, got {self.url!r}")
         transports = importlib.import_module(TRANSPORTS[scheme])
         self._transport = getattr(transports, self._transport_name)(self.url, self.api_key, self.transport)
         self._metadata: dict[tuple[str, Version], Any] = {}
@@ -196,11 +201,11 @@ class Client(Connection):
     """A client of the service at an address. Threads may share it.
 
     Args:
-        url: The address, such as `http://127.0.0.1:8000`.
+        url: The address, such as `http://127.0.0.1:8000`, or `grpc://127.0.0.1:8001` for gRPC.
         api_key: A key, if the service requires one.
         timeout: Seconds for a method and its retries. The service does not begin a run after that.
         retries: How often to try again if the service has no room or cannot be reached.
-        transport: A transport of httpx, for a proxy or certificates of your own.
+        transport: A transport of httpx, for a proxy or certificates of your own, or credentials of grpcio.
 
     >>> with Client("http://127.0.0.1:8000") as client:
     ...     predictions = client.predict("digits-10", digits)

@@ -2,7 +2,7 @@
 
 ClientError
 ├── InputError             the inputs do not fit the model, and were not sent; also a ValueError
-├── RequestRefusedError    the service refused the request: status 400 to 499
+├── RequestRefusedError    the service refused the request: status 400 to 499, or gRPC's UNIMPLEMENTED (501)
 ├── ServerError            the service failed, or something else answered
 ├── UnavailableError       no connection or status 503, also after the retries
 └── DeadlineError          no answer within the client's `timeout`; also a TimeoutError

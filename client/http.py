@@ -14,9 +14,8 @@ import httpx
 import numpy as np
 
 from client.errors import ClientError, DeadlineError, RequestRefusedError, ServerError, UnavailableError
-from client.inputs import DTYPES, Call
+from client.inputs import DATATYPES, DTYPES, Call
 
-DATATYPES = {dtype: datatype for datatype, dtype in DTYPES.items()}
 LENGTH_HEADER = "Inference-Header-Content-Length"
 # as many threads or tasks keep their connections
 LIMITS = httpx.Limits(max_connections=128, max_keepalive_connections=128)

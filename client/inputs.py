@@ -20,6 +20,7 @@ CODES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 DTYPES = {
     np.dtype(code).name.upper().replace("FLOAT", "FP"): np.dtype(code).newbyteorder("<") for code in CODES
 }
+DATATYPES = {dtype: datatype for datatype, dtype in DTYPES.items()}
 
 
 class Call(NamedTuple):

@@ -17,7 +17,7 @@ IMPORT_WITHOUT = """
 import importlib, pkgutil, sys
 
 # libraries of an extra, which the modules of these folders import
-OPTIONAL = {{"service.ray": {{"ray"}}}}
+OPTIONAL = {{"service.ray": {{"ray"}}, "client": {{"service"}}}}
 
 class Absent:
     def find_spec(self, name, path=None, target=None):

@@ -126,9 +126,11 @@ def test_the_address_may_have_a_path() -> None:
     assert paths == ["/prefix/v2/models"] * 2
 
 
-@pytest.mark.parametrize("url", ["grpc://host:1", "host:8000", "ftp://host", ""])
+@pytest.mark.parametrize("url", ["grpcx://host:1", "host:8000", "ftp://host", ""])
 def test_an_unknown_scheme_is_an_error(url: str) -> None:
-    with pytest.raises(ValueError, match=f"^url: expected http or https://HOST:PORT, got {url!r}$"):
+    with pytest.raises(
+        ValueError, match=f"^url: expected http, https, grpc, grpcs and ://HOST:PORT, got {url!r}$"
+    ):
         Client(url)
 
 

@@ -1,0 +1,226 @@
+"""The transport over gRPC, with grpcio: writes messages with raw tensors, reads answers and errors.
+
+The messages are those of the service, so another client of gRPC may be imported in the same program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from client.errors import (
+    ClientError,
+    DeadlineError,
+    InputError,
+    RequestRefusedError,
+    ServerError,
+    UnavailableError,
+)
+from client.inputs import DATATYPES, DTYPES, Array, Call
+
+try:
+    import grpc
+    import grpc.aio
+    from google.protobuf.message import Message
+
+    from service.grpc.messages.descriptors import message_class
+except ModuleNotFoundError as error:
+    reason = f"an address of gRPC needs {error.name}, which is not installed: pip install -e '.[client-grpc]'"
+    raise ModuleNotFoundError(reason, name=error.name) from error
+
+INFERENCE, GATES = "inference.GRPCInferenceService", "turnpike.v1.GateService"
+OPTIONS = (
+    # messages may be larger than 4 MiB
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # milliseconds between attempts to connect; the pauses of the client are added
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+# the status over HTTP for each code that means the service refused the request
+REFUSALS = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 413,
+    grpc.StatusCode.FAILED_PRECONDITION: 421,
+    grpc.StatusCode.OUT_OF_RANGE: 422,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+}
+
+
+class AsyncTransport:
+    """Sends calls with a channel of `grpc.aio`, which belongs to the event loop of the first call."""
+
+    grpc: Any = grpc.aio
+    sleep = staticmethod(asyncio.sleep)
+
+    def __init__(self, url: str, api_key: str | None, transport: Any) -> None:
+        address = urlsplit(url)
+        if not address.port or address.path.strip("/"):
+            raise ValueError(f"url: expected {address.scheme}://HOST:PORT, got {url!r}")
+        self._is_tls, self._target, self._credentials = address.scheme == "grpcs", address.netloc, transport
+        if transport is not None and not self._is_tls:
+            raise ValueError(f"transport: expected grpcs://HOST:PORT for credentials, got {url!r}")
+        self._metadata = () if api_key is None else (("authorization", f"Bearer {api_key}"),)
+
+    @functools.cached_property
+    def _channel(self) -> Any:
+        if not self._is_tls:
+            return self.grpc.insecure_channel(self._target, OPTIONS)
+        credentials = self._credentials or grpc.ssl_channel_credentials()
+        return self.grpc.secure_channel(self._target, credentials, OPTIONS)
+
+    async def send(self, call: Call, subject: str, seconds: float) -> dict[str, Any]:
+        """The fields that the answer has over HTTP, with arrays by name in place of lists of tensors.
+
+        Raises:
+            ClientError: There is no such answer within these seconds.
+        """
+        service, name, fields = encode(call, subject)
+        message = f"{service.rpartition('.')[0]}.{name}"
+        try:
+            request = message_class(f"{message}Request")(**fields)
+        except (ValueError, TypeError) as error:
+            raise InputError(subject, f"expected arguments that fit in a message, got {error}") from error
+        answer = message_class(f"{message}Response")
+        method = self._channel.unary_unary(
+            f"/{service}/{name}", type(request).SerializeToString, answer.FromString
+        )
+        try:
+            return decode(call, await self._exchange(method, request, seconds))
+        except grpc.RpcError as error:
+            raise error_of(error, subject) from error
+        except (ValueError, LookupError, TypeError) as error:
+            raise ServerError(subject, "expected an answer of the protocol, got another") from error
+
+    async def _exchange(self, method: Any, request: Any, seconds: float) -> Any:
+        return await method(request, timeout=seconds, metadata=self._metadata)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+class BlockingTransport(AsyncTransport):
+    """Sends calls with a channel of `grpc`, and never suspends."""
+
+    grpc = grpc
+
+    def __init__(self, url: str, api_key: str | None, transport: Any) -> None:
+        super().__init__(url, api_key, transport)
+        # one for all threads
+        self._channel = super()._channel
+
+    async def _exchange(self, method: Any, request: Any, seconds: float) -> Any:
+        return method(request, timeout=seconds, metadata=self._metadata)
+
+    @staticmethod
+    async def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def close(self) -> None:
+        self._channel.close()
+
+
+def encode(call: Call, subject: str) -> tuple[str, str, dict[str, Any]]:
+    """The service, the method and the fields of the message for a call; raises InputError."""
+    model = {"name": call.model, "version": str(call.version)}
+    infer = {
+        "model_name": call.model,
+        "model_version": str(call.version),
+        "inputs": [
+            {"name": name, "datatype": DATATYPES[array.dtype], "shape": array.shape}
+            for name, array in call.tensors.items()
+        ],
+        "raw_input_contents": [array.tobytes() for array in call.tensors.values()],
+    }
+    moves = {key: call.fields[key] for key in ("close", "open", "shift") if key in call.fields}
+    # the number of a layer is a text
+    moves |= {key: map(str, gates) for key, gates in moves.items() if key != "shift"}
+    match call.operation:
+        case "infer":
+            return INFERENCE, "ModelInfer", infer | dict(call.fields)
+        case "gates":
+            detail = call.fields["parameters"]["detail"].upper()
+            return GATES, "ReadGates", {"infer": infer, "moves": moves, "detail": detail}
+        case "lesion":
+            return GATES, "Lesion", {"infer": infer, "moves": moves}
+        case "metadata":
+            return INFERENCE, "ModelMetadata", model
+        case "models":
+            return INFERENCE, "RepositoryIndex", {"ready": True}
+        case "ready":
+            return (INFERENCE, "ModelReady", model) if call.model else (INFERENCE, "ServerReady", {})
+    raise InputError(subject, f"expected an address of HTTP, as gRPC has no {call.operation} and no tables")
+
+
+def decode(call: Call, message: Any) -> dict[str, Any]:
+    """The fields of an answer, as those of HTTP."""
+    answer: dict[str, Any] = to_fields(message)
+    if call.operation == "models":
+        return {"models": sorted({entry["name"] for entry in answer["models"]})}
+    if call.operation == "metadata":
+        for tensor in [*answer["inputs"], *answer["outputs"]]:
+            parameters = {key: next(iter(value.values())) for key, value in tensor["parameters"].items()}
+            tensor["parameters"] = parameters
+            if not parameters:
+                del tensor["parameters"]
+    answer |= answer.pop("infer", {})
+    for part in (answer, answer.get("lesioned", {})):
+        if "raw_output_contents" in part:
+            part["outputs"] = to_arrays(part["outputs"], part.pop("raw_output_contents"))
+    if call.operation == "gates":
+        contents = [tensor["raw_contents"] for tensor in answer["tensors"]]
+        answer["tensors"] = to_arrays(answer["tensors"], contents)
+        # figures of no rows, which are null over HTTP
+        unknown = dict.fromkeys(("mean", "sd", "closed", "open", "carried"))
+        answer["gates"] = [unknown | gate for gate in answer["gates"]]
+    return answer
+
+
+def to_fields(value: Any) -> Any:
+    """A message as dicts and lists. Fields that are not set are left out if that can be told apart from 0."""
+    if isinstance(value, Message):
+        return {
+            field.name: to_fields(getattr(value, field.name))
+            for field in value.DESCRIPTOR.fields
+            if not field.has_presence or value.HasField(field.name)
+        }
+    if isinstance(value, Mapping):
+        return {key: to_fields(value[key]) for key in sorted(value)}
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [to_fields(item) for item in value]
+    return value
+
+
+def to_arrays(entries: Sequence[Any], contents: Sequence[bytes]) -> dict[str, Array]:
+    """Arrays by name, of tensors and their bytes. A copy can be changed."""
+    return {
+        entry["name"]: np.frombuffer(data, DTYPES[entry["datatype"]]).reshape(entry["shape"]).copy()
+        for entry, data in zip(entries, contents, strict=True)
+    }
+
+
+def error_of(error: Any, subject: str) -> ClientError:
+    """The error that an answer with another code than OK, or none, means."""
+    code, reason, trailers = error.code(), error.details(), dict(error.trailing_metadata() or ())
+    # what the service answers has the id of the request
+    is_answer, after = "x-request-id" in trailers, trailers.get("retry-after")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        if is_answer:
+            return DeadlineError(subject, reason, 504)
+        return DeadlineError(subject, "expected an answer within the timeout, got none")
+    if code is grpc.StatusCode.UNAVAILABLE or after is not None:
+        if is_answer:
+            return UnavailableError(subject, reason, 503, None if after is None else float(after))
+        return UnavailableError(subject, f"expected an answer, got {reason}", retry_after=0.0)
+    if code in REFUSALS:
+        return RequestRefusedError(subject, reason, REFUSALS[code])
+    return ServerError(subject, f"{code.name}: {reason}", 500 if is_answer else None)
