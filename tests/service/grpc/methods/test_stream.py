@@ -129,17 +129,23 @@ def test_a_cancelled_stream_leaves_nothing_behind() -> None:
 
 def test_answers_that_wait_for_the_client_count_as_memory() -> None:
     """Large answers of a stream are refused like others once `--max-held` is used up."""
-    rows, gate = np.zeros((1000, 1, 8, 8), np.float32), "layer00.transform_gate"
+    rows = np.zeros((1000, 1, 8, 8), np.float32)
+    gates = [f"layer{number:02}.transform_gate" for number in range(10)]
 
     async def scene() -> None:
-        async with grpc_worker(max_body=600_000, max_held=1_500_000) as worker:
+        # room for two answers of 2.6 MB, beside the requests
+        async with grpc_worker(max_body=600_000, max_held=7_000_000) as worker:
+            # a client whose windows stay small
+            options = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536)]
+            await worker.channel.close()
+            worker.channel = grpc.aio.insecure_channel(f"127.0.0.1:{worker.port}", options)
             call = worker.method(INFERENCE, "ModelStreamInfer")()
-            count = 40
+            count = 8
             for _ in range(count):
-                await call.write(infer_request(rows, outputs=[gate]))
+                await call.write(infer_request(rows, outputs=gates))
+                # nothing is read meanwhile
+                await asyncio.sleep(0.1)
             await call.done_writing()
-            # nothing is read meanwhile
-            await asyncio.sleep(0.5)
             answers = [await call.read() for _ in range(count)]
             errors = [answer.error_message for answer in answers if answer.error_message]
             assert 0 < len(errors) < count
