@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVa
 
 import numpy as np
 
-from client.errors import DeadlineError, InputError, RequestRefusedError, UnavailableError
+from client.errors import DeadlineError, InputError, RequestRefusedError, ServerError, UnavailableError
 from client.inputs import Array, Call, is_table, table_rows, to_tensors
 from client.results import Gates, Lesion, to_columns, to_table
 
@@ -58,25 +58,27 @@ class Connection:
     _transport_name = "AsyncTransport"
 
     def __post_init__(self) -> None:
-        scheme = self.url.partition("://")[0]
+        scheme = self.url.partition("://")[0].lower()
         if scheme not in TRANSPORTS:
             raise ValueError(f"url: expected {', '.join(TRANSPORTS)} and ://HOST:PORT, got {self.url!r}")
+        if self.api_key is not None and not self.api_key.isascii():
+            raise ValueError("api_key: expected ASCII characters, got others")
         transports = importlib.import_module(TRANSPORTS[scheme])
         self._transport = getattr(transports, self._transport_name)(self.url, self.api_key, self.transport)
         self._metadata: dict[tuple[str, Version], Any] = {}
 
-    async def _send(self, call: Call, deadline: float = 0) -> Any:
+    async def _send(self, call: Call, deadline: float = 0, *, retries: int | None = None) -> Any:
         of_model = f" of model {call.model!r}" if call.model else ""
         subject = f"{call.operation}{of_model} at {self.url}"
         deadline = deadline or time.monotonic() + self.timeout
-        attempt = 0
+        attempt, retries = 0, self.retries if retries is None else retries
         while (seconds := deadline - time.monotonic()) > 0:
             try:
                 return await self._transport.send(call, subject, seconds)
             except UnavailableError as error:
                 backoff = min(MAX_PAUSE, FIRST_PAUSE * 2**attempt) * random.uniform(0.5, 1)  # noqa: S311
                 pause = (error.retry_after or 0.0) + backoff
-                if error.retry_after is None or attempt >= self.retries or pause >= seconds:
+                if error.retry_after is None or attempt >= retries or pause >= deadline - time.monotonic():
                     raise
             attempt += 1
             await self._transport.sleep(pause)
@@ -86,13 +88,15 @@ class Connection:
         """Send inputs as the metadata of the model describes them, which is kept until they do not fit."""
         deadline = deadline or time.monotonic() + self.timeout
         model = call.model, call.version
-        while is_table(inputs):
+        for _ in range(2 if is_table(inputs) else 0):
             certificate = await self._send(Call("certificate", *model), deadline)
             names = [feature["name"] for feature in certificate["features"]]
             answer = await self._run(call, table_rows(inputs, names, call.model), deadline)
             # another version of the model may have its features in another order
             if certificate["model_version"] == answer.get("model_version", answer.get("version")):
                 return answer
+        if is_table(inputs):
+            raise ServerError(f"model {call.model!r}", "expected one version to answer, got two each time")
         known = self._metadata.get(model)
         if known is not None:
             try:
@@ -122,7 +126,8 @@ class AsyncClient(Connection):
     async def ready(self, model: str = "", version: Version = "") -> bool:
         """Whether the service accepts requests, or whether it serves a model."""
         try:
-            return (await self._send(Call("ready", model, version)))["ready"]
+            # the state now, without retries
+            return (await self._send(Call("ready", model, version), retries=0))["ready"]
         except UnavailableError as error:
             if error.status != 503:
                 raise

@@ -91,7 +91,9 @@ def path(call: Call) -> str:
     """The path of the route for an operation."""
     if not call.model:
         return "/v2/health/ready" if call.operation == "ready" else f"/v2/{call.operation}"
-    model = f"models/{quote(call.model, safe='')}" + (f"/versions/{call.version}" if call.version else "")
+    model = f"models/{quote(call.model, safe='')}" + (
+        f"/versions/{quote(str(call.version), safe='')}" if call.version else ""
+    )
     if call.operation == "predict":
         return f"/v1/{model}:predict"
     return f"/v2/{model}/{call.operation}".removesuffix("/metadata")

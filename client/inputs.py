@@ -79,9 +79,12 @@ def is_table(rows: object) -> bool:
 def table_rows(table: Any, features: Sequence[str], model: str) -> Array:
     """The rows of a table, with the columns in the order of the model's features, if it has any."""
     frame = table.to_frame().T if table.ndim == 1 else table
-    if features and sorted(map(str, frame.columns)) != sorted(features):
+    names = list(map(str, frame.columns))
+    if features and sorted(names) != sorted(features):
         raise InputError(
             f"rows for model {model!r}", f"expected the columns {features}, got {list(frame.columns)}"
         )
-    # by way of lists, because columns of different types are objects
-    return np.array((frame[features] if features else frame).to_numpy().tolist())
+    if features:
+        frame = frame.iloc[:, [names.index(feature) for feature in features]]
+    # by way of lists, because columns of numbers beside columns of booleans are objects
+    return np.array(frame.to_numpy().tolist())

@@ -113,6 +113,24 @@ def test_paths(method: str, arguments: tuple[Any, ...], path: str) -> None:
     assert "Authorization" not in requests[0].headers
 
 
+def test_a_version_is_one_segment_of_the_path() -> None:
+    paths = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        paths.append(request.url.raw_path)
+        return httpx.Response(200, json={})
+
+    with Client(URL, transport=httpx.MockTransport(handle)) as client:
+        client.metadata("net", "1/stats")
+    assert paths == [b"/v2/models/net/versions/1%2Fstats"]
+
+
+def test_a_scheme_may_be_in_upper_case_and_a_key_is_ascii() -> None:
+    Client("HTTP://host:1").close()
+    with pytest.raises(ValueError, match="^api_key: expected ASCII characters, got others$"):
+        Client(URL, api_key="clé")
+
+
 def test_the_address_may_have_a_path() -> None:
     paths = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 import httpx
 import numpy as np
@@ -63,6 +64,27 @@ def test_it_does_not_wait_for_a_retry_past_the_deadline(kind: Kind) -> None:
     with misbehaving(http_answer(503, b'{"error": "full"}', "retry-after: 30")) as (url, received):
         with pytest.raises(UnavailableError, match="full"):
             call(kind, url, "models", options={"timeout": 20})
+        assert len(received) == 1
+
+
+def test_a_slow_refusal_leaves_no_time_for_a_retry() -> None:
+    """The time that the service took counts."""
+
+    def handle(_: httpx.Request) -> httpx.Response:
+        time.sleep(0.3)
+        return httpx.Response(503, json={"error": "full"}, headers={"Retry-After": "1"})
+
+    with (
+        Client("http://host", transport=httpx.MockTransport(handle), timeout=1.3) as client,
+        pytest.raises(UnavailableError, match="full"),
+    ):
+        client.models()
+
+
+def test_the_state_of_the_service_is_asked_once() -> None:
+    """Whether it is ready now; a retry would tell whether it is ready later."""
+    with misbehaving(FULL) as (url, received):
+        assert call("blocking", url, "ready") is False
         assert len(received) == 1
 
 

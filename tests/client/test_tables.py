@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from client.client import Client
-from client.errors import InputError
-from client.inputs import Array
+from client.errors import InputError, ServerError
+from client.inputs import Array, table_rows
 from service.artifact.runtime import open_model
 from tests.support.client_server import FEATURES, LABELS, Kind, call, put_table_model
 from tests.support.live_server import ROOT, Server, serving
@@ -175,6 +175,31 @@ def test_a_version_that_comes_between_two_requests_is_noticed(operation: str, fr
     with Client("http://host", transport=httpx.MockTransport(handle)) as client:
         getattr(client, operation)("table", frame)
     assert rows == [frame.iloc[0][list(orders[version])].tolist() for version in "12"]
+
+
+def test_versions_that_never_agree_are_an_error(frame: pd.DataFrame) -> None:
+    """Something else answers, such as a proxy before two services."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/models/table"):
+            tensor = {"name": "x", "datatype": "FP64", "shape": [-1, 4]}
+            return httpx.Response(200, json={"name": "table", "inputs": [tensor]})
+        if request.url.path.endswith("/certificate"):
+            features = [{"name": name} for name in FEATURES]
+            return httpx.Response(200, json={"model_version": "1", "features": features})
+        return httpx.Response(200, json={"model_version": "2", "outputs": {}})
+
+    with (
+        Client("http://host", transport=httpx.MockTransport(handle)) as client,
+        pytest.raises(ServerError, match="expected one version to answer, got two each time"),
+    ):
+        client.infer("table", frame)
+
+
+def test_numbers_may_be_the_names_of_features() -> None:
+    """As pandas names columns without names."""
+    frame = pd.DataFrame([[1.0, 2.0]], columns=[1, 0])
+    assert table_rows(frame, ["0", "1"], "net").tolist() == [[2.0, 1.0]]
 
 
 WITHOUT_PANDAS = """
