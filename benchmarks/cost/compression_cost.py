@@ -21,7 +21,7 @@ import orjson
 
 from benchmarks.measurement.our_server import running_turnpike
 from models.data.load import load_dataset
-from service.http.compression import LEVEL
+from service.http.compression import ZLIB_LEVEL
 
 ROWS = (1, 16, 128)
 HIGH_LEVEL = 6
@@ -45,7 +45,9 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = load_dataset(arguments.data, data_dir=arguments.data_dir).test.x.float().numpy()
     options = ["--models", arguments.models] if arguments.models else []
-    print(f"| answer | bytes | level {LEVEL} | level {HIGH_LEVEL} | without | with gzip | sooner below |")
+    print(
+        f"| answer | bytes | level {ZLIB_LEVEL} | level {HIGH_LEVEL} | without | with gzip | sooner below |"
+    )
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     with running_turnpike(*options, "--no-access-log") as server:
         connection = http.client.HTTPConnection(*server.address)
@@ -81,7 +83,7 @@ def measure(connection: http.client.HTTPConnection, path: str, body: bytes) -> l
     speed = f"{saved * 8e-6 / (packed - plain):,.0f} Mbit/s" if saved and packed > plain else ""
     return [
         f"{len(answer):,}",
-        *(compressed(answer, level) for level in (LEVEL, HIGH_LEVEL)),
+        *(compressed(answer, level) for level in (ZLIB_LEVEL, HIGH_LEVEL)),
         f"{plain * 1000:.1f} ms",
         f"{packed * 1000:.1f} ms" if saved else "not compressed",
         speed,

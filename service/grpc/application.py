@@ -10,10 +10,10 @@ from service.api.context import SupervisorClient
 from service.config.settings import Settings
 from service.errors import UnimplementedError
 from service.grpc.messages.descriptors import POOL
-from service.grpc.methods.gates import LesionCall, LesionCurveCall, ReadGatesCall
-from service.grpc.methods.health import HealthCalls, WatchEndpoint
-from service.grpc.methods.infer import InferCall
-from service.grpc.methods.open_inference import OpenInferenceCalls
+from service.grpc.methods.gates import GrpcGatesEndpoint, GrpcLesionCurveEndpoint, GrpcLesionEndpoint
+from service.grpc.methods.health import HealthMethods, WatchEndpoint
+from service.grpc.methods.infer import GrpcInferEndpoint
+from service.grpc.methods.open_inference import OpenInferenceMethods
 from service.grpc.methods.reflection import ReflectionEndpoint
 from service.grpc.methods.stream import StreamInferEndpoint
 from service.grpc.methods.unary import UnaryEndpoint
@@ -37,10 +37,10 @@ class GrpcApplication(Application):
 
     def __init__(self, settings: Settings, supervisor: SupervisorClient) -> None:
         super().__init__(settings, supervisor)
-        self.grpc: GrpcCalls = GrpcCalls(self)
+        self.grpc: GrpcService = GrpcService(self)
 
 
-class GrpcCalls:
+class GrpcService:
     """What a connection of a gRPC client needs: `handle` answers a call."""
 
     def __init__(self, app: Application) -> None:
@@ -80,9 +80,9 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
     def is_draining() -> bool:
         return app.draining
 
-    add(INFERENCE, "ModelInfer", "api", InferCall(context))
+    add(INFERENCE, "ModelInfer", "api", GrpcInferEndpoint(context))
     add(INFERENCE, "ModelStreamInfer", "api", StreamInferEndpoint(context.bodies, context.budget, handle))
-    calls = OpenInferenceCalls(context, app.is_ready)
+    calls = OpenInferenceMethods(context, app.is_ready)
     add_unary(INFERENCE, "ServerLive", "open", calls.server_live)
     add_unary(INFERENCE, "ServerReady", "open", calls.server_ready)
     add_unary(INFERENCE, "ServerMetadata", "api", calls.server_metadata)
@@ -94,12 +94,12 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
     add_unary(INFERENCE, "RepositoryModelLoad", "admin", calls.load_model)
     add_unary(INFERENCE, "RepositoryModelUnload", "admin", calls.unload_model)
 
-    add(GATES, "ReadGates", "api", ReadGatesCall(context))
-    add(GATES, "Lesion", "api", LesionCall(context))
-    add(GATES, "LesionCurve", "api", LesionCurveCall(context))
+    add(GATES, "ReadGates", "api", GrpcGatesEndpoint(context))
+    add(GATES, "Lesion", "api", GrpcLesionEndpoint(context))
+    add(GATES, "LesionCurve", "api", GrpcLesionCurveEndpoint(context))
 
     services = (INFERENCE, GATES, HEALTH, REFLECTION, OLD_REFLECTION)
-    health = HealthCalls(context.registry, frozenset(services), app.is_ready, is_draining)
+    health = HealthMethods(context.registry, frozenset(services), app.is_ready, is_draining)
     add_unary(HEALTH, "Check", "open", health.check)
     add(HEALTH, "Watch", "open", WatchEndpoint(context.bodies, context.budget, health, is_draining))
     # the older name has no descriptor: a client that describes all listed services would fail at it

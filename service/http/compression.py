@@ -24,13 +24,13 @@ from service.memory.budget import MemoryBudget
 COMPRESSED_FROM_BYTES = 1 << 14
 # zlib's fastest level. Gates of 128 rows as JSON, 1 MB, become 2.3 times smaller in 10 ms. Level 6 takes
 # 58 ms to make them 2.5 times smaller. docs/reference/http-api.md has more figures.
-LEVEL = 1
+ZLIB_LEVEL = 1
 # Bytes that are compressed at once: 1.3 ms for JSON, 3 ms for arrays as bytes. In between, other answers get
 # their turn, and a client that has gone is noticed.
 SLICE_BYTES = 1 << 17
 # An answer whose first slice is not reduced to less than this part of it is sent as it is. Arrays of gates as
 # bytes stay at 0.75 to 0.85, which takes 25 ms per MB: on a network of 100 Mbit/s, 1 MB would arrive later.
-MAX_SHARE = 0.7
+MAX_COMPRESSED_SHARE = 0.7
 
 VARY = b"vary: Accept-Encoding\r\n"
 
@@ -71,7 +71,7 @@ class AnswerCompressor:
     async def _compressed(self, body: bytes, window_bits: int) -> bytes | None:
         """The compressed body; None if it would not be much smaller."""
         loop, budget = asyncio.get_running_loop(), self._budget
-        stream, data = zlib.compressobj(LEVEL, wbits=window_bits), memoryview(body)
+        stream, data = zlib.compressobj(ZLIB_LEVEL, wbits=window_bits), memoryview(body)
         compressed = io.BytesIO()
         held = 0
         try:
@@ -80,7 +80,7 @@ class AnswerCompressor:
                 flush = zlib.Z_SYNC_FLUSH if stop < len(data) else zlib.Z_FINISH
                 work = partial(_compress_slice, stream, data[start:stop], flush)
                 piece = await loop.run_in_executor(self._thread, work)
-                if not start and len(piece) > MAX_SHARE * len(data[:stop]):
+                if not start and len(piece) > MAX_COMPRESSED_SHARE * len(data[:stop]):
                     return None
                 budget.expect_room(len(piece))
                 budget.bytes += len(piece)

@@ -34,13 +34,13 @@ class Ports:
         for port in self:
             port.listener.close()
 
-    def connections(self, number: int) -> int:
-        """The open connections of a worker; 0 if it accepts none."""
+    def connection_count(self, number: int) -> int:
+        """The number of open connections of a worker; 0 if it accepts none."""
         counts = [port.counts.count(number) for port in self]
         return sum(count for count in counts if count != NOT_ACCEPTING)
 
     def may_have_connections(self, number: int) -> bool:
-        """Whether a worker may have connections; one that accepts no more may have any number."""
+        """Whether a worker may have connections. How many is unknown of one that accepts no more."""
         return any(port.counts.count(number) > 0 for port in self)
 
     def withdraw(self, number: int) -> None:
@@ -54,7 +54,7 @@ class Ports:
             port.counts.suspend(number)
 
     def resume(self, number: int) -> None:
-        """Let a worker accept connections that was suspended."""
+        """Let a suspended worker accept connections again."""
         for port in self:
             port.counts.resume(number)
 

@@ -165,7 +165,7 @@ class WorkerPool:
     @property
     def connections(self) -> int:
         """The number of open connections of all workers that accept some."""
-        return sum(self._ports.connections(worker.number) for worker in self._workers.values())
+        return sum(self._ports.connection_count(worker.number) for worker in self._workers.values())
 
     async def _keep_running(self, number: int) -> None:
         """Start a worker of this number, and a new one whenever it ends, until the pool ends."""

@@ -14,7 +14,7 @@ from service.artifact.limits import RequestLimits
 from service.artifact.runtime import Signature
 from service.errors import RequestError
 from service.grpc.messages.infer_request import CONTENT_FIELDS, InferRequest
-from service.grpc.messages.infer_request_cache import InferMessages
+from service.grpc.messages.infer_request_cache import InferMessageDecoder
 from service.grpc.messages.infer_response import varint
 from service.inference_types import Array, InferenceRequest
 from tests.support.infer_bodies import ROWS
@@ -77,7 +77,7 @@ def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
 
 def decode(message: Any, model: Signature = ROWS) -> InferenceRequest:
     """Decode a message from its bytes, with a cache of its own."""
-    messages = InferMessages(LIMITS, lambda request, model: None)
+    messages = InferMessageDecoder(LIMITS, lambda request, model: None)
     return messages.decode(messages.open(message.SerializeToString()), model, 0)
 
 

@@ -58,7 +58,7 @@ class Call(MessageRequest):
     _message_left = 0
     _message_length: int | None = None
     _compressed = False
-    # bytes that were read, and that the client has not been allowed to send again
+    # bytes that were read and not yet given back to the client's window
     uncredited_bytes = 0
     # the message that is being sent, and how many of its bytes were
     _outgoing = b""

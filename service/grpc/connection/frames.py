@@ -41,19 +41,17 @@ STREAM_TYPES = frozenset({PRIORITY, RST_STREAM})
 
 
 class ErrorCode(IntEnum):
-    """Why a connection or a stream ends."""
+    """Why a connection or a stream ends; only the codes that this service uses."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
     INTERNAL_ERROR = 2
     FLOW_CONTROL_ERROR = 3
-    SETTINGS_TIMEOUT = 4
     STREAM_CLOSED = 5
     FRAME_SIZE_ERROR = 6
     REFUSED_STREAM = 7
     CANCEL = 8
     COMPRESSION_ERROR = 9
-    CONNECT_ERROR = 10
     ENHANCE_YOUR_CALM = 11
 
 

@@ -40,7 +40,7 @@ class GrpcHead(RequestHead):
         super().__init__("POST", path, path, b"", headers, http_version="2", content_length=None)
         # a call of gRPC; else it is malformed, or another request of HTTP/2
         self.is_grpc, self.is_malformed = is_grpc, is_malformed
-        # how a message is compressed whose flag says that it is
+        # the compression of messages whose flag is 1
         self.encoding = self.fields.get(b"grpc-encoding")
         # how long the client waits
         self.timeout = self.fields.get(b"grpc-timeout")

@@ -105,7 +105,7 @@ class Template(NamedTuple):
     slots: tuple[TensorSlot, ...]
 
 
-class InferMessages:
+class InferMessageDecoder:
     """Decodes the ModelInferRequest messages of all models.
 
     `check` raises a RequestError for a decoded request that is refused. It may depend only on names and

@@ -19,7 +19,7 @@ from service.errors import RequestError
 from service.grpc.connection.call import MessageRequest
 from service.grpc.messages.descriptors import message_class, parse
 from service.grpc.messages.infer_request_cache import InferMessage
-from service.grpc.methods.model_call import ModelCall
+from service.grpc.methods.model_endpoint import GrpcModelEndpoint
 from service.http.request import Request
 from service.http.response import Response, ResponseBody
 from service.inference_types import InferenceRequest
@@ -30,7 +30,7 @@ PACKAGE = "turnpike.v1"
 MAX_LAYER_DIGITS = 9
 
 
-class GateCall(ModelCall):
+class GrpcGateEndpoint(GrpcModelEndpoint):
     """A call whose message has a ModelInferRequest in its field `infer`, and options beside it."""
 
     # name of the call's message, and of its answer's
@@ -67,7 +67,7 @@ class GateCall(ModelCall):
         return Response(message.SerializeToString())
 
 
-class ReadGatesCall(GateCall, GatesEndpoint):
+class GrpcGatesEndpoint(GrpcGateEndpoint, GatesEndpoint):
     """`ReadGates`."""
 
     request_name, response_name = "ReadGatesRequest", "ReadGatesResponse"
@@ -85,7 +85,7 @@ class ReadGatesCall(GateCall, GatesEndpoint):
         return self.to_response(call, await GatesEndpoint.answer(self, call))
 
 
-class LesionCall(GateCall, LesionEndpoint):
+class GrpcLesionEndpoint(GrpcGateEndpoint, LesionEndpoint):
     """`Lesion`."""
 
     request_name, response_name = "LesionRequest", "LesionResponse"
@@ -97,7 +97,7 @@ class LesionCall(GateCall, LesionEndpoint):
         return self.to_response(call, await LesionEndpoint.answer(self, call))
 
 
-class LesionCurveCall(LesionCall):
+class GrpcLesionCurveEndpoint(GrpcLesionEndpoint):
     """`LesionCurve`."""
 
     request_name, response_name = "LesionCurveRequest", "LesionCurveResponse"

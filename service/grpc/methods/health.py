@@ -23,7 +23,7 @@ MAX_NAME_LENGTH = 256
 WATCH_SECONDS = 0.2
 
 
-class HealthCalls:
+class HealthMethods:
     """Answers `Check` and `Watch`.
 
     Args:
@@ -68,7 +68,7 @@ class WatchEndpoint:
         self,
         bodies: BodyReader,
         budget: MemoryBudget,
-        health: HealthCalls,
+        health: HealthMethods,
         is_draining: Callable[[], bool],
     ) -> None:
         self._bodies, self._budget = bodies, budget

@@ -7,11 +7,11 @@ from typing import cast
 from service.api.inference import InferenceCall
 from service.grpc.connection.call import MessageRequest
 from service.grpc.messages.infer_response import RawAnswers, encode_response, with_id
-from service.grpc.methods.model_call import ModelCall
+from service.grpc.methods.model_endpoint import GrpcModelEndpoint
 from service.http.response import Response
 
 
-class InferCall(ModelCall):
+class GrpcInferEndpoint(GrpcModelEndpoint):
     """One message of tensors in, one out."""
 
     async def answer(self, call: InferenceCall) -> Response:

@@ -21,7 +21,7 @@ from service.registry.model import Model
 PACKAGE = "inference"
 
 
-class OpenInferenceCalls:
+class OpenInferenceMethods:
     """The functions that answer these calls, each with the message of the call."""
 
     def __init__(self, context: ServiceContext, is_ready: Callable[[], bool]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from service.http import compression, middleware
-from service.http.compression import COMPRESSED_FROM_BYTES, LEVEL, SLICE_BYTES, AnswerCompressor
+from service.http.compression import COMPRESSED_FROM_BYTES, SLICE_BYTES, ZLIB_LEVEL, AnswerCompressor
 from service.http.response import LARGE_RESPONSE_BYTES, Response
 from service.memory.budget import MemoryBudget
 from tests.support.asgi import Reply
@@ -178,7 +178,7 @@ def test_slices_make_one_stream(encoding: str, size: int) -> None:
     response = Response(body)
     compress(response, encoding=encoding.encode())
     assert UNPACK[encoding](response.body) == body
-    assert len(response.body) <= len(zlib.compress(body, LEVEL)) + 100 * (1 + size // SLICE_BYTES)
+    assert len(response.body) <= len(zlib.compress(body, ZLIB_LEVEL)) + 100 * (1 + size // SLICE_BYTES)
 
 
 @pytest.mark.parametrize("size", [COMPRESSED_FROM_BYTES, 3 * SLICE_BYTES])

@@ -25,14 +25,14 @@ def test_connections_are_those_of_both_ports() -> None:
     with listen("127.0.0.1", 0) as http, listen("127.0.0.1", 0) as grpc:
         ports = Ports.of(1, http, grpc)
         assert ports.grpc is not None
-        assert (ports.connections(1), ports.may_have_connections(1)) == (0, True)
+        assert (ports.connection_count(1), ports.may_have_connections(1)) == (0, True)
         ports.http.counts.publish(1, 0)
         ports.grpc.counts.publish(1, 0)
         assert not ports.may_have_connections(1)
         ports.grpc.counts.publish(1, 3)
-        assert (ports.connections(1), ports.may_have_connections(1)) == (3, True)
+        assert (ports.connection_count(1), ports.may_have_connections(1)) == (3, True)
         ports.withdraw(1)
-        assert (ports.connections(1), ports.may_have_connections(1)) == (0, True)
+        assert (ports.connection_count(1), ports.may_have_connections(1)) == (0, True)
 
 
 def test_there_may_be_one_port() -> None:

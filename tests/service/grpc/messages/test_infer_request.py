@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.artifact.runtime import Tensor
-from service.grpc.messages.infer_request_cache import InferMessages
+from service.grpc.messages.infer_request_cache import InferMessageDecoder
 from service.inference_types import Array, RequestedOutput
 from tests.support.infer_bodies import ROWS, signature
 from tests.support.infer_messages import LIMITS, decode, error_of, every_array, field, with_inputs, with_texts
@@ -123,7 +123,7 @@ def test_parameters_of_every_type() -> None:
 
 def test_the_id_is_that_of_each_message() -> None:
     """It is no part of the form, so that messages with different ids share one."""
-    messages = InferMessages(LIMITS, lambda request, model: None)
+    messages = InferMessageDecoder(LIMITS, lambda request, model: None)
     forms = set()
     for request_id in ("", "one", "zwölf", "x" * 300):
         message = with_inputs(x=X)
@@ -162,9 +162,9 @@ def test_no_list_of_numbers_is_built() -> None:
     array: Array = np.ones((2, 250_000), np.float32)
     for typed in (False, True):
         data = with_inputs(typed=typed, x=array).SerializeToString()
-        messages = InferMessages(LIMITS, lambda request, model: None)
+        messages = InferMessageDecoder(LIMITS, lambda request, model: None)
 
-        def work(messages: InferMessages = messages, data: bytes = data) -> None:
+        def work(messages: InferMessageDecoder = messages, data: bytes = data) -> None:
             messages.decode(messages.open(data), wide, 0)
 
         # one copy of the tensor in the parsed message, and one to align it

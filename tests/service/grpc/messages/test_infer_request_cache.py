@@ -11,7 +11,7 @@ from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError
 from service.grpc.messages.descriptors import parse
 from service.grpc.messages.infer_request import InferRequest, decode_message
-from service.grpc.messages.infer_request_cache import MAX_TEMPLATE_BYTES, MAX_TEMPLATES, InferMessages
+from service.grpc.messages.infer_request_cache import MAX_TEMPLATE_BYTES, MAX_TEMPLATES, InferMessageDecoder
 from service.grpc.messages.infer_response import varint
 from service.inference_types import InferenceRequest
 from tests.support.infer_bodies import ROWS, signature
@@ -49,7 +49,7 @@ class Both:
     """The decoder with its cache, beside protobuf's parser and the decoder of parsed messages."""
 
     def __init__(self) -> None:
-        self.messages = InferMessages(LIMITS, lambda request, model: None)
+        self.messages = InferMessageDecoder(LIMITS, lambda request, model: None)
 
     def agree(self, data: bytes, model: Signature = ROWS, serial: int = 0) -> None:
         """Both must give the same request, or the same error."""
@@ -210,7 +210,7 @@ def test_the_ids_of_texts_are_not_remembered() -> None:
 
 def test_what_is_cached_is_bounded() -> None:
     """In number and in size; forms of typed tensors are as many as requests, and none is kept."""
-    messages = InferMessages(LIMITS, lambda request, model: None)
+    messages = InferMessageDecoder(LIMITS, lambda request, model: None)
     for number in range(MAX_TEMPLATES + 10):
         message = with_inputs(x=X, model=f"m{number}")
         messages.decode(messages.open(message.SerializeToString()), ROWS, 0)
@@ -219,7 +219,7 @@ def test_what_is_cached_is_bounded() -> None:
     # fields behind the tensors would take them into the form
     assert messages.open(GOOD + field(OUTPUTS, field(1, b"logits"))).form is None
     for message in (with_inputs(typed=True, x=X), with_inputs(x=X, model="m" * MAX_TEMPLATE_BYTES)):
-        messages = InferMessages(LIMITS, lambda request, model: None)
+        messages = InferMessageDecoder(LIMITS, lambda request, model: None)
         messages.decode(messages.open(message.SerializeToString()), ROWS, 0)
         assert not messages._models
         assert not messages._templates
@@ -227,7 +227,7 @@ def test_what_is_cached_is_bounded() -> None:
 
 def test_tensors_are_aligned_wherever_they_begin() -> None:
     """Each model name moves the tensor by a byte."""
-    messages = InferMessages(LIMITS, lambda request, model: None)
+    messages = InferMessageDecoder(LIMITS, lambda request, model: None)
     for length in range(1, 9):
         for _ in range(2):
             data = with_inputs(x=X, model="m" * length).SerializeToString()
@@ -240,7 +240,7 @@ def test_a_request_that_the_check_refuses_is_refused_each_time() -> None:
     def refuse(request: InferenceRequest, model: Signature) -> None:
         raise RequestError("too large")
 
-    messages = InferMessages(LIMITS, refuse)
+    messages = InferMessageDecoder(LIMITS, refuse)
     for _ in range(2):
         with pytest.raises(RequestError, match="too large"):
             messages.decode(messages.open(GOOD), ROWS, 0)

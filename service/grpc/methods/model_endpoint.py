@@ -10,7 +10,7 @@ from service.api.endpoint import ModelEndpoint
 from service.errors import RequestError
 from service.gates.query import check_gate_output_size
 from service.grpc.connection.call import Call, MessageRequest
-from service.grpc.messages.infer_request_cache import InferMessage, InferMessages
+from service.grpc.messages.infer_request_cache import InferMessage, InferMessageDecoder
 from service.grpc.methods.unary import read_message
 from service.http.request import Request
 from service.http.response import Response
@@ -22,7 +22,7 @@ TIMEOUT_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"
 MAX_TIMEOUT_DIGITS = 8
 
 
-class ModelCall(ModelEndpoint):
+class GrpcModelEndpoint(ModelEndpoint):
     """Reads and opens the message of a call, and runs the model that it names.
 
     A subclass says how to `answer`. One whose messages contain a ModelInferRequest overrides `open` as well.
@@ -30,7 +30,7 @@ class ModelCall(ModelEndpoint):
 
     def __init__(self, context: ServiceContext) -> None:
         super().__init__(context)
-        self.messages = InferMessages(
+        self.messages = InferMessageDecoder(
             context.limits, partial(check_gate_output_size, limit=context.settings.max_gates)
         )
 
