@@ -31,8 +31,10 @@ try:
 
     from service.grpc.messages.descriptors import message_class
 except ModuleNotFoundError as error:
-    reason = f"an address of gRPC needs {error.name}, which is not installed: pip install -e '.[client-grpc]'"
-    raise ModuleNotFoundError(reason, name=error.name) from error
+    raise ModuleNotFoundError(
+        f"an address of gRPC needs grpcio and protobuf, got no {error.name}: pip install -e '.[client-grpc]'",
+        name=error.name,
+    ) from error
 
 INFERENCE, GATES = "inference.GRPCInferenceService", "turnpike.v1.GateService"
 OPTIONS = (

@@ -16,7 +16,8 @@ from tests.support.live_server import Server, serving
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Serves the models of `client_server.create_repository` with two workers."""
     root = create_repository(tmp_path_factory.mktemp("models"))
-    with serving("--models", root, "--allow-unverified", "--workers", 2, "--no-access-log") as running:
+    options = ("--allow-unverified", "--workers", 2, "--grpc-port", 0, "--no-access-log")
+    with serving("--models", root, *options) as running:
         yield running
 
 

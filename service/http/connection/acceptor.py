@@ -29,6 +29,9 @@ YIELD_SECONDS = 0.001
 MAX_VAIN_YIELDS = 20
 # between two looks whether the supervisor lets this worker accept connections again
 SUSPENDED_PAUSE_SECONDS = 0.02
+# In TLS, a connection ends when the client has said so too. By default, one that says nothing would keep a
+# worker from ending for 30 seconds.
+TLS_SHUTDOWN_SECONDS = 2.0
 # pause after the machine ran out of descriptors or memory, until some may be free again
 SHORTAGE_PAUSE_SECONDS = 0.2
 SHORTAGE_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -143,6 +146,7 @@ class Acceptor:
                 client_socket,
                 ssl=self._tls_context,
                 ssl_handshake_timeout=self._handshake_seconds,
+                ssl_shutdown_timeout=TLS_SHUTDOWN_SECONDS if self._tls_context else None,
             )
         except (OSError, TimeoutError) as error:
             # a client that completes no handshake has gone, or does not speak TLS
