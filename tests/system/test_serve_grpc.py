@@ -384,6 +384,26 @@ def test_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_silent_client_of_tls_does_not_delay_the_end(tmp_path: Path) -> None:
+    """It never says that its connection has ended, which TLS would wait for."""
+    cert, key = certificate(tmp_path)
+    options = ("--grpc-port", 0, "--tls-cert", cert, "--tls-key", key, "--drain-seconds", 60)
+    with serving(*options) as server:
+        context = ssl.create_default_context(cafile=cert)
+        context.set_alpn_protocols(["h2"])
+        host, port = server.grpc_address.split(":")
+        with (
+            socket.create_connection((host, int(port))) as plain,
+            context.wrap_socket(plain, server_hostname=host) as secure,
+        ):
+            # the preface, and a frame of settings
+            secure.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+            server.process.terminate()
+            # without the limit, it takes 30 s
+            assert server.process.wait(timeout=20) == 0
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_many_connections_at_once(server: Server) -> None:
     """A hundred channels, each with several calls in flight."""
