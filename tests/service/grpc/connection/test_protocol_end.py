@@ -112,6 +112,8 @@ def test_streams_of_messages_end_while_the_server_drains(sent: int) -> None:
             assert not answer.done
             connection.send(client.data(1, message(b"second")[sent:]))
             await connection.turns()
+            # it has not been idle again
+            assert not answer.done
             close_if_idle(connection, 1)
         await connection.wait_for(1)
         assert answer.messages == [b"first", b"second"][: 1 + bool(sent)]

@@ -230,6 +230,20 @@ def test_settings_that_make_a_window_too_large_end_the_connection() -> None:
     run(scene)
 
 
+def test_windows_may_be_as_large_as_http2_allows() -> None:
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect((INITIAL_WINDOW_SIZE, 0))
+        client = connection.client
+        connection.send(client.call(1, LARGE, b"1000"), client.call(3, LARGE, b"1000"))
+        connection.send(client.allow(0, 2**31 - 1 - 65_535), client.allow(1, 2**31 - 1))
+        assert (await connection.wait_for(1)).messages == [bytes(1000)]
+        connection.send(client.set((INITIAL_WINDOW_SIZE, 2**31 - 1)))
+        assert (await connection.wait_for(3)).messages == [bytes(1000)]
+        connection.check_windows()
+
+    run(scene)
+
+
 def test_blocked_answers_take_turns() -> None:
     """With little room for all of them, none waits for the end of another."""
 
