@@ -244,7 +244,7 @@ class Call(MessageRequest):
                 OK_TRAILERS,
             )
         )
-        self.send_window -= size
+        # the stream's own window matters no more
         connection.send_window -= size
         self.headers_sent = self.response_complete = True
         self.status = response.status

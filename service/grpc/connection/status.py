@@ -64,4 +64,4 @@ def encode_message(text: str) -> bytes:
 
 
 def _escape(text: str) -> str:
-    return quote(text, safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~")
+    return quote(text, safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~", errors="replace")

@@ -147,6 +147,8 @@ IGNORED = {
     "PRIORITY on an idle stream": frame(PRIORITY, 0, 9, bytes(5)),
     "an unknown type of frame": frame(0xBB, 0xFF, 7, b"anything"),
     "an unknown setting": settings((99, 7)),
+    "settings with their largest values": settings((2, 1), (5, 2**24 - 1)),
+    "settings with their smallest values": settings((1, 0), (2, 0), (3, 0), (5, 16_384), (6, 0)),
     "a window in SETTINGS that is valid": settings((4, 2**31 - 1)),
     "an ACK of SETTINGS": frame(SETTINGS, ACK),
     "an ACK of PING": frame(PING, ACK, 0, bytes(8)),

@@ -130,6 +130,20 @@ def test_an_idle_channel_is_closed(is_used: bool) -> None:
     run(scene)
 
 
+def test_a_connection_is_idle_from_the_end_of_its_last_call() -> None:
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect()
+        connection.send(connection.client.call(1, WAIT, b"x"))
+        await connection.turns()
+        connection.protocol._since -= IDLE_SECONDS
+        server.app.release.set()
+        await connection.wait_for(1)
+        connection.pass_time(IDLE_SECONDS - 1)
+        assert connection.client.goaways == []
+
+    run(scene)
+
+
 def test_a_connection_with_a_call_is_not_idle() -> None:
     """Its client answers our pings."""
 
