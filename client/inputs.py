@@ -59,15 +59,31 @@ def to_datatype(values: Any, datatype: str, subject: str) -> Array:
         raise InputError(subject, f"expected numbers, to be sent as {datatype}, got {array.dtype}")
     with np.errstate(all="ignore"):
         converted = array.astype(DTYPES[datatype], copy=False)
-        if array.dtype.kind == converted.dtype.kind == "f":
-            lost = np.isinf(converted) & ~np.isinf(array)
-        else:
-            # -1 as an unsigned number becomes -1 again, but has lost its sign
-            lost = (converted.astype(array.dtype) != array) | ((converted < 0) != (array < 0))
+        lost = _is_lost(array, converted)
     if lost.any():
         at = np.argwhere(lost)[0].tolist()
         raise InputError(subject, f"expected numbers that {datatype} holds, got {array[tuple(at)]} at {at}")
     return converted
+
+
+def _is_lost(array: Array, converted: Array) -> Any:
+    """Which numbers a conversion has changed, apart from floats that were rounded."""
+    if converted.dtype.kind != "f":
+        # a float that no integer equals, or that is out of range, converts to a number that differs from it;
+        # -1 as an unsigned number becomes -1 again, but has lost its sign
+        lost = (converted.astype(array.dtype) != array) | ((converted < 0) != (array < 0))
+        # the conversion of a float that is too large depends on the processor
+        limit = 2.0 ** (8 * converted.itemsize - (converted.dtype.kind == "i"))
+        return lost | (array >= limit) if array.dtype.kind == "f" and converted.dtype.kind != "b" else lost
+    infinite = np.isinf(converted)
+    if array.dtype.kind == "f":
+        return infinite & ~np.isinf(array)
+    # converting back is undefined for floats outside of the integers, and exact up to 2**53 as float64
+    lost = infinite | (converted.astype("f8") != array.astype("f8"))
+    for at in np.argwhere(np.abs(array.astype("f8")) >= 2**53):
+        place = tuple(at)
+        lost[place] = infinite[place] or int(converted[place]) != int(array[place])
+    return lost
 
 
 def is_table(rows: object) -> bool:

@@ -93,7 +93,9 @@ def test_a_service_has_time_to_drain(name: str) -> None:
 def test_the_proxy_detects_a_drain_in_time() -> None:
     """It checks a draining replica several times before that replica closes its port."""
     proxy = (ROOT / "deploy/proxy/haproxy.cfg").read_text(encoding="utf-8")
-    (interval,) = re.findall(r"check inter (\d+)ms fall 1 ", proxy)
+    # the same for HTTP and for gRPC
+    interval, of_grpc = re.findall(r"check inter (\d+)ms fall 1 ", proxy)
+    assert interval == of_grpc
     assert float(environment("replica")["TURNPIKE_DRAIN_WAIT"] or "") * 1000 >= 4 * int(interval)
 
 
