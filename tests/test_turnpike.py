@@ -61,6 +61,7 @@ def test_every_command_has_help(
                 assert re.search(rf"{option}(?![\w-])", result.stdout), option
 
 
+@pytest.mark.slow
 def test_a_network_is_trained_from_the_command_line(tmp_path: Path) -> None:
     """Training a preset writes the checkpoints and pictures into --out, and nothing else."""
     result = run(tmp_path, "train", "digits-10", "--epochs", "2", "--out", "mine")

@@ -28,7 +28,7 @@ from tests.support.tls_certificate import certificate
 from tests.support.waiting import wait_until
 
 KINDS: list[Kind] = ["blocking", "async"]
-pytestmark = pytest.mark.parametrize("kind", KINDS)
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("kind", KINDS)]
 
 
 def both(server: Server, kind: Kind, method: str, *arguments: Any, **more: Any) -> tuple[Any, Any]:

@@ -24,6 +24,8 @@ from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.grpc_stand_in import Failure, answering
 from tests.support.live_server import free_port, serving
 
+pytestmark = pytest.mark.slow
+
 KINDS: list[Kind] = ["blocking", "async"]
 Code = grpc.StatusCode
 ID = (("x-request-id", "1"),)

@@ -99,6 +99,7 @@ def test_the_file_computes_what_the_module_computes(exported: ExportResult) -> N
         torch.testing.assert_close(torch.from_numpy(gate), net[1].gate(net[0](x)))  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_exporting_again_writes_nothing(tmp_path: Path) -> None:
     """Another network takes the next version, and the old one stays."""
     first = export_network(tmp_path)
@@ -136,6 +137,7 @@ def test_without_rows_there_are_neither_ranges_nor_samples(exported: ExportResul
     assert exported.manifest.samples == ()
 
 
+@pytest.mark.slow
 def test_a_requested_version_is_replaced_on_request(tmp_path: Path) -> None:
     """Other weights are refused before the proof, the same weights with other options after it."""
     first = export_model(nn.Linear(6, 3), tmp_path, name="net", version=4, inputs=INPUT)

@@ -76,6 +76,7 @@ def test_tables_are_read_by_the_names_of_features(
     assert "".join(str(table["name"][299])).split()[-1] == "299"
 
 
+@pytest.mark.slow
 def test_arrays_and_lists_are_read_in_order(tmp_path: Path) -> None:
     """Rows without names: an array, a line or a cell has the values of a row in the order of the model."""
     model = nameless_model(tmp_path / "models")

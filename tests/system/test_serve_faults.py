@@ -216,6 +216,7 @@ def test_a_deadline_that_has_passed_is_504(server: Server) -> None:
     assert server.get("/v2/models/digits-10/stats").json()["model_stats"][0]["inference_count"] == before
 
 
+@pytest.mark.slow
 def test_a_bad_file_leaves_the_old_version_in_service(tmp_path: Path) -> None:
     """A file that cannot be loaded is in the index and in a gauge, and gets no requests.
 
@@ -321,6 +322,7 @@ def test_requests_of_a_disconnected_client_are_not_run() -> None:
         assert 'turnpike_model_failures_total{model="digits-10",reason="gone"' in server.get("/metrics").text
 
 
+@pytest.mark.slow
 def test_a_refused_client_that_retries_at_once_is_delayed() -> None:
     """Its connection is read after a pause if it ignores Retry-After, so that refusals cost little."""
     many = checked_requests(4, sizes=(1,))

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 import requests
 
 from tests.support.live_server import Server, serving
@@ -58,6 +59,7 @@ def test_a_replacement_worker_without_a_good_file_gives_the_reason(tmp_path: Pat
         wait_until(lambda: server.get(READY).status_code == 200, allowed=requests.ConnectionError)
 
 
+@pytest.mark.slow
 def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
     """One of two dies after the file was damaged: the other answers all requests until it is good again.
 

@@ -70,6 +70,7 @@ def files_in(folder: Path) -> list[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_exported_inspected_and_verified(
     checkpoint: Path, tmp_path: Path, call: Callable[..., Result]
 ) -> None:

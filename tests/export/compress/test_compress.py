@@ -117,6 +117,7 @@ def test_the_smallest_share_within_a_limit_is_found(folder: Path, tmp_path: Path
     assert (result.manifest.version, more.manifest.version) == (1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_speed")
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("int8", marks=pytest.mark.slow)])
 def test_other_sources_and_precisions(folder: Path, tmp_path: Path, precision: Any) -> None:
@@ -148,6 +149,7 @@ def test_other_sources_and_precisions(folder: Path, tmp_path: Path, precision: A
         assert len(result.manifest.gates) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_speed")
 def test_a_compressed_file_is_verified_against_its_source(folder: Path, tmp_path: Path) -> None:
     """Another network, and a file with a changed weight, are refused."""
@@ -173,6 +175,7 @@ def test_a_compressed_file_is_verified_against_its_source(folder: Path, tmp_path
         verify_model(tmp_path / "changed.onnx", source)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_speed")
 def test_an_output_without_classes_has_no_answers_to_compare(tmp_path: Path) -> None:
     """A network with one number as its output; nothing claims how many answers are the same."""

@@ -23,6 +23,8 @@ from export.source import Rows, Source
 from models.layers.highway import ConvHighwayLayer, HighwayLayer
 from service.artifact.runtime import Runtime, open_model
 
+pytestmark = pytest.mark.slow
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 

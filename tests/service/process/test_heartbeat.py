@@ -193,6 +193,7 @@ def test_a_busy_worker_is_not_replaced(tmp_path: Path) -> None:
         assert service.pids(1) == before
 
 
+@pytest.mark.slow
 def test_workers_survive_a_stop_of_all_processes(tmp_path: Path) -> None:
     """Longer than the limit, as by a terminal or a suspended machine. The workers stop and continue first."""
     with running(tmp_path, workers=2, worker_seconds=1) as service:
@@ -230,6 +231,7 @@ def test_a_load_takes_longer_than_the_limit(tmp_path: Path) -> None:
         assert service.pids(2) == before
 
 
+@pytest.mark.slow
 def test_a_change_does_not_wait_for_a_stopped_worker(tmp_path: Path) -> None:
     """The answer names it. Once it is replaced, the new worker serves what the others do."""
     with running(tmp_path, workers=2, worker_seconds=2) as service:

@@ -118,6 +118,7 @@ def test_a_signal_while_models_load_stops_the_service(tmp_path: Path) -> None:
         assert service.wait(8) == 0
 
 
+@pytest.mark.slow
 def test_a_hanging_worker_counts_with_its_last_report(tmp_path: Path) -> None:
     """Counters never decrease, and a scrape does not wait long for a worker that hangs."""
     with running(tmp_path, workers=2) as service:
