@@ -21,6 +21,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 READY := .venv/ready
+SLOW := slow
 PROTOS := service/grpc/messages/protos
 PYTEST := $(BIN)/python -m pytest
 # Worksteal gives a process neighbouring tests, which share fixtures such as servers.
@@ -52,7 +53,7 @@ test: setup
 	$(PYTEST) $(PARALLEL) $(ARGS)
 
 slow: setup
-	$(PYTEST) $(PARALLEL) -m slow $(ARGS)
+	$(PYTEST) $(PARALLEL) -m "$(SLOW)" $(ARGS)
 	$(PYTEST) -m load $(ARGS)
 
 endurance: setup

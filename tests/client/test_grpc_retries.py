@@ -24,7 +24,7 @@ from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.grpc_stand_in import Failure, answering
 from tests.support.live_server import free_port, serving
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 KINDS: list[Kind] = ["blocking", "async"]
 Code = grpc.StatusCode

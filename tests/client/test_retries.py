@@ -19,7 +19,7 @@ from tests.support.client_server import Action, Kind, call, http_answer, misbeha
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import free_port, serving, worker_processes
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 KINDS: list[Kind] = ["blocking", "async"]
 MODELS = http_answer(200, b'{"models": ["net"]}')

@@ -322,7 +322,13 @@ def test_a_folder_without_models_stops_the_start(images: None, tmp_path: Path) -
         assert not list((tmp_path / "mistyped").iterdir())
 
 
-@pytest.mark.parametrize("fresh", [False, True], ids=["kept connections", "a connection each"])
+@pytest.mark.parametrize(
+    "fresh",
+    [
+        pytest.param(False, id="kept connections"),
+        pytest.param(True, id="a connection each", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_rolling_update_loses_nothing(
     scaled: Project, build_changed: Callable[[str], None], fresh: bool
 ) -> None:
@@ -361,6 +367,7 @@ async def send_slowly(port: int, seconds: float) -> bytes:
     return line
 
 
+@pytest.mark.thorough
 def test_building_and_scaling_lose_nothing(scaled: Project, build_changed: Callable[[str], None]) -> None:
     """Other numbers of replicas, and new images, under load: running replicas stay."""
     first = set(scaled.ids("replica"))

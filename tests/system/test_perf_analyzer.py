@@ -43,13 +43,18 @@ def perf_analyzer() -> tuple[Path, dict[str, str]]:
     "options",
     [
         "-i http",
-        "-i http --async",
-        "-i http --input-tensor-format json --output-tensor-format json",
         "-i grpc",
-        "-i grpc --async",
-        "-i grpc --streaming",
-        "-i grpc --grpc-compression-algorithm gzip",
-        "-i grpc -b 8",
+        *(
+            pytest.param(options, marks=pytest.mark.thorough)
+            for options in (
+                "-i http --async",
+                "-i http --input-tensor-format json --output-tensor-format json",
+                "-i grpc --async",
+                "-i grpc --streaming",
+                "-i grpc --grpc-compression-algorithm gzip",
+                "-i grpc -b 8",
+            )
+        ),
     ],
 )
 def test_perf_analyzer_measures_without_errors(

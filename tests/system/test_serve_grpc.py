@@ -276,7 +276,7 @@ async def many_calls(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_sigterm_under_load_loses_no_call(workers: int) -> None:
     """Calls that were sent are answered, or tried again by their channel. Later ones find no server."""
     for turn in range(4):

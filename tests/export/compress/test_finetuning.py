@@ -27,7 +27,7 @@ from models.training.run_plan import RunPlan
 from models.training.train import train
 from service.artifact.runtime import open_model
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("any_speed")]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.usefixtures("any_speed")]
 
 
 @pytest.fixture(scope="module")
