@@ -301,6 +301,7 @@ def test_the_demo_reuses_existing_files(tmp_path: Path, call: Callable[..., Resu
     assert read_checkpoint(tmp_path / "runs/demo/model.safetensors")[1].metrics["test_accuracy"] > 0.95
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_an_interrupted_demo_explains_how_to_resume(tmp_path: Path) -> None:
     """The printed command works: the demo continues its own run."""

@@ -211,6 +211,7 @@ def test_a_stall_delays_every_request_that_was_due(tmp_path: Path) -> None:
         assert document["total"]["max"] > 1
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_known_capacity_is_found(tmp_path: Path) -> None:
     """A server that takes 20 ms per request, one after the other, answers less than 50 per second."""

@@ -130,6 +130,7 @@ def test_a_part_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert parquet.read_metadata(target).num_rows == 3 * model.batch_rows
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_job_killed_twenty_times_has_each_row_once(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ def test_repeated_loads_take_no_more_memory(tmp_path: Path, loads: int) -> None:
         expect_no_growth(before, after)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_models_that_are_kept_are_noticed(tmp_path: Path) -> None:
     """The same test fails for a service that keeps each model that it loads."""

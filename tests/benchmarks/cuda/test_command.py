@@ -118,6 +118,7 @@ def test_only_a_whole_run_on_a_gpu_replaces_the_figures_of_the_documentation(
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_rehearsal_runs_to_its_end(tmp_path: Path) -> None:

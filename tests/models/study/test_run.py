@@ -184,6 +184,7 @@ def test_damaged_study_is_an_error_not_a_crash(tmp_path: Path) -> None:
         run_study(STUDY, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_resumed_study_ends_with_the_same_weights(long_study: Study, tmp_path: Path) -> None:
     """Stopped once and interrupted once, a study ends with the same bits as an undisturbed one."""
