@@ -38,7 +38,7 @@ class AsyncTransport:
             ClientError: There is no such answer within these seconds.
         """
         body, headers = encode(call)
-        # the service does not run what nobody waits for
+        # the service begins no run after this time
         headers["X-Request-Timeout-Ms"] = str(math.ceil(seconds * 1000))
         method = "POST" if body else "GET"
         request = self._http.build_request(method, path(call), content=body, headers=headers, timeout=seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Awaitable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter_ns
 from typing import Any
 
@@ -38,10 +38,14 @@ class ModelEndpoint(ABC):
         self.context = context
         self._bodies, self._budget = context.bodies, context.budget
         self._max_gates = context.settings.max_gates
-        self._decoder = CachingDecoder(
-            context.limits, self.extra_keys, partial(check_gate_output_size, limit=self._max_gates)
-        )
+        # raises an error for a decoded request that is refused
+        self.check = partial(check_gate_output_size, limit=self._max_gates)
         self._timeout_ms = context.settings.timeout_ms
+
+    @cached_property
+    def _decoder(self) -> CachingDecoder:
+        """The decoder of bodies, which requests of gRPC do not have."""
+        return CachingDecoder(self.context.limits, self.extra_keys, self.check)
 
     def find_model(self, params: Mapping[str, str]) -> Model:
         """The model that the path of the request names."""

@@ -185,7 +185,7 @@ def valid_values(field: FieldInfo) -> str:
     kind: Any = field.annotation
     if type(None) in get_args(kind):
         # a setting that may be left out
-        kind = next(one for one in get_args(kind) if one is not type(None))
+        kind = next(member for member in get_args(kind) if member is not type(None))
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if kind is bool:

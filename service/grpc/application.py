@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from service.api.app import Application
@@ -71,9 +71,7 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
     def add(service: str, method: str, level: AccessLevel, endpoint: Endpoint) -> None:
         router.add("POST", f"/{service}/{method}", level, endpoint, f"{service}.{method}", {})
 
-    def add_unary(
-        service: str, method: str, level: AccessLevel, answer: Callable[[Any], Any | Awaitable[Any]]
-    ) -> None:
+    def add_unary(service: str, method: str, level: AccessLevel, answer: Callable[[Any], Any]) -> None:
         message = POOL.FindMethodByName(f"{service}.{method}").input_type.full_name
         add(service, method, level, UnaryEndpoint(context.bodies, message, answer))
 

@@ -40,7 +40,7 @@ class Ports:
         return sum(count for count in counts if count != NOT_ACCEPTING)
 
     def may_have_connections(self, number: int) -> bool:
-        """Whether a worker may have connections. How many is unknown of one that accepts no more."""
+        """Whether a worker may have connections. The number is unknown once it accepts no more."""
         return any(port.counts.count(number) > 0 for port in self)
 
     def withdraw(self, number: int) -> None:

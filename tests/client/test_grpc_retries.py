@@ -46,7 +46,7 @@ def test_it_tries_again(kind: Kind, failure: Failure) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_tries_share_one_deadline(kind: Kind) -> None:
-    """The server is told how much of it is left. Above a second, grpcio rounds that up."""
+    """Each try has the rest of the time as its deadline. grpcio rounds a deadline above a second up."""
     with answering(FULL, None) as (url, given):
         with pytest.raises(DeadlineError):
             call(kind, url, "models", options={"timeout": 0.95})

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 # before each message: whether it is compressed (one byte), and its length (four)
 PREFIX_BYTES = 5
 NO_BYTES = bytearray()
-OK_TRAILERS_FRAME_LENGTH = len(OK_TRAILERS)
-REQUEST_ID = literal(b"x-request-id", b"")[:-1]
-# an id of the service is shorter, one that a client chose may not be
+REQUEST_ID_NAME = literal(b"x-request-id", b"")[:-1]
+# The length of a longer id takes more than one byte. Clients may choose such ids.
 MAX_SHORT_ID = 126
 
 
@@ -240,7 +239,7 @@ class Call(MessageRequest):
                 b"\x00",
                 len(message).to_bytes(4),
                 message,
-                FRAME_HEADER.pack(0, OK_TRAILERS_FRAME_LENGTH, HEADERS, END_HEADERS | END_STREAM, stream_id),
+                FRAME_HEADER.pack(0, len(OK_TRAILERS), HEADERS, END_HEADERS | END_STREAM, stream_id),
                 OK_TRAILERS,
             )
         )
@@ -324,7 +323,7 @@ class Call(MessageRequest):
         request_id = self.id.encode()
         if len(request_id) > MAX_SHORT_ID:
             return OK_LINES + literal(b"x-request-id", request_id)
-        return b"%b%b%c%b" % (OK_LINES, REQUEST_ID, len(request_id), request_id)
+        return b"%b%b%c%b" % (OK_LINES, REQUEST_ID_NAME, len(request_id), request_id)
 
     def _write(self, data: bytes) -> None:
         if not self.client_gone:

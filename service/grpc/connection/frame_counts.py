@@ -7,8 +7,9 @@ from service.grpc.connection.frames import ErrorCode, Http2Error
 # Frames in a second that carry no request (PING, RST_STREAM and the like). A client that sends more is
 # closed, as each makes us work and some make us answer.
 MAX_CONTROL_FRAMES = 1000
-# Further frames about streams (WINDOW_UPDATE, and the end of one that we have ended) for each request and for
-# each DATA frame that we sent. A client that updates its windows after every frame sends two.
+# How many other frames of streams a client may send for each request and for each DATA frame of ours:
+# WINDOW_UPDATE, or the end of a stream that we have ended. A client that updates its windows after every frame
+# sends two.
 STREAM_FRAMES_PER_ANSWER = 4
 
 

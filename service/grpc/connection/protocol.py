@@ -257,7 +257,7 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
 
     def _fail(self, error: Http2Error) -> None:
         """End the connection because its client broke the protocol or a limit."""
-        # calls start in the order of their streams, so all after the last one that did can be tried again
+        # Calls start in the order of their streams. The client may repeat all after the last started one.
         first_unstarted = self._startable[0].stream_id if self._startable else self._last_stream_id + 2
         last_stream_id = max(0, first_unstarted - 2)
         self._refuse(goaway_frame(last_stream_id, error.code, str(error)), f"{error.code.name}, {error}")

@@ -47,7 +47,7 @@ CODES = {
 
 
 def status_of(error: ErrorResponse) -> StatusCode:
-    """The code of an error. A full queue or memory is told apart from a model that is not served."""
+    """The code of an error. Both a full queue and a model that is not served have the status 503."""
     if error.reason == "overloaded":
         return StatusCode.RESOURCE_EXHAUSTED
     return CODES.get(error.status, StatusCode.INTERNAL)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import cast
 
 from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint
 from service.errors import RequestError
-from service.gates.query import check_gate_output_size
 from service.grpc.connection.call import Call, MessageRequest
 from service.grpc.messages.infer_request_cache import InferMessage, InferMessageDecoder
 from service.grpc.methods.unary import read_message
@@ -30,9 +28,7 @@ class GrpcModelEndpoint(ModelEndpoint):
 
     def __init__(self, context: ServiceContext) -> None:
         super().__init__(context)
-        self.messages = InferMessageDecoder(
-            context.limits, partial(check_gate_output_size, limit=context.settings.max_gates)
-        )
+        self.messages = InferMessageDecoder(context.limits, self.check)
 
     def open(self, request: MessageRequest, data: bytes) -> InferMessage:
         """Open the ModelInferRequest in the message of a call."""

@@ -112,7 +112,7 @@ class StreamInferEndpoint:
                     in_flight.popleft()
                     room.release()
             finally:
-                # the loop below must not wait for room that nobody makes
+                # the loop below would wait for ever: no further answer makes room
                 room.release()
 
         sending = asyncio.create_task(send_answers())

@@ -29,8 +29,8 @@ YIELD_SECONDS = 0.001
 MAX_VAIN_YIELDS = 20
 # between two looks whether the supervisor lets this worker accept connections again
 SUSPENDED_PAUSE_SECONDS = 0.02
-# In TLS, a connection ends when the client has said so too. By default, one that says nothing would keep a
-# worker from ending for 30 seconds.
+# A connection of TLS ends when the client has confirmed the end. By default, a client that confirms nothing
+# keeps a worker from ending for 30 seconds.
 TLS_SHUTDOWN_SECONDS = 2.0
 # pause after the machine ran out of descriptors or memory, until some may be free again
 SHORTAGE_PAUSE_SECONDS = 0.2
