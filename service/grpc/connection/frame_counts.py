@@ -8,8 +8,8 @@ from service.grpc.connection.frames import ErrorCode, Http2Error
 # closed, as each makes us work and some make us answer.
 MAX_CONTROL_FRAMES = 1000
 # How many other frames of streams a client may send for each request and for each DATA frame of ours:
-# WINDOW_UPDATE, or the end of a stream that we have ended. A client that updates its windows after every frame
-# sends two.
+# WINDOW_UPDATE, or the end of a stream that we have ended. A client that updates both windows after each DATA
+# frame sends two.
 STREAM_FRAMES_PER_ANSWER = 4
 
 
