@@ -22,7 +22,7 @@ from client.errors import (
     ServerError,
     UnavailableError,
 )
-from client.inputs import DATATYPES, DTYPES, Array, Call
+from client.inputs import DATATYPES, DTYPES, Array, Call, to_bytes
 
 try:
     import grpc
@@ -141,7 +141,7 @@ def encode(call: Call, subject: str) -> tuple[str, str, dict[str, Any]]:
             {"name": name, "datatype": DATATYPES[array.dtype], "shape": array.shape}
             for name, array in call.tensors.items()
         ],
-        "raw_input_contents": [array.tobytes() for array in call.tensors.values()],
+        "raw_input_contents": list(map(to_bytes, call.tensors.values())),
     }
     moves = {key: call.fields[key] for key in ("close", "open", "shift") if key in call.fields}
     # the number of a layer is a text

@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 
 from client.errors import ClientError, DeadlineError, RequestRefusedError, ServerError, UnavailableError
-from client.inputs import DATATYPES, DTYPES, Call
+from client.inputs import DATATYPES, DTYPES, TEXT, Call, to_bytes
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 # as many threads or tasks keep their connections
@@ -104,20 +104,23 @@ def encode(call: Call) -> tuple[bytes, dict[str, str]]:
     if not call.tensors:
         return b"", {}
     if call.operation == "predict":
-        inputs = [array.tolist() for array in call.tensors.values()]
+        tensors = call.tensors.values()
+        inputs = [
+            [text.decode() for text in array] if array.dtype == TEXT else array.tolist() for array in tensors
+        ]
         rows = [dict(zip(call.tensors, row, strict=True)) for row in zip(*inputs, strict=True)]
         return json.dumps({"instances": rows if len(inputs) > 1 else inputs[0]}).encode(), {}
-    tensors = [
+    contents = list(map(to_bytes, call.tensors.values()))
+    entries = [
         {"name": name, "shape": array.shape, "datatype": DATATYPES[array.dtype]}
-        | {"parameters": {"binary_data_size": array.nbytes}}
-        for name, array in call.tensors.items()
+        | {"parameters": {"binary_data_size": len(content)}}
+        for (name, array), content in zip(call.tensors.items(), contents, strict=True)
     ]
     parameters = {"binary_data_output": True, **call.fields.get("parameters", {})}
-    document = {**call.fields, "inputs": tensors, "parameters": parameters}
+    document = {**call.fields, "inputs": entries, "parameters": parameters}
     # a layer may be an integer of NumPy
     head = json.dumps(document, default=lambda value: value.tolist()).encode()
-    body = b"".join([head, *(array.tobytes() for array in call.tensors.values())])
-    return body, {LENGTH_HEADER: str(len(head))}
+    return b"".join([head, *contents]), {LENGTH_HEADER: str(len(head))}
 
 
 def decode(content: bytes, offset: int) -> dict[str, Any]:

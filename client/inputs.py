@@ -20,7 +20,9 @@ CODES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 DTYPES = {
     np.dtype(code).name.upper().replace("FLOAT", "FP"): np.dtype(code).newbyteorder("<") for code in CODES
 }
-DATATYPES = {dtype: datatype for datatype, dtype in DTYPES.items()}
+# a text is an object: its bytes in UTF-8
+TEXT = np.dtype(object)
+DATATYPES = {TEXT: "BYTES"} | {dtype: datatype for datatype, dtype in DTYPES.items()}
 
 
 class Call(NamedTuple):
@@ -42,7 +44,9 @@ def to_tensors(inputs: Any, metadata: Mapping[str, Any]) -> dict[str, Array]:
         raise InputError(f"model {model!r}", f"expected a dict with {list(expected)}, got {list(inputs)}")
     tensors = {}
     for name, tensor in expected.items():
-        array = to_datatype(inputs[name], tensor["datatype"], f"input {name!r} of model {model!r}")
+        subject = f"input {name!r} of model {model!r}"
+        texts = to_texts(inputs[name], subject) if "text" in tensor.get("parameters", {}) else None
+        array = to_datatype(inputs[name], tensor["datatype"], subject) if texts is None else texts
         row = tensor["shape"][1:]
         is_flat = array.ndim == 2 <= len(row) and array.shape[1] == math.prod(row)
         tensors[name] = array.reshape(-1, *row) if is_flat else array
@@ -64,6 +68,32 @@ def to_datatype(values: Any, datatype: str, subject: str) -> Array:
         at = np.argwhere(lost)[0].tolist()
         raise InputError(subject, f"expected numbers that {datatype} holds, got {array[tuple(at)]} at {at}")
     return converted
+
+
+def to_texts(values: Any, subject: str) -> Array | None:
+    """An array of texts as bytes in UTF-8, or None if these are no texts."""
+    # an array of texts would lose NULs at their ends
+    texts = values if isinstance(values, np.ndarray) else np.array(values, TEXT)
+    if not texts.size or not isinstance(texts.flat[0], str):
+        return None
+    if texts.ndim not in (1, 2) or texts.size != len(texts):
+        raise InputError(
+            subject, f"expected texts of the shape [texts] or [texts, 1], got {list(texts.shape)}"
+        )
+    encoded = np.empty(len(texts), TEXT)
+    for index, text in enumerate(texts.flat):
+        try:
+            encoded[index] = text.encode()
+        except (AttributeError, UnicodeEncodeError) as error:
+            raise InputError(subject, f"expected texts of Unicode, got {text!r} at [{index}]") from error
+    return encoded
+
+
+def to_bytes(array: Array) -> bytes:
+    """The bytes of a tensor, in which the length of each text comes before it."""
+    if array.dtype != TEXT:
+        return array.tobytes()
+    return b"".join(len(text).to_bytes(4, "little") + text for text in array)
 
 
 def _is_lost(array: Array, converted: Array) -> Any:
@@ -92,7 +122,7 @@ def is_table(rows: object) -> bool:
     return pandas is not None and isinstance(rows, (pandas.DataFrame, pandas.Series))
 
 
-def table_rows(table: Any, features: Sequence[str], model: str) -> Array:
+def table_rows(table: Any, features: Sequence[str], model: str) -> list[list[Any]]:
     """The rows of a table, with the columns in the order of the model's features, if it has any."""
     frame = table.to_frame().T if table.ndim == 1 else table
     names = list(map(str, frame.columns))
@@ -102,5 +132,5 @@ def table_rows(table: Any, features: Sequence[str], model: str) -> Array:
         )
     if features:
         frame = frame.iloc[:, [names.index(feature) for feature in features]]
-    # by way of lists, because columns of numbers beside columns of booleans are objects
-    return np.array(frame.to_numpy().tolist())
+    # as lists, because columns of numbers beside columns of booleans are objects
+    return frame.to_numpy().tolist()

@@ -19,6 +19,7 @@ from tests.support.client_server import DTYPES, Kind, call
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.identity_model import identity_model
 from tests.support.live_server import Server, serving
+from tests.support.text_models import encoder
 from tests.support.tiny_repository import put_model
 from tests.support.waiting import wait_until
 
@@ -72,6 +73,19 @@ def test_several_inputs_and_datatypes(server: Server, kind: Kind) -> None:
     assert columns["twice_3"].tolist() == [2**54 + 2]
     scores = [columns[f"scores_{index}"][0] for index in range(3)]
     np.testing.assert_array_equal(np.array(scores, "f4"), got["scores"][0])
+
+
+def test_texts_are_their_ids(server: Server, kind: Kind) -> None:
+    """A text, its word beyond the limit, and a character that the alphabet lacks."""
+    texts = ["AB é A", "", "C?\0"]
+    ids = encoder().encode(texts)
+    got, expected = (call(kind, server.url, "infer", "texts", inputs)["logits"] for inputs in (texts, ids))
+    assert got.tobytes() == expected.tobytes()
+    got, expected = (call(kind, server.url, "predict", "texts", inputs) for inputs in (texts, ids))
+    assert {name: column.tolist() for name, column in got.items()} == {
+        name: column.tolist() for name, column in expected.items()
+    }
+    assert len(set(got["p_a"])) == 3
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -137,7 +151,7 @@ def test_a_lesion_is_that_of_the_route(server: Server, kind: Kind, digits: Array
 
 
 def test_facts_about_models(server: Server, kind: Kind) -> None:
-    models = sorted(["bare", "digits-10", "net", "table", *(f"same-{dtype}" for dtype in DTYPES)])
+    models = sorted(["bare", "digits-10", "net", "table", "texts", *(f"same-{dtype}" for dtype in DTYPES)])
     assert call(kind, server.url, "models") == models
     for method, path in (("metadata", ""), ("certificate", "/certificate")):
         expected = server.get(f"/v2/models/digits-10/versions/1{path}").json()

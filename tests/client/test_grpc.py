@@ -57,6 +57,10 @@ def test_several_inputs(server: Server, kind: Kind) -> None:
     assert_same(*both(server, kind, "infer", "bare", {"b": [[1, 2, 3, 2**53 + 1]], "a": [[0.5, 1]]}))
 
 
+def test_texts(server: Server, kind: Kind) -> None:
+    assert_same(*both(server, kind, "infer", "texts", ["AB é A", "", "C?\0"]))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_datatype(server: Server, kind: Kind, dtype: str) -> None:
     values = np.array([[1, 0, 1]] if dtype == "bool" else [[0, 1.5, 100]]).astype(dtype)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.errors import ClientError, InputError
-from client.inputs import DTYPES, to_datatype, to_tensors
+from client.inputs import DTYPES, to_bytes, to_datatype, to_tensors
 from service.artifact.datatypes import DATATYPES
 
 DIGITS = {"name": "digits", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 1, 8, 8]}]}
@@ -20,6 +20,10 @@ TWO = {
         {"name": "a", "datatype": "FP32", "shape": [-1, 2]},
         {"name": "b", "datatype": "INT64", "shape": [-1, 4]},
     ],
+}
+TEXTS = {
+    "name": "words",
+    "inputs": [{"name": "ids", "datatype": "INT64", "shape": [-1, -1, 3], "parameters": {"text": True}}],
 }
 
 
@@ -147,3 +151,41 @@ def test_other_inputs_are_an_error(inputs: Any, got: str) -> None:
 def test_the_error_names_input_and_model() -> None:
     with pytest.raises(InputError, match="^input 'x' of model 'digits': expected numbers that FP32"):
         to_tensors(np.full((1, 64), 1e300), DIGITS)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["A\0", "é"],
+        [["A\0"], ["é"]],
+        ("A\0", "é"),
+        np.array(["A\0", "é"], object),
+        np.array([["A\0"], ["é"]], object),
+    ],
+)
+def test_texts_become_bytes(texts: Any) -> None:
+    """NUL at the end of a text is kept."""
+    array = to_tensors(texts, TEXTS)["ids"]
+    assert array.tolist() == [b"A\0", "é".encode()]
+    assert to_bytes(array) == b"\2\0\0\0A\0\2\0\0\0\xc3\xa9"
+
+
+def test_a_model_of_texts_takes_ids() -> None:
+    array = to_tensors([[[1, 2, 3]]], TEXTS)["ids"]
+    assert (array.dtype, array.shape) == (np.dtype("i8"), (1, 1, 3))
+    assert to_bytes(array) == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a", 5], r"expected texts of Unicode, got 5 at \[1\]"),
+        (["a", "\ud800"], r"expected texts of Unicode, got '\\ud800' at \[1\]"),
+        ("a", r"expected texts of the shape \[texts\] or \[texts, 1\], got \[\]"),
+        ([["a", "b"]], r"expected texts of the shape \[texts\] or \[texts, 1\], got \[1, 2\]"),
+        ([5, "a"], r"expected numbers, to be sent as INT64, got <U"),
+    ],
+)
+def test_other_texts_are_an_error(texts: Any, message: str) -> None:
+    with pytest.raises(InputError, match=f"^input 'ids' of model 'words': {message}"):
+        to_tensors(texts, TEXTS)

@@ -199,7 +199,23 @@ def test_versions_that_never_agree_are_an_error(frame: pd.DataFrame) -> None:
 def test_numbers_may_be_the_names_of_features() -> None:
     """As pandas names columns without names."""
     frame = pd.DataFrame([[1.0, 2.0]], columns=[1, 0])
-    assert table_rows(frame, ["0", "1"], "net").tolist() == [[2.0, 1.0]]
+    assert table_rows(frame, ["0", "1"], "net") == [[2.0, 1.0]]
+
+
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+def test_a_column_of_texts(server: Server, kind: Kind) -> None:
+    table = call(
+        kind, server.url, "predict", "texts", pd.DataFrame({"text": ["AB C", "", "é\0"]}, index=[7, 8, 9])
+    )
+    columns = call(kind, server.url, "predict", "texts", ["AB C", "", "é\0"])
+    assert list(table.index) == [7, 8, 9]
+    assert {name: values.tolist() for name, values in table.items()} == {
+        name: values.tolist() for name, values in columns.items()
+    }
+    with pytest.raises(InputError, match=r"expected the columns \['text'\], got \['words'\]"):
+        call(kind, server.url, "predict", "texts", pd.DataFrame({"words": ["A"]}))
+    with pytest.raises(InputError, match=r"expected texts of Unicode, got nan at \[1\]"):
+        call(kind, server.url, "predict", "texts", pd.DataFrame({"text": ["A", np.nan]}))
 
 
 WITHOUT_PANDAS = """

@@ -16,6 +16,7 @@ import service
 from client.client import AsyncClient, Client
 from service.artifact.manifest import Feature
 from tests.support.identity_model import identity_model
+from tests.support.text_models import text_file
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
 from tests.support.two_inputs import two_input_model
@@ -31,7 +32,7 @@ def create_repository(root: Path) -> Path:
     """Write the models into a folder.
 
     `digits-10` is the bundled model, `table` has features and labels, `net` is the same network without both,
-    `bare` has two inputs, no gates and no manifest, and `same-DTYPE` returns its input.
+    `bare` has two inputs, no gates and no manifest, `same-DTYPE` returns its input, and `texts` takes texts.
     """
     shutil.copytree(Path(service.__file__).parent / "default/digits-10", root / "digits-10")
     put_table_model(root, FEATURES)
@@ -39,6 +40,7 @@ def create_repository(root: Path) -> Path:
     put_model(root, "bare", data=two_input_model())
     for dtype in DTYPES:
         put_model(root, f"same-{dtype}", data=identity_model(dtype))
+    put_model(root, "texts", data=text_file())
     return root
 
 
