@@ -49,7 +49,7 @@ class BodyReader:
         length = request.body_length
         if length is not None and length > self.limit:
             raise self._too_large(str(length))
-        decompressor = Decompressor.of(request.body_encoding, self.max_ratio)
+        decompressor = Decompressor.of(request.body_encoding, request.encoding_header, self.max_ratio)
         deadline = asyncio.get_running_loop().time() + self.seconds
         # gives its bytes back without a copy, unlike a list of chunks to be joined
         body = io.BytesIO()

@@ -7,7 +7,7 @@ import zlib
 from service.errors import RequestError, TooLargeError, UnsupportedEncodingError
 from service.protocol.json_document import quoted
 
-# the argument `wbits` of zlib for each Content-Encoding
+# the argument `wbits` of zlib for each encoding
 WINDOW_BITS = {"gzip": 31, "deflate": 15}
 # Bytes that are decompressed at once. Other requests wait for it: less than a millisecond.
 SLICE_BYTES = 1 << 17
@@ -31,8 +31,8 @@ class Decompressor:
         self.consumed_bytes = self._produced_bytes = 0
 
     @classmethod
-    def of(cls, encoding: bytes | None, max_ratio: int) -> Decompressor | None:
-        """The decompressor for a Content-Encoding; None if the body is not compressed."""
+    def of(cls, encoding: bytes | None, header: str, max_ratio: int) -> Decompressor | None:
+        """The decompressor for the encoding that a header names; None if the body is not compressed."""
         if encoding is None:
             return None
         name = encoding.decode("latin-1").strip().lower()
@@ -40,7 +40,7 @@ class Decompressor:
             return None
         if name not in WINDOW_BITS:
             raise UnsupportedEncodingError(
-                f"Content-Encoding: expected gzip, deflate or identity, got {quoted(name)}"
+                f"{header}: expected gzip, deflate or identity, got {quoted(name)}"
             )
         return cls(WINDOW_BITS[name], max_ratio)
 

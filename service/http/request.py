@@ -135,6 +135,8 @@ class Request(ABC):
 
     # all of the body if it had arrived when the request was started, else None: see `next_chunk`
     complete_body: bytes | None = None
+    # the header that says how the body is compressed
+    encoding_header: str = "Content-Encoding"
     # bytes of its body that count against the worker's memory budget until the request is over
     budgeted_bytes: int = 0
     # runs the request; None if an asyncio task does

@@ -47,6 +47,7 @@ class MessageRequest(Request):
 class Call(MessageRequest):
     """One call: a request of one message or a stream of messages, and its answer."""
 
+    encoding_header: str = "grpc-encoding"
     # the client has sent all that it will send
     received = False
     response_complete = False

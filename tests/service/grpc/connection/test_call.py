@@ -145,7 +145,7 @@ ERRORS = {
     ),
     "compressed by an unknown encoding": (
         *((("grpc-encoding", "snappy"),), message(b"a", flag=1), UNIMPLEMENTED),
-        "Content-Encoding: expected gzip, deflate or identity, got 'snappy'",
+        "grpc-encoding: expected gzip, deflate or identity, got 'snappy'",
     ),
     "a damaged compression": (
         *(GZIP, message(b"abc", flag=1), INVALID),
