@@ -39,7 +39,7 @@ from export.proved_graph import (
 )
 from export.report.data import PlainFile, ReportData, gate_panel
 from export.source import Rows, Source
-from export.sources.labels import expect_labels
+from export.sources.data.labels import expect_labels
 from export.sources.load import load_source
 from export.steps import ProgressListener, Steps
 from export.text_input import expect_ids_in_table, prove_text_input

@@ -28,7 +28,7 @@ from export.compress.selection import most_important
 from export.compress.unit_changes import measure_changes
 from export.compress.whole_network import read_whole_network
 from export.source import Array
-from export.sources.rows import read_split_rows
+from export.sources.data.rows import read_split_rows
 from export.steps import Steps
 from models.data.dataset import Dataset
 from models.data.load import load_dataset

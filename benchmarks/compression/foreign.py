@@ -36,7 +36,7 @@ from export.compress.trials import Cutter, measure_point
 from export.compress.whole_network import read_whole_network
 from export.errors import CompressionError
 from export.source import Rows
-from export.sources.rows import read_split_rows
+from export.sources.data.rows import read_split_rows
 from export.steps import Steps
 from models.data.dataset import Dataset
 from models.data.load import load_dataset

@@ -20,7 +20,7 @@ from export.output.repository import expect_version, expect_writable, newest_ver
 from export.pipeline import report_data, saying_model_is_complete
 from export.precision.compare import PrecisionLimits
 from export.report.data import KeptUnits
-from export.sources.rows import SplitRows, read_split_rows
+from export.sources.data.rows import SplitRows, read_split_rows
 from export.steps import ProgressListener, Steps
 from export.text_input import prove_text_input
 from service.artifact.manifest import CompressionPoint, Manifest, Precision

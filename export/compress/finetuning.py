@@ -15,7 +15,7 @@ from export.compress.whole_network import WholeNetwork, read_whole_network
 from export.errors import CompressionError, UsageError, errors_of_option
 from export.output.repository import expect_writable
 from export.source import Rows, Source
-from export.sources.rows import MAX_TEST_ROWS, SplitRows, dataset_rows
+from export.sources.data.rows import MAX_TEST_ROWS, SplitRows, dataset_rows
 from export.steps import Steps
 from models.atomic import replacing
 from models.errors import ModelsError

@@ -21,7 +21,7 @@ from export.precision.compare import PrecisionLimits
 from export.prepared_graph import PreparedGraph
 from export.proved_graph import ProvedGraph, lower_precision, prove_graph
 from export.source import Rows
-from export.sources.rows import MAX_ROWS_USED, SplitRows
+from export.sources.data.rows import MAX_ROWS_USED, SplitRows
 from export.steps import Steps
 from service.artifact.manifest import (
     Compression,

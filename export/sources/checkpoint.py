@@ -9,7 +9,7 @@ from typing import Any
 from export.errors import SourceError, UsageError
 from export.input_spec import InputSpec
 from export.source import Source, TextForm
-from export.sources.features import recorded_features
+from export.sources.data.features import recorded_features
 from models.errors import MissingRecordError, ModelsError
 from models.networks.base import Net
 from models.training import checkpoint

@@ -22,15 +22,21 @@ from export.input_spec import InputSpec, batch_dimension, model_name
 from export.module_copy import copy_module
 from export.source import Rows, Source
 from export.sources.checkpoint import read_checkpoint
-from export.sources.dict_argument import with_dict_argument
-from export.sources.features import named_features
-from export.sources.labels import read_labels
+from export.sources.data.features import named_features
+from export.sources.data.labels import read_labels
+from export.sources.data.rows import (
+    dataset_rows,
+    is_dataset_name,
+    is_embedded,
+    load_as_in_training,
+    read_rows,
+)
+from export.sources.module.dict_argument import with_dict_argument
+from export.sources.module.rows_first import with_rows_first
+from export.sources.module.state_dict import PICKLE_SUFFIXES
+from export.sources.module.user_module import FACTORY_SPEC, expect_arguments, expect_ready, read_factory
 from export.sources.onnx_graph import read_onnx
-from export.sources.rows import dataset_rows, is_dataset_name, is_embedded, load_as_in_training, read_rows
-from export.sources.rows_first import with_rows_first
-from export.sources.state_dict import PICKLE_SUFFIXES
-from export.sources.torch_program import from_program, read_program
-from export.sources.user_module import FACTORY_SPEC, expect_arguments, expect_ready, read_factory
+from export.sources.program.torch_program import from_program, read_program
 from export.text_input import parse_text_alphabet
 from models.data.download import cache_folder
 from models.errors import ModelsError

@@ -19,7 +19,7 @@ import pytest
 
 from export.report.data import ReportData, gate_panel
 from export.report.write import write_report as write_export_report
-from export.sources.rows import Rows
+from export.sources.data.rows import Rows
 from loadtest.ledger import Ledger
 from loadtest.report.report import write_report as write_load_report
 from service.artifact.runtime import open_model

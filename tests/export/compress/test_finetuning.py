@@ -16,7 +16,7 @@ from export.compress.trials import Cutter
 from export.compress.whole_network import read_whole_network
 from export.errors import CompressionError, SourceError, UsageError
 from export.pipeline import export_model
-from export.sources.rows import SplitRows, read_split_rows
+from export.sources.data.rows import SplitRows, read_split_rows
 from export.steps import Steps
 from export.verify import verify_model
 from models.data.dataset import Split

@@ -19,8 +19,8 @@ from torch.export import Dim
 
 from export.errors import ExportError, RefusedError, SourceError, UsageError
 from export.input_spec import parse_inputs
+from export.sources.data.rows import MAX_ROWS_USED
 from export.sources.load import SourceWarning, load_source
-from export.sources.rows import MAX_ROWS_USED
 from models.data.load import load_dataset
 from models.networks.base import Net, NetConfig
 from models.networks.families import build_network

@@ -13,7 +13,7 @@ import pytest
 
 from export.errors import SourceError
 from export.input_spec import parse_inputs
-from export.sources.rows import (
+from export.sources.data.rows import (
     MAX_ROWS_USED,
     class_numbers,
     is_dataset_name,
@@ -257,7 +257,7 @@ def test_validation_rows_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither half is of them, so there may be none."""
     dataset = load_dataset("digits")
     none = replace(dataset, valid=Split(dataset.valid.x[:0], dataset.valid.y[:0]))
-    monkeypatch.setattr("export.sources.rows.load_dataset", lambda *arguments, **options: none)
+    monkeypatch.setattr("export.sources.data.rows.load_dataset", lambda *arguments, **options: none)
     split = read_split_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]))
     assert split.dataset is none
     assert (len(split.calibration), len(split.test)) == (len(dataset.train), len(dataset.test))

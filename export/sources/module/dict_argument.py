@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from export.errors import UsageError
 from export.input_spec import InputSpec
-from export.sources.wrapped_forward import wrap_forward
+from export.sources.module.wrapped_forward import wrap_forward
 
 DICT_NAMES = ("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict")
 

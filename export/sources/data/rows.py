@@ -13,7 +13,7 @@ import torch
 from export.errors import SourceError, one_line
 from export.input_spec import InputSpec
 from export.source import Array, Rows
-from export.sources.features import recorded_features
+from export.sources.data.features import recorded_features
 from models.choices import DATASETS
 from models.data.dataset import Dataset, Split
 from models.data.embedded import parse_parity_name

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from export.errors import SourceError, one_line
 from export.input_spec import DTYPES, InputSpec, expect_batch_dimension, with_user_names
 from export.source import Source
-from export.sources.pt2_archive import strip_pickles
+from export.sources.program.pt2_archive import strip_pickles
 from export.trace.trace import silence_exporter
 from service.artifact.limits import MAX_ROWS
 

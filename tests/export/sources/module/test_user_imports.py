@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from export.sources.user_imports import OWN_PACKAGES
+from export.sources.module.user_imports import OWN_PACKAGES
 from tests.support.source_files import PACKAGES
 
 

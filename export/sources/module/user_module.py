@@ -30,11 +30,11 @@ from export.errors import (
 )
 from export.input_spec import InputSpec
 from export.source import Source
-from export.sources.dict_argument import with_dict_argument
-from export.sources.random_weights import watched_weights
-from export.sources.state_dict import fit_weights, read_weights
-from export.sources.user_imports import OWN_PACKAGES, UserImports
-from export.sources.wrapped_forward import wrap_forward
+from export.sources.module.dict_argument import with_dict_argument
+from export.sources.module.random_weights import watched_weights
+from export.sources.module.state_dict import fit_weights, read_weights
+from export.sources.module.user_imports import OWN_PACKAGES, UserImports
+from export.sources.module.wrapped_forward import wrap_forward
 
 # names of factories that an error lists
 MAX_FACTORY_NAMES = 8

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from export.errors import ExportError, RefusedError, SourceError, SourceNote
-from export.sources.state_dict import fit_weights, read_weights
+from export.sources.module.state_dict import fit_weights, read_weights
 from tests.support.pickle_trap import PickleTrap
 
 

@@ -14,7 +14,7 @@ from export.input_spec import batch_dimension, parse_inputs
 from export.output.model_bytes import embed_manifest
 from export.pipeline import export_model
 from export.source import Source
-from export.sources.rows_first import with_rows_first
+from export.sources.module.rows_first import with_rows_first
 from export.verify import verify_model
 from service.artifact.runtime import open_model
 

@@ -17,7 +17,7 @@ from torch.export import Dim, ExportedProgram
 
 from export.errors import ExportError, RefusedError, SourceError, UsageError
 from export.input_spec import parse_inputs
-from export.sources.torch_program import from_program, read_program
+from export.sources.program.torch_program import from_program, read_program
 from tests.support.pickle_trap import PickleTrap
 
 Files = dict[str, bytes]

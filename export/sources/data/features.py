@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from export.errors import SourceError, UsageError
 from export.source import Source
-from export.sources.labels import read_distinct_names
+from export.sources.data.labels import read_distinct_names
 from models.data.features import describe_features
 from models.training.checkpoint import TrainingRecord
 from service.artifact.manifest import Feature

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from export.errors import UsageError
 from export.pipeline import load_with_messages
-from export.sources.dict_argument import takes_dict
+from export.sources.module.dict_argument import takes_dict
 from export.trace.trace import trace
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import models.layers.gate
 import service.artifact.manifest
 from export.errors import RefusedError, SourceError, SourceOptionError, UsageError
 from export.input_spec import InputSpec, parse_inputs
-from export.sources.user_module import read_factory
+from export.sources.module.user_module import read_factory
 
 INPUTS = parse_inputs(["x:float32[batch,4]"])
 
@@ -315,7 +315,7 @@ def test_a_user_module_that_is_loaded_first_does_not_become_ours(tmp_path: Path)
     )
     code = (
         "import sys\n"
-        "from export.sources.user_module import read_factory\n"
+        "from export.sources.module.user_module import read_factory\n"
         "from export.input_spec import parse_inputs\n"
         "assert 'loadtest' not in sys.modules\n"
         f"read_factory({str(folder / 'net.py')!r} + ':make', parse_inputs(['x:float32[b,4]']))\n"

@@ -12,8 +12,8 @@ import pytest
 from export.errors import SourceError, UsageError
 from export.input_spec import parse_inputs
 from export.source import Rows, Source
-from export.sources.features import named_features, recorded_features
-from export.sources.rows import read_rows
+from export.sources.data.features import named_features, recorded_features
+from export.sources.data.rows import read_rows
 from tests.support.tiny_checkpoint import tiny_record
 
 ROWS = np.array([[1, 5], [3, 5]], np.float32)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from export.errors import SourceError
-from export.sources.labels import MAX_FILE_BYTES, expect_labels, read_labels
+from export.sources.data.labels import MAX_FILE_BYTES, expect_labels, read_labels
 
 
 @pytest.mark.parametrize(

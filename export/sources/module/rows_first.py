@@ -19,7 +19,7 @@ from export.errors import SourceError, note_for_user
 from export.input_spec import InputSpec, batch_dimension
 from export.module_copy import copy_module
 from export.source import Source
-from export.sources.wrapped_forward import wrap_forward
+from export.sources.module.wrapped_forward import wrap_forward
 from export.trace.trace import TRACING_SIZES, example_tensor, uncompiled_branches
 
 
