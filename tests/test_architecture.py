@@ -52,18 +52,10 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     "export": {
         "cli": {"compress", "verify", "pipeline", "output", "precision", "trace"},
         "compress": {
-            *(
-                "pipeline",
-                "prepared_graph",
-                "proved_graph",
-                "sources",
-                "sources.data",
-                "gates",
-                "gates.highways",
-                "gates.graph",
-            ),
-            *("measure", "parity", "precision", "output", "report"),
+            *("compress.graph", "pipeline", "prepared_graph", "proved_graph", "sources", "sources.data"),
+            *("gates", "gates.highways", "gates.graph", "measure", "parity", "precision", "output", "report"),
         },
+        "compress.graph": {"gates", "gates.highways", "gates.graph"},
         "verify": {"compress", "pipeline", "prepared_graph", "parity", "precision", "output"},
         "pipeline": {
             *("sources", "sources.data", "prepared_graph", "proved_graph", "measure", "precision"),

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from export.compress.cut_graph import Kept
-from export.compress.removable_layers import find_removable_layers
+from export.compress.graph.cut_graph import Kept
+from export.compress.graph.removable_layers import find_removable_layers
 from export.compress.selection import most_important
 from export.compress.unit_changes import measure_changes
 from export.compress.whole_network import read_whole_network

@@ -29,8 +29,8 @@ from benchmarks.folders import WORK_FOLDER
 from benchmarks.results.tables import markdown_table
 from export.compress.agreement import AnswerComparison
 from export.compress.compress import compress_model
-from export.compress.cut_graph import FORMS
-from export.compress.removable_layers import find_removable_layers
+from export.compress.graph.cut_graph import FORMS
+from export.compress.graph.removable_layers import find_removable_layers
 from export.compress.selection import rank_units, search_share
 from export.compress.trials import Cutter, measure_point
 from export.compress.whole_network import read_whole_network

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from export.compress.agreement import AnswerQuality, points_lost
 from export.compress.finetuning import expect_trainable, save_finetuned, train_choice
+from export.compress.graph.removable_layers import LayerSearch, find_removable_layers
 from export.compress.measured_cut import MeasuredCut, cut_and_measure, cut_manifest
-from export.compress.removable_layers import LayerSearch, find_removable_layers
 from export.compress.selection import UnitChoice, rank_units, search_share
 from export.compress.trials import Cutter
 from export.compress.whole_network import AnySource, WholeNetwork, read_whole_network

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from export.compress.agreement import AnswerComparison, points_lost
-from export.compress.removable_layers import RemovableLayer, find_removable_layers
+from export.compress.graph.removable_layers import RemovableLayer, find_removable_layers
 from export.compress.selection import MIN_SHARE, UnitChoice, rank_units
 from export.compress.trials import Cutter
 from export.compress.whole_network import WholeNetwork, read_whole_network

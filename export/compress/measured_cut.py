@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from export.compress.agreement import AnswerComparison
-from export.compress.carried_reference import carried_reference
+from export.compress.graph.carried_reference import carried_reference
 from export.compress.selection import UnitChoice, UnitRanking
 from export.compress.trials import MIN_GAIN, OpenCut, fastest_cut, measure_point, times_by_rows
 from export.compress.whole_network import WholeNetwork, with_reference

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from export.compress.agreement import AnswerComparison, points_lost
-from export.compress.cut_graph import Kept
+from export.compress.graph.cut_graph import Kept
 from export.compress.layer_weights import weigh_layers
 from export.compress.trials import Cutter
 from export.compress.unit_changes import measure_changes

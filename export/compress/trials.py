@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from export.compress.agreement import AnswerComparison
-from export.compress.cut_graph import FORMS, CutGraph, Form, Kept, cut_units
-from export.compress.removable_layers import RemovableLayer
+from export.compress.graph.cut_graph import FORMS, CutGraph, Form, Kept, cut_units
+from export.compress.graph.removable_layers import RemovableLayer
 from export.compress.speed import measure_speed
 from export.errors import CompressionError
 from export.output.model_bytes import to_bytes

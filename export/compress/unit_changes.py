@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from export.compress.removable_layers import RemovableLayer
+from export.compress.graph.removable_layers import RemovableLayer
 from export.gates.levers import drop_levers
 from export.measure.run_rows import run_rows
 from export.source import Array, Rows

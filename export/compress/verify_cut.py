@@ -8,8 +8,8 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from export.compress.carried_reference import carried_reference
-from export.compress.removable_layers import find_removable_layers
+from export.compress.graph.carried_reference import carried_reference
+from export.compress.graph.removable_layers import find_removable_layers
 from export.compress.whole_network import AnySource, read_whole_network, with_reference
 from export.errors import ParityError
 from export.gates.instrument import Origin

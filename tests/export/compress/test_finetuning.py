@@ -10,7 +10,7 @@ import pytest
 
 from export.compress.compress import compress_model
 from export.compress.finetuning import train_choice
-from export.compress.removable_layers import find_removable_layers
+from export.compress.graph.removable_layers import find_removable_layers
 from export.compress.selection import MIN_SHARE, UnitChoice
 from export.compress.trials import Cutter
 from export.compress.whole_network import read_whole_network

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from export.compress.graph.removable_layers import find_removable_layers
 from export.compress.layer_weights import weigh_layers
-from export.compress.removable_layers import find_removable_layers
 from export.compress.trials import Cutter
 from export.input_spec import parse_inputs
 from export.prepared_graph import prepare

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.compress.carried_reference import carried_reference
-from export.compress.cut_graph import FORMS, CutGraph, Form, cut_units
-from export.compress.removable_layers import LayerSearch, find_removable_layers
+from export.compress.graph.carried_reference import carried_reference
+from export.compress.graph.cut_graph import FORMS, CutGraph, Form, cut_units
+from export.compress.graph.removable_layers import LayerSearch, find_removable_layers
 from export.compress.unit_changes import measure_changes
 from export.input_spec import parse_inputs
 from export.output.model_bytes import to_bytes

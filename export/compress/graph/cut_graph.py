@@ -20,8 +20,8 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from export.compress.removable_layers import RemovableLayer
-from export.compress.sliced_values import SlicedValues
+from export.compress.graph.removable_layers import RemovableLayer
+from export.compress.graph.sliced_values import SlicedValues
 from export.gates.gate_names import rename
 from export.gates.instrument import bias_statistics
 from service.artifact.manifest import Gate, Lever

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from export.compress.removable_layers import RemovableLayer
+from export.compress.graph.removable_layers import RemovableLayer
 from export.gates.gate_names import rename
 
 # end of the names of values that are replaced
