@@ -46,7 +46,7 @@ class Moves(TypedDict, total=False):
 
 
 @dataclass(eq=False, repr=False)
-class Connection:
+class BaseClient:
     """The arguments of both clients, and requests that are tried again within one deadline."""
 
     url: str
@@ -111,7 +111,7 @@ class Connection:
         return await self._send(call._replace(tensors=to_tensors(inputs, known)), deadline)
 
 
-class AsyncClient(Connection):
+class AsyncClient(BaseClient):
     """A `Client` whose methods are awaited.
 
     >>> async def names() -> list[str]:
@@ -204,7 +204,7 @@ def _blocking(
     return run
 
 
-class Client(Connection):
+class Client(BaseClient):
     """A client of the service at an address. Threads may share it.
 
     Args:
