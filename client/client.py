@@ -91,8 +91,8 @@ class BaseClient:
         for _ in range(2 if is_table(inputs) else 0):
             certificate = await self._send(Call("certificate", *model), deadline)
             names = [feature["name"] for feature in certificate["features"]]
-            # the column of the service's CSV
-            names = ["text"] if certificate["text"] else names
+            # the column of the service's CSV; an older service says nothing of texts
+            names = ["text"] if certificate.get("text") else names
             answer = await self._run(call, table_rows(inputs, names, call.model), deadline)
             # another version of the model may have its features in another order
             if certificate["model_version"] == answer.get("model_version", answer.get("version")):
