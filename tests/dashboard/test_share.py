@@ -63,6 +63,8 @@ def test_a_link_opens_the_same_view(dashboard: OpenDashboard, bundled_server: Se
         page.get_by_role("button", name="sample: 3").click()
         wait_for_prediction(page, "sample: 3")
         layer_switch(page, 1, "closed").check()
+        # what is kept is what is shown
+        wait_until(page, lambda: page.evaluate(OUTPUTS, "lesioned"))
         page.get_by_role("button", name="Keep as A").click()
         kept = inputs_of(page)
         page.get_by_role("button", name="sample: 8").click()
@@ -191,6 +193,7 @@ def test_a_row_too_large_for_a_link_is_named(dashboard: OpenDashboard, all_model
         assert page.evaluate("location.hash") == "#model=letters/1"
 
 
+@pytest.mark.thorough
 def test_the_lever_moves_a_layer_bit_by_bit(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """The middle is as trained, the ends are closed and open; arrow keys work, and hold nothing back."""
     from playwright.sync_api import expect
