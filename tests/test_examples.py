@@ -45,6 +45,7 @@ def test_every_example_is_listed() -> None:
     assert sorted(listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in {".py", ".sh"})
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
@@ -85,6 +86,7 @@ def test_the_example_score_a_file_runs(server: Server, tmp_path: Path, suffix: s
     np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), expected)
 
 
+@pytest.mark.slow
 def test_the_example_wine_table_runs(tmp_path: Path) -> None:
     assert run(tmp_path, sys.executable, EXAMPLES / "wine_table.py") == "wrote wine.csv\n"
     header, *rows = (tmp_path / "wine.csv").read_text(encoding="utf-8").splitlines()

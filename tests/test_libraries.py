@@ -46,7 +46,11 @@ def run_without(package: str, names: set[str]) -> subprocess.CompletedProcess[st
     ("package", "names"),
     [
         ("service", {"torch", "onnx", "onnxscript", "models", "export", "ray"}),
-        ("models", {"onnx", "onnxruntime", "onnxscript", "fastapi", "service", "export"}),
+        pytest.param(
+            "models",
+            {"onnx", "onnxruntime", "onnxscript", "fastapi", "service", "export"},
+            marks=pytest.mark.slow,
+        ),
         ("loadtest", {"torch", "onnx", "onnxruntime", "models", "export", "service"}),
         ("score", {"torch", "onnx", "onnxscript", "models", "export", "fastapi"}),
         ("tune", {"torch", "onnx", "onnxruntime", "models", "export", "fastapi", "locust"}),

@@ -148,6 +148,7 @@ def test_an_invalid_fresh_run_keeps_the_old_run(
     assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -281,6 +282,7 @@ def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path, call: Callable
     assert len(read_checkpoint(tmp_path / "run" / "model.safetensors")[1].history) == 12
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_demo_reuses_existing_files(tmp_path: Path, call: Callable[..., Result]) -> None:
     """The first demo trains and exports; the second shows the same result and changes no file."""

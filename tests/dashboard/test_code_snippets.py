@@ -123,6 +123,7 @@ def test_snippets_move_the_levers_that_are_moved(dashboard: OpenDashboard, bundl
         assert ":predict" in copied(page, "curl")
 
 
+@pytest.mark.thorough
 def test_snippets_for_several_inputs_return_the_shown_outputs(
     dashboard: OpenDashboard, all_models_server: Server
 ) -> None:

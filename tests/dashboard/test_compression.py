@@ -143,6 +143,7 @@ def test_a_compressed_model_is_shown_beside_its_original(
         expect(page.locator("#models .compression")).to_be_hidden()
 
 
+@pytest.mark.thorough
 def test_units_have_their_original_numbers(dashboard: OpenDashboard, both_versions: Server) -> None:
     """The same unit has the same number in charts of both models."""
     from playwright.sync_api import expect

@@ -146,6 +146,7 @@ def test_the_board_can_be_used_by_keyboard(dashboard: OpenDashboard, bundled_ser
         assert page.evaluate(ROW) is None
 
 
+@pytest.mark.thorough
 def test_fitting_a_drawing_to_the_frame_can_be_disabled(
     dashboard: OpenDashboard, bundled_server: Server
 ) -> None:
@@ -171,6 +172,7 @@ def test_fitting_a_drawing_to_the_frame_can_be_disabled(
         assert np.reshape(page.evaluate(ROW)["data"], (8, 8))[7].max() > 8
 
 
+@pytest.mark.thorough
 def test_a_stroke_replaces_or_extends_a_sample(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """A new stroke replaces a sample, unless the user wants to draw over it."""
     from playwright.sync_api import expect

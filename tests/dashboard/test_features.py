@@ -126,6 +126,7 @@ def test_random_rows_are_like_real_ones(page: Page) -> None:
     assert {-1, 1} <= set(drawn[:, 1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)])
 def test_a_row_is_made_with_sliders(dashboard: OpenDashboard, server: Server, width: int, dark: bool) -> None:
     """It begins with the means; slider and field follow each other."""

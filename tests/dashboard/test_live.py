@@ -92,6 +92,7 @@ def test_only_the_last_minutes_are_kept(page: Page) -> None:
     assert second["moments"] == [9, 33, 36]
 
 
+@pytest.mark.thorough
 def test_a_reload_keeps_the_history(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """The server has it: the first figures of the page are of the time before it was opened."""
     send_requests(bundled_server)
@@ -136,6 +137,7 @@ def test_traffic_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> N
         assert known > 0
 
 
+@pytest.mark.thorough
 def test_model_names_are_shown_as_text(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 

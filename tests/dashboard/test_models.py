@@ -288,6 +288,7 @@ def test_added_and_removed_versions_are_shown(dashboard: OpenDashboard, tmp_path
         expect(chosen(page)).to_have_text("net/1")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 7, 8, 100])
 def test_many_models_cause_few_requests(dashboard: OpenDashboard, bundled_server: Server, count: int) -> None:
     """From eight versions on there is a filter, and only visible versions are requested."""
@@ -327,6 +328,7 @@ def test_many_models_cause_few_requests(dashboard: OpenDashboard, bundled_server
             expect(page.locator("#models li.entry:visible")).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_the_list_shows_figures_of_the_last_seconds(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 

@@ -170,6 +170,7 @@ def run_script(dashboard: OpenDashboard, url: str, script: str) -> None:
         wait_until(page, lambda: page.log.problems)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(180)
 def test_an_idle_page_sends_few_requests(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """Less than one request per second, and none while the tab is hidden."""
@@ -237,6 +238,7 @@ def test_axe_finds_nothing(dashboard: OpenDashboard, bundled_server: Server, wid
             assert axe_violations(page) == [], tab
 
 
+@pytest.mark.thorough
 def test_axe_detects_planted_problems(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """The check above finds a button without a name, too little contrast, and a heading that skips levels."""
     with dashboard(bundled_server.url) as page:
@@ -378,6 +380,7 @@ def test_a_missing_key_opens_a_dialog(dashboard: OpenDashboard, locked_server: S
         assert API_KEY not in page.evaluate("() => JSON.stringify({ ...localStorage }) + document.cookie")
 
 
+@pytest.mark.thorough
 def test_a_stored_key_is_used_without_a_dialog(dashboard: OpenDashboard, locked_server: Server) -> None:
     """No request is refused."""
     from playwright.sync_api import expect

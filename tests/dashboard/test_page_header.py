@@ -134,6 +134,7 @@ def test_the_page_works_without_browser_storage(dashboard: OpenDashboard, bundle
         page.get_by_role("button", name="Dark theme").click()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_theme_follows_the_system_until_one_is_chosen(
     dashboard: OpenDashboard, bundled_server: Server, dark: bool
@@ -168,6 +169,7 @@ def test_printing_uses_the_light_theme(dashboard: OpenDashboard, bundled_server:
         assert theme(page) == "dark"
 
 
+@pytest.mark.thorough
 def test_states_are_visible_with_forced_colours(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """With forced colours, pressed, checked and likely items are still distinguishable."""
     ground = "node => getComputedStyle(node).backgroundColor"

@@ -280,6 +280,7 @@ def test_charts_follow_theme_and_size(dashboard: OpenDashboard, bundled_server: 
         assert left == [True, 0]
 
 
+@pytest.mark.thorough
 def test_charts_without_their_library_show_a_message(
     dashboard: OpenDashboard, bundled_server: Server
 ) -> None:

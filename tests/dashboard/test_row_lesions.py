@@ -153,6 +153,7 @@ def test_a_refused_lesion_shows_the_message_of_the_api(
         expect(effect).to_contain_text("; as trained: ")
 
 
+@pytest.mark.thorough
 def test_fixed_layers_show_the_reason(dashboard: OpenDashboard, all_models_server: Server) -> None:
     """A layer whose gate has no bias in the file shows a note instead of its switch."""
     from playwright.sync_api import expect

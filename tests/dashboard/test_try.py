@@ -66,6 +66,7 @@ def test_samples_are_sent_unchanged(dashboard: OpenDashboard, bundled_server: Se
         np.testing.assert_allclose(np.array(preview[::4]) * 16 / 255, row["data"], atol=0.04)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "colours", [("black", "white", True), ("white", "black", False), ("#ff0", "#006", False)]
 )
@@ -91,6 +92,7 @@ def test_an_image_file_can_be_fitted_to_the_frame(
         assert page.evaluate(CURRENT_ROW) == before
 
 
+@pytest.mark.thorough
 def test_files_are_not_fitted_to_the_frame_and_drawings_are(
     dashboard: OpenDashboard, bundled_server: Server
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_late_file_does_not_replace_a_newer_row(
         wait_for_prediction(page, "text")
 
 
+@pytest.mark.thorough
 def test_the_board_follows_samples_with_dark_ink(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """If samples have dark ink, so do the board and drawings."""
     response = bundled_server.get("/v2/models/digits-10/samples").json()

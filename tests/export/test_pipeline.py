@@ -185,7 +185,7 @@ def test_names_in_the_file_are_readable(exported: ExportResult) -> None:
     assert {"layer00.transform_gate", "layer00.output", "layer01.transform_gate"} <= values
 
 
-@pytest.mark.parametrize("precision", ["fp16", "int8"])
+@pytest.mark.parametrize("precision", ["fp16", pytest.param("int8", marks=pytest.mark.slow)])
 def test_a_lower_precision_records_its_agreement(tmp_path: Path, rows: Path, precision: str) -> None:
     result = export_network(tmp_path, precision=precision, data=rows, min_agreement=0.5)
     variant = result.manifest.variant
@@ -259,6 +259,7 @@ def test_a_network_without_gates_exports(tmp_path: Path) -> None:
     assert result.notes == ()
 
 
+@pytest.mark.slow
 def test_a_second_network_under_a_default_name_is_noted(tmp_path: Path) -> None:
     """It may be meant to be another model. A name that was given is no accident."""
     first, second = nn.Linear(6, 3), nn.Linear(6, 3)
@@ -404,9 +405,15 @@ def test_verify_repeats_the_proof(exported: ExportResult, tmp_path: Path) -> Non
     ("change", "message"),
     [
         ({"weights": "0" * 64}, "manifest: weights: expected the digest"),
-        ({"batch_coupled": True}, "manifest: batch_coupled: expected False, got True"),
+        pytest.param(
+            {"batch_coupled": True},
+            "manifest: batch_coupled: expected False, got True",
+            marks=pytest.mark.slow,
+        ),
         ({"labels": ("x", "y", "z")}, "manifest: labels: expected red, green, blue, got x, y, z"),
-        ({"levers": 1}, "manifest: layer00.transform_gate: levers: expected"),
+        pytest.param(
+            {"levers": 1}, "manifest: layer00.transform_gate: levers: expected", marks=pytest.mark.slow
+        ),
         ({"gates": 1}, "gates: expected 2, as the source has, got 1"),
     ],
 )

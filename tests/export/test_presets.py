@@ -20,7 +20,12 @@ from models.networks.families import build_network
 from models.training.presets import PRESETS, find_preset
 from service.artifact.runtime import open_model
 
-QUICK = ("digits-10", "fig1-10", "fig1-10-plain", "charcnn")
+QUICK = ("digits-10", "charcnn")
+# the smallest of each kind; the others take as long as all other slow tests of exports
+SMALL = (
+    *("fig1-10", "fig1-10-plain", "fig1-10-residual", "conv-16", "fitnet-a", "cbhg"),
+    *("rhn", "highway-lstm", "grid-lstm-1d", "transformer"),
+)
 
 # networks of memory cells, whose gates `record_gates` does not record: (layer, depth) -> number of repeats
 REPEATS_OF_CELLS = {
@@ -32,7 +37,16 @@ REPEATS_OF_CELLS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PRESETS]
+    "name",
+    [
+        *QUICK,
+        *(pytest.param(name, marks=pytest.mark.slow) for name in SMALL),
+        *(
+            pytest.param(name, marks=[pytest.mark.slow, pytest.mark.thorough])
+            for name in PRESETS
+            if name not in QUICK + SMALL
+        ),
+    ],
 )
 @pytest.mark.timeout(300)
 def test_every_preset_can_be_exported(name: str, tmp_path: Path) -> None:
@@ -72,7 +86,13 @@ def test_every_preset_can_be_exported(name: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(gate_values, transform, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["digits-10", "transformer", "conv-16", "highway-lstm"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("digits-10", "transformer"),
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("conv-16", "highway-lstm")),
+    ],
+)
 @pytest.mark.slow
 def test_the_graph_of_every_preset_can_be_exported_again(name: str, tmp_path: Path) -> None:
     """The plain .onnx of a network, without the network: the same gates, proved against float64."""

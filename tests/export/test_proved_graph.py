@@ -56,7 +56,11 @@ def products(path: Path) -> int:
 
 @pytest.mark.parametrize(
     ("net", "precision", "expected"),
-    [(short(), "fp32", 1), pytest.param(long(), "fp32", 2, marks=pytest.mark.slow), (short(), "fp16", 2)],
+    [
+        (short(), "fp32", 1),
+        pytest.param(long(), "fp32", 2, marks=pytest.mark.slow),
+        pytest.param(short(), "fp16", 2, marks=pytest.mark.slow),
+    ],
 )
 def test_the_file_has_the_shorter_form_if_that_is_accurate(
     net: nn.Module, precision: Precision, expected: int, tmp_path: Path
@@ -69,6 +73,7 @@ def test_the_file_has_the_shorter_form_if_that_is_accurate(
     assert not again.written
 
 
+@pytest.mark.slow
 def test_the_next_form_is_tried_only_if_a_proof_fails() -> None:
     net = long()
     source = Source("net", "module", tuple(parse_inputs([INPUT])), module=net)

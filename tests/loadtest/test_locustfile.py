@@ -179,6 +179,7 @@ def test_user_classes_have_their_own_wire_formats(tmp_path: Path) -> None:
     assert kinds == {"gates, 1 row", "v1, 1 row"}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_load_shape_changes_the_number_of_users(tmp_path: Path) -> None:
     with fake_servers.fake_server(fake_servers.triton()) as server:

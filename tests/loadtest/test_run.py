@@ -197,6 +197,7 @@ def count_slower(document: dict[str, Any], seconds: float) -> float:
     return (1 - max(shares, default=0.0)) * float(document["total"]["good"])
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_stall_delays_every_request_that_was_due(tmp_path: Path) -> None:
     """In an open loop every request due in a stall waits; in a closed loop only those of its few users."""

@@ -58,8 +58,8 @@ def write_json_objects(path: Path, rows: Array) -> None:
     [
         (".parquet", write_parquet),
         (".csv", write_csv),
-        (".tsv", write_tsv),
-        (".jsonl", write_json_objects),
+        pytest.param(".tsv", write_tsv, marks=pytest.mark.slow),
+        pytest.param(".jsonl", write_json_objects, marks=pytest.mark.slow),
     ],
 )
 def test_tables_are_read_by_the_names_of_features(

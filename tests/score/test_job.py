@@ -43,6 +43,7 @@ def source(tmp_path: Path) -> str:
     return f"{folder}/*.npy"
 
 
+@pytest.mark.slow
 def test_finished_parts_are_kept(tmp_path: Path, source: str) -> None:
     model, output = nameless_model(tmp_path / "models"), tmp_path / "out"
     assert score(model, source, output).parts == FILES
@@ -64,6 +65,7 @@ def test_finished_parts_are_kept(tmp_path: Path, source: str) -> None:
     assert whole["label"].to_pylist() == expected_labels(model, rows)
 
 
+@pytest.mark.slow
 def test_another_job_is_refused(tmp_path: Path, source: str) -> None:
     model, output = nameless_model(tmp_path / "models"), tmp_path / "out"
     score(model, source, output)

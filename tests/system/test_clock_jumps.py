@@ -114,7 +114,15 @@ def request_bytes(path: str, body: bytes = b"", length: int | None = None) -> by
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("offset", [HOUR, -DAY, DAY, -HOUR])
+@pytest.mark.parametrize(
+    "offset",
+    [
+        pytest.param(HOUR, marks=pytest.mark.thorough),
+        -DAY,
+        DAY,
+        pytest.param(-HOUR, marks=pytest.mark.thorough),
+    ],
+)
 def test_nothing_but_dates_follows_the_wall_clock(server: Server, clock: Clock, offset: int) -> None:
     """Requests, connections, limits and figures that a jump meets are those of a clock that does not jump."""
     workers = {process.pid for process in worker_processes(server)}
@@ -182,7 +190,7 @@ def test_nothing_but_dates_follows_the_wall_clock(server: Server, clock: Clock, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("offset", [DAY, -DAY])
+@pytest.mark.parametrize("offset", [DAY, pytest.param(-DAY, marks=pytest.mark.thorough)])
 def test_a_server_ends_in_time_if_the_clock_jumps(clock: Clock, offset: int) -> None:
     """A request in progress is answered, and the server ends right after it, with status 0."""
     clock.jump(0)

@@ -258,6 +258,7 @@ def test_a_stop_loses_nothing(stack: Project) -> None:
     stack.compose("up", "--wait")
 
 
+@pytest.mark.thorough
 def test_a_killed_export_leaves_no_model(images: None) -> None:
     """The next start writes a complete model."""
     with temporary_project("killed") as project:
@@ -428,6 +429,7 @@ def test_a_rolling_update_that_cannot_start_is_rolled_back(scaled: Project, tmp_
     assert scaled.ids("replica") == before
 
 
+@pytest.mark.thorough
 def test_the_proxy_sends_json_if_no_replica_is_ready(scaled: Project) -> None:
     """Without replicas a request gets 503 with Retry-After; replicas are found again once they run."""
     front = Project(scaled.name, port=scaled.scale_port)

@@ -65,6 +65,7 @@ def test_killed_checkpoints_are_whole(tmp_path: Path) -> None:
     expect_no_old_drafts(outcomes)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_server_never_serves_half_of_a_killed_export(tmp_path: Path) -> None:
     """It looks for new files all the time, and each answer is that of the old network or of the new one."""

@@ -81,6 +81,7 @@ def test_containers_are_hardened(spec: Any) -> None:
         assert set(container["resources"]["limits"]) == {"cpu", "memory"}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_manifest_matches_the_schemas(spec: Any) -> None:

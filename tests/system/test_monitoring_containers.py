@@ -53,6 +53,7 @@ def watched(tmp_path: Path) -> Iterator[tuple[Project, Prometheus]]:
         yield project, Prometheus(f"http://127.0.0.1:{port}")
 
 
+@pytest.mark.thorough
 def test_prometheus_collects_from_the_running_service(watched: tuple[Project, Prometheus]) -> None:
     """It finds the service by name, collects with the key, has the alerts, and keeps its data."""
     project, prometheus = watched

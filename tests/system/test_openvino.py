@@ -151,6 +151,7 @@ def test_a_service_that_computes_in_fp32_does_not_claim_bf16() -> None:
     assert "error: precision: expected bf16, but OpenVINO computes in fp32 on this CPU" in result.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not HAS_BF16, reason="no bf16")
 def test_verify_shows_the_difference_of_each_tensor(tmp_path: Path) -> None:
     """The file is proved in fp32, and compared in bf16."""

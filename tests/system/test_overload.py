@@ -136,6 +136,7 @@ def test_an_overload_is_refused_at_once(seconds: float) -> None:
     assert f'refused_total{{reason="overloaded"}} {float(tally.statuses[503])}' in failures
 
 
+@pytest.mark.thorough
 @pytest.mark.load
 def test_a_queue_without_a_limit_makes_all_requests_wait() -> None:
     """The limit keeps the latency of accepted requests low: without it, the same load takes far longer."""

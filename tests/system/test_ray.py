@@ -14,7 +14,7 @@ from tests.support.ray_cluster import ray_programs, serving_on_ray
 from tests.support.tiny_repository import put_model
 from tests.support.virtualenvs import run_client
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -139,6 +139,7 @@ def expect_no_growth(before: Usage, after: Usage) -> None:
     assert after.metrics == before.metrics
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "loads",
     [pytest.param(40, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.endurance)],

@@ -63,6 +63,7 @@ def test_batched_results_equal_unbatched_results(server: Server) -> None:
     assert max(size["batch_size"] for size in sizes) > 8, "nothing was batched"
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_replaced(server: Server) -> None:
     """Only its current requests are lost."""
     before = {process.pid for process in worker_processes(server)}
@@ -111,6 +112,7 @@ def test_a_web_page_cannot_call_the_service_by_dns_rebinding(server: Server) -> 
         assert server.get("/v2/models").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_slow_body_is_cut_off(server: Server) -> None:
     """A client that announces a body and does not send it gets 408."""
     got = raw(
@@ -119,6 +121,7 @@ def test_a_slow_body_is_cut_off(server: Server) -> None:
     assert got.startswith(b"HTTP/1.1 408")
 
 
+@pytest.mark.slow
 def test_slow_headers_are_cut_off(server: Server) -> None:
     """A client that never completes its headers loses its connection."""
     assert raw(server, b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").startswith(b"HTTP/1.1 408")
@@ -267,7 +270,7 @@ def test_load_and_unload_reach_every_worker(tmp_path: Path) -> None:
         assert server.post("/v2/repository/models/digits-10/unload").status_code == 401
 
 
-@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("fresh", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_sigterm_under_load_loses_nothing(fresh: bool) -> None:
     """Every request that was sent is answered, on kept connections and on new ones, with exit status 0."""
     with serving("--workers", 2, "--drain-wait", 0.3) as server:
@@ -289,6 +292,7 @@ def test_sigterm_under_load_loses_nothing(fresh: bool) -> None:
     assert load.tally.good
 
 
+@pytest.mark.slow
 def test_draining_is_not_ready_before_the_port_closes() -> None:
     """A load balancer sees 503 while requests are still answered."""
     with serving("--drain-wait", 2) as server:
@@ -301,6 +305,7 @@ def test_draining_is_not_ready_before_the_port_closes() -> None:
         wait_until(lambda: server.process.poll() is not None)
 
 
+@pytest.mark.slow
 def test_requests_of_a_disconnected_client_are_not_run() -> None:
     """Its waiting request is dropped, and another one in the queue is answered."""
     body = orjson.dumps(
@@ -333,6 +338,7 @@ def test_a_refused_client_that_retries_at_once_is_delayed() -> None:
     assert tally.statuses[503] < 14 * 3 * 6
 
 
+@pytest.mark.slow
 def test_gates_as_outputs_of_infer_have_the_same_limit() -> None:
     """All gates for many rows are refused before the run; a few gates are returned."""
     gates = [{"name": f"layer{layer:02d}.transform_gate"} for layer in range(10)]

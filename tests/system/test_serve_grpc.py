@@ -117,6 +117,7 @@ def test_ids_and_traces_are_metadata(server: Server) -> None:
         assert logged(server, made)["status"] == 200
 
 
+@pytest.mark.slow
 def test_calls_may_be_left_out_of_drift() -> None:
     """By the same header as over HTTP."""
     with serving("--workers", 1, "--grpc-port", 0) as server, channel_to(server) as channel:

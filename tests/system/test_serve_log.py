@@ -113,6 +113,7 @@ def test_a_log_that_nobody_reads_stops_nothing() -> None:
     os.close(write_end)
 
 
+@pytest.mark.slow
 def test_a_late_reader_learns_how_much_it_missed() -> None:
     """Every request has its line or is among the dropped ones, and no line is torn."""
     read_end, write_end = os.pipe()
@@ -173,7 +174,7 @@ def test_no_line_of_two_workers_is_lost_or_torn(tmp_path: Path) -> None:
     assert {line["worker"] for line in lines if line.get("status") == 404} == {1, 2}
 
 
-@pytest.mark.parametrize("command", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize("command", [pytest.param("2>&-", marks=pytest.mark.slow), "2>/dev/full"])
 def test_a_log_that_cannot_be_written_stops_nothing(command: str) -> None:
     """Standard error is closed, or its disk is full."""
     port = free_port()

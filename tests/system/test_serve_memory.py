@@ -78,6 +78,7 @@ def ask_beside_others(server: Server, model: str, tensor: dict[str, Any]) -> Cou
     return answers
 
 
+@pytest.mark.slow
 def test_a_run_that_needs_terabytes_fails_alone(repository: Path) -> None:
     """It gets 500 with the reason, however its size is given, and the same workers serve on."""
     with serving("--models", repository, "--allow-unverified", "--workers", 2) as server:

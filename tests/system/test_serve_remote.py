@@ -105,6 +105,7 @@ def test_models_are_served_swapped_and_removed(store: S3Server, tmp_path: Path) 
         assert "numpy" not in maps
 
 
+@pytest.mark.thorough
 def test_a_restart_downloads_nothing_and_needs_no_store(store: S3Server, tmp_path: Path) -> None:
     """The store is killed while the second service runs: a third one starts without it."""
     with serving(*options(tmp_path), **store.variables()):

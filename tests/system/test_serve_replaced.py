@@ -32,6 +32,7 @@ def index(server: Server) -> list[tuple[str, str, str]]:
     return [(entry["version"], entry["state"], entry["reason"]) for entry in entries]
 
 
+@pytest.mark.slow
 def test_a_replacement_worker_serves_a_new_file(tmp_path: Path) -> None:
     """The only worker dies after its file was replaced by another good one."""
     put_model(tmp_path)
@@ -43,6 +44,7 @@ def test_a_replacement_worker_serves_a_new_file(tmp_path: Path) -> None:
         assert index(server) == [("1", "READY", "")]
 
 
+@pytest.mark.slow
 def test_a_replacement_worker_without_a_good_file_gives_the_reason(tmp_path: Path) -> None:
     """The only worker dies after its file was damaged: 503 with the reason until the file is good again."""
     file = put_model(tmp_path)
@@ -84,6 +86,7 @@ def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
         wait_until(lambda: server.get(READY).status_code == 200, allowed=requests.ConnectionError)
 
 
+@pytest.mark.slow
 def test_keys_may_be_read_from_a_pipe(tmp_path: Path) -> None:
     """Every worker has them, including replacements."""
     reading, writing = os.pipe()

@@ -16,6 +16,7 @@ from benchmarks.measurement.server_process import RunningServer
 SERVER = cast("RunningServer", SimpleNamespace(port=9))
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_be_reached_is_reported() -> None:
     with pytest.raises(
         BenchmarkError, match=r"^turnpike loadtest: expected good answers, got: .*127\.0\.0\.1:9"

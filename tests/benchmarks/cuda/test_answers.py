@@ -66,6 +66,7 @@ def test_the_log_says_why_a_model_is_not_served(tmp_path: Path) -> None:
     assert refusal(log, "conv-fp16") == ""
 
 
+@pytest.mark.slow
 def test_two_services_are_asked_for_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device is the CPU here, so that nothing differs. A file that is missing is a failure of its own."""
     repository = tmp_path / "repository"

@@ -70,6 +70,7 @@ def test_a_proof_that_fails_is_written_with_its_reason(tmp_path: Path) -> None:
     assert (verified["tensors"], verified["error"], verified["torch_error"]) == (2, 2e-7, 1e-7)
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_named() -> None:
     with pytest.raises(BenchmarkError, match="^turnpike train no-such-preset: preset: expected one of"):
         families.run_turnpike("train", "no-such-preset")

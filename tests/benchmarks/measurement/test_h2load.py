@@ -75,6 +75,7 @@ def test_a_server_that_cannot_be_reached_is_reported() -> None:
         h2load.call("http://127.0.0.1:9/", REQUEST)
 
 
+@pytest.mark.slow
 @requires_programs
 @pytest.mark.parametrize(("connections", "streams"), [(2, 1), (1, 4)])
 def test_requests_that_are_refused_are_counted(connections: int, streams: int) -> None:

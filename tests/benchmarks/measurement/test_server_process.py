@@ -117,6 +117,7 @@ def test_a_contestant_that_ends_is_not_waited_for(tmp_path: Path) -> None:
     assert "no room" in (tmp_path / "sums-sums.log").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="requires wrk")
 def test_a_load_goes_to_all_paths_evenly(tmp_path: Path) -> None:
     """Answers that are not 200 are counted."""

@@ -231,6 +231,7 @@ def test_errors_are_one_line(
     assert files_in(tmp_path) == ["net.py"]
 
 
+@pytest.mark.slow
 def test_results_are_printed_as_json_or_not_at_all(call: Callable[..., Result], tmp_path: Path) -> None:
     """Warnings are printed in any case."""
     path = tmp_path / "repo/net/1/model.onnx"
@@ -249,6 +250,7 @@ def test_results_are_printed_as_json_or_not_at_all(call: Callable[..., Result], 
     assert (quiet.exit_code, " ".join(quiet.stdout.split())) == (0, f"warning: {warning}")
 
 
+@pytest.mark.slow
 def test_verify_names_a_changed_weight(call: Callable[..., Result], tmp_path: Path) -> None:
     assert call(*EXPORT, "--name", "net").exit_code == 0
     import onnx
@@ -265,6 +267,7 @@ def test_verify_names_a_changed_weight(call: Callable[..., Result], tmp_path: Pa
     assert "1.t.bias" in ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
     [
@@ -374,6 +377,7 @@ def test_a_stopped_report_leaves_the_model(
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(FACTORY)

@@ -190,6 +190,7 @@ def test_gates_of_espnet_state_spaces_are_found(load: Load) -> None:
     assert_same(gates, [torch.sigmoid(x + y), torch.sigmoid(x2 + y2)])
 
 
+@pytest.mark.thorough
 def test_gates_of_labml_are_found(load: Load) -> None:
     """Recurrent highways, two layers of depth three, unrolled in time."""
     published = load("labml-nn==0.5.1", "labml_nn/recurrent_highway_networks/__init__.py")

@@ -129,14 +129,21 @@ def test_a_correct_graph_passes(subject: Subject) -> None:
     ("change", "failed"),
     [
         (change("layers.1.gate.bias", add_to_one_cell(1e-3)), "layer01.transform_gate"),
-        (
+        pytest.param(
             change("layers.1.gate.weight", lambda w: w.astype(np.float16).astype(np.float32)),
             "layer01.transform_gate",
+            marks=pytest.mark.slow,
         ),
-        (change("layers.1.normal_layer.bias", np.zeros_like), "layer01.output"),
-        (change("layers.2.gate.weight", lambda w: np.ascontiguousarray(w.T)), "layer02.transform_gate"),
+        pytest.param(
+            change("layers.1.normal_layer.bias", np.zeros_like), "layer01.output", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            change("layers.2.gate.weight", lambda w: np.ascontiguousarray(w.T)),
+            "layer02.transform_gate",
+            marks=pytest.mark.slow,
+        ),
         (other_carry, "layer01.output"),
-        (other_activation, "layer02.output"),
+        pytest.param(other_activation, "layer02.output", marks=pytest.mark.slow),
         (nan_to_zero, "output"),
     ],
 )

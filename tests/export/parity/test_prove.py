@@ -72,6 +72,7 @@ def test_a_proof_records_reference_batches_and_errors(digits: Traceable) -> None
         assert sum(ort) == sum(torch_counts) > 0
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_proofs(digits: Traceable) -> None:
     """They are equal to the last digit, so that two exports have the same bytes."""
     assert digits.prove().parity == digits.prove().parity

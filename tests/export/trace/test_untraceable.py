@@ -182,7 +182,7 @@ def test_code_that_is_not_known_leaves_no_empty_place() -> None:
         assert code_place("/a/net.py", 3, "forward", code) == "net.py:3 in forward: "
 
 
-@pytest.mark.parametrize("length", ["6", "1"])
+@pytest.mark.parametrize("length", ["6", pytest.param("1", marks=pytest.mark.slow)])
 def test_a_fixed_length_is_the_remedy(length: str) -> None:
     """A loop over time is unrolled if time has a number, as the message says."""
     assert (

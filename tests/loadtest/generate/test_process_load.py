@@ -245,6 +245,7 @@ def test_latency_includes_lateness() -> None:
     assert all(outcome.latency > outcome.late for outcome in outcomes)
 
 
+@pytest.mark.slow
 def test_an_unreachable_rate_leaves_time_to_stop() -> None:
     with running_schedule(max_in_flight=10) as (process_load, _):
         begun = time.monotonic()
@@ -257,7 +258,7 @@ def test_an_unreachable_rate_leaves_time_to_stop() -> None:
     assert summary(process_load).bad > 0
 
 
-@pytest.mark.parametrize("sources", [1, 4])
+@pytest.mark.parametrize("sources", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_arrivals_are_a_poisson_process(sources: int) -> None:
     """Gaps of a Poisson process have a standard deviation equal to their mean; the rates of users add up."""
     with running_schedule(sources=sources, samples=1) as (process_load, outcomes):

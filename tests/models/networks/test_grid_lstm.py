@@ -201,7 +201,9 @@ def test_a_grid_lstm_can_be_trained(config: GridLstmConfig) -> None:
     assert losses[-1] < losses[0] / 2
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize(
+    "config", [CONFIGS[0], *(pytest.param(config, marks=pytest.mark.slow) for config in CONFIGS[1:])]
+)
 def test_a_grid_lstm_exports_with_any_batch(config: GridLstmConfig, same: Same) -> None:
     """A graph traced with two rows gives the network's result for five."""
     net = GridLstm(config).eval()

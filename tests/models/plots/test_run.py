@@ -69,8 +69,10 @@ class Fixed(Net):
     [
         (MLP, True),
         (replace(MLP, kind="plain"), False),
-        (ConvConfig(inputs=IMAGE, classes=3, stages=((4, 2), (6, 1))), True),
-        (RhnConfig(inputs=IMAGE, classes=3, width=5), True),
+        pytest.param(
+            ConvConfig(inputs=IMAGE, classes=3, stages=((4, 2), (6, 1))), True, marks=pytest.mark.slow
+        ),
+        pytest.param(RhnConfig(inputs=IMAGE, classes=3, width=5), True, marks=pytest.mark.slow),
     ],
 )
 def test_draw_writes_a_picture_of_gates_only_if_there_are_gates(

@@ -73,6 +73,7 @@ def finished_study(
 FinishedStudy = tuple[Path, list[RunResult], list[RunProgress]]
 
 
+@pytest.mark.slow
 def test_each_cell_is_trained_or_diverges(finished_study: FinishedStudy) -> None:
     """Each family, depth and learning rate is a run; a huge learning rate diverges, and its epoch is
     recorded.
@@ -97,6 +98,7 @@ def test_each_cell_is_trained_or_diverges(finished_study: FinishedStudy) -> None
             assert (result.epoch, result.step, result.test_accuracy) == (1, 1, None)
 
 
+@pytest.mark.slow
 def test_networks_of_one_depth_have_similar_size(finished_study: FinishedStudy) -> None:
     """The networks of all families have about the same number of parameters at each depth."""
     _, results, _ = finished_study
@@ -106,6 +108,7 @@ def test_networks_of_one_depth_have_similar_size(finished_study: FinishedStudy) 
     assert results[0].parameters == 64 * 8 + 8 + 2 * (8 * 8 + 8) + 8 * 10 + 10
 
 
+@pytest.mark.slow
 def test_progress_is_reported_for_every_run(finished_study: FinishedStudy) -> None:
     """Each run reports its start, progress during training, and its end."""
     _, results, progress_reports = finished_study
@@ -120,6 +123,7 @@ def test_progress_is_reported_for_every_run(finished_study: FinishedStudy) -> No
     assert all("-3-" in name for name in begun[:2])  # the deepest first
 
 
+@pytest.mark.slow
 def test_study_writes_table_figures_and_picture(finished_study: FinishedStudy) -> None:
     """The table has the best run of each family and depth; the JSON has all runs; the PNG is valid."""
     folder, results, _ = finished_study
@@ -141,6 +145,7 @@ def test_study_writes_table_figures_and_picture(finished_study: FinishedStudy) -
         assert min(image.size) > 300
 
 
+@pytest.mark.slow
 def test_a_finished_study_trains_nothing(finished_study: FinishedStudy) -> None:
     """The results of a finished study, also of diverged runs, are read back, and no file changes."""
     folder, results, _ = finished_study
@@ -151,6 +156,7 @@ def test_a_finished_study_trains_nothing(finished_study: FinishedStudy) -> None:
     assert [progress.state for progress in progress_reports] == ["finished", "diverged"] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
@@ -168,6 +174,7 @@ def test_changed_study_is_refused(finished_study: FinishedStudy, changed: Study,
     assert contents(folder) == before
 
 
+@pytest.mark.slow
 def test_changed_study_is_recognized_by_its_runs(finished_study: FinishedStudy, tmp_path: Path) -> None:
     """Without the study's own file, its runs are compared."""
     name = StudyRun("highway", 2, 1e-2).name
@@ -327,6 +334,7 @@ def test_networks_that_are_still_learning_are_too_early_to_judge() -> None:
         assert "Too short" not in settled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 5, 9])
 def test_picture_has_a_panel_for_each_depth_and_one_for_accuracy(
     count: int, tmp_path: Path, recwarn: pytest.WarningsRecorder

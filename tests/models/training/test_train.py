@@ -119,7 +119,9 @@ def test_weight_decay_leaves_biases_and_norms_alone(tmp_path: Path, data: Datase
     assert checked == {-2.0, 0.0, 1.0}
 
 
-@pytest.mark.parametrize("steps", [1, 7, 8, 9, 20])
+@pytest.mark.parametrize(
+    "steps", [1, 7, 8, pytest.param(9, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.slow)]
+)
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, data: Dataset, steps: int) -> None:
     """Stopped at any step (8 is the last of an epoch) and resumed, a run ends as one that never stopped."""
     train(plan(tmp_path / "whole", data))

@@ -54,6 +54,7 @@ def test_every_figure_is_on_the_page() -> None:
     assert set(re.findall(r"^\| `(\w+)` \| [^|]*\|$", PAGE, re.MULTILINE)) >= set(Figures._fields)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_traffic_of_all_workers_is_kept_after_one_ends() -> None:
     """Requests that a worker has reported stay in the history when it ends."""

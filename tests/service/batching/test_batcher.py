@@ -286,6 +286,7 @@ def test_every_successful_run_is_observed(run_in_loop: RunInLoop) -> None:
     run_in_loop(main())
 
 
+@pytest.mark.slow
 def test_ten_thousand_requests_get_their_own_results(run_in_loop: RunInLoop) -> None:
     """Shapes are mixed, and some requests are cancelled, late or faulty."""
 

@@ -28,7 +28,7 @@ CONFIGS: dict[str, NetConfig] = {
 }
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=["dense", "conv", pytest.param("recurrent", marks=pytest.mark.slow)])
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[nn.Module, GatesClient]:

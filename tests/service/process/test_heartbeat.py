@@ -61,6 +61,7 @@ def watch(scenario: Any, limit: float = 1) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_silence_is_counted_and_ends_with_an_answer() -> None:
     async def scenario(channel: FakeChannel, heartbeat: Heartbeat, watching: Any, silences: Any) -> None:
         await asyncio.sleep(0.25)
@@ -100,6 +101,7 @@ def test_a_cancelled_heartbeat_ends(turns: int) -> None:
     watch(scenario)
 
 
+@pytest.mark.slow
 def test_one_beat_is_sent_to_a_silent_worker() -> None:
     """A worker that is stopped for long finds one beat, not thousands."""
 
@@ -111,6 +113,7 @@ def test_one_beat_is_sent_to_a_silent_worker() -> None:
     watch(scenario)
 
 
+@pytest.mark.slow
 def test_time_in_which_the_supervisor_does_not_run_is_not_counted() -> None:
     """Its event loop stands still for longer than the limit while it waits for an answer."""
 
@@ -170,6 +173,7 @@ def test_a_stopped_worker_is_replaced(tmp_path: Path) -> None:
         assert service.wait() == 0
 
 
+@pytest.mark.slow
 def test_the_only_worker_is_replaced_when_its_event_loop_is_stuck(tmp_path: Path) -> None:
     """A client that connects meanwhile waits, and the new worker answers it."""
     with running(tmp_path, workers=1, worker_seconds=1) as service:
@@ -212,6 +216,7 @@ def test_workers_survive_a_stop_of_all_processes(tmp_path: Path) -> None:
         assert not any("killed" in line for line in problems(service))
 
 
+@pytest.mark.slow
 def test_a_load_takes_longer_than_the_limit(tmp_path: Path) -> None:
     """As long as the workers answer heartbeats, loading may take any time."""
     gate = tmp_path / "gate"
@@ -340,6 +345,7 @@ def test_a_scan_while_the_only_worker_is_silent_fails_no_file(tmp_path: Path) ->
         wait_until(lambda: "m" in service.get("/deployments")["deployments"][-1]["models"])
 
 
+@pytest.mark.slow
 def test_a_load_that_makes_its_worker_silent_for_a_moment_fails_no_file(tmp_path: Path) -> None:
     """It would do so in the second attempt too."""
     env = {"FAKE_HANG_ON": "m/1", "FAKE_HANG_SECONDS": "1"}
@@ -378,6 +384,7 @@ def test_a_stuck_worker_without_connections_cuts_nothing_off(tmp_path: Path) -> 
         assert problems(service)[-1] == f"worker 1 (process {pid}) is killed: it has not ended within 5 s"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_worker_that_hangs_at_its_start_ends_the_service(tmp_path: Path) -> None:
     """It has ten times the limit."""

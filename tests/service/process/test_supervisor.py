@@ -63,6 +63,7 @@ def test_the_log_names_the_other_things_in_a_folder_without_models(tmp_path: Pat
         assert "which holds other things (notes0.md, notes1.md, notes2.md and 2 more): if it is" in warning
 
 
+@pytest.mark.slow
 def test_the_log_says_that_the_service_stops_and_has_stopped(tmp_path: Path) -> None:
     """The supervisor says it once, however many workers there are."""
     with running(tmp_path, workers=2, drain_wait=0.5) as service, PendingRequest(service, "/slow?1"):
@@ -135,6 +136,7 @@ def test_a_hanging_worker_counts_with_its_last_report(tmp_path: Path) -> None:
         assert all(count["answered"]["/"]["GET"]["200"] > 0 for count in counts)
 
 
+@pytest.mark.slow
 def test_a_request_over_drain_seconds_is_cut_off(tmp_path: Path) -> None:
     """The exit status is 1, and the log has the number of requests."""
     with running(tmp_path, drain_seconds=0.2) as service, PendingRequest(service, "/slow?30"):
@@ -200,6 +202,7 @@ def test_a_failed_start_is_reported(tmp_path: Path, fault: str, status: int, mes
         assert service.url == ""
 
 
+@pytest.mark.slow
 def test_replacements_of_dying_workers_slow_down(tmp_path: Path) -> None:
     """The pause doubles each time. The supervisor keeps running."""
     with running(tmp_path, env={"FAKE_LIFE": "0.02"}) as service:
@@ -369,6 +372,7 @@ def test_connections_are_distributed_evenly(two_workers: RunningService) -> None
     assert max(counts) - min(counts) <= 10
 
 
+@pytest.mark.slow
 def test_the_port_is_closed_while_the_last_requests_finish(tmp_path: Path) -> None:
     """New clients are refused at once and do not have to wait."""
     with running(tmp_path, workers=2) as service, PendingRequest(service, "/slow?1.5") as client:
@@ -392,6 +396,7 @@ def test_the_descriptor_limit_is_raised() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.slow
 def test_counts_of_a_scrape_are_not_lost(tmp_path: Path) -> None:
     """The worker is killed right after a scrape."""
     with running(tmp_path, workers=1) as service:

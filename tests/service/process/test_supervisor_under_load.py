@@ -41,7 +41,9 @@ def run_load(
     return load.tally
 
 
-@pytest.mark.parametrize("fresh", [False, True], ids=["keep-alive", "fresh"])
+@pytest.mark.parametrize(
+    "fresh", [pytest.param(False, marks=pytest.mark.slow), True], ids=["keep-alive", "fresh"]
+)
 def test_a_signal_under_load_loses_nothing(tmp_path: Path, fresh: bool) -> None:
     """Connections are kept, or each request has a new one."""
     with running(tmp_path, workers=2) as service:
@@ -68,6 +70,7 @@ def test_fifty_signals_under_load_lose_nothing(tmp_path: Path, fresh: bool) -> N
         assert set(tally.statuses) == {200}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_to_all_processes_loses_nothing(tmp_path: Path, kind: signal.Signals) -> None:
     """Service managers and Ctrl-C signal all processes. Workers get a message of the supervisor too."""
@@ -78,6 +81,7 @@ def test_a_signal_to_all_processes_loses_nothing(tmp_path: Path, kind: signal.Si
     assert set(tally.statuses) == {200}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fresh", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_terminated_worker_loses_nothing(tmp_path: Path, fresh: bool) -> None:
     """Other workers accept connections until a new worker replaces it."""
@@ -90,6 +94,7 @@ def test_a_terminated_worker_loses_nothing(tmp_path: Path, fresh: bool) -> None:
         assert service.process.poll() is None
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_only_its_own_requests(tmp_path: Path) -> None:
     """It is replaced, the other worker continues, and its counters are kept."""
     write_file(tmp_path, "m", 1)

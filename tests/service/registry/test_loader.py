@@ -364,6 +364,7 @@ print((memory() - before) / large.size)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is measured as Linux tells it")
 def test_weights_are_in_memory_once(tmp_path: Path) -> None:
     """An open model takes little more memory than its file."""

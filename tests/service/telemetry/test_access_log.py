@@ -81,6 +81,7 @@ def test_a_line_without_a_run_names_no_model() -> None:
     assert not line.keys() & {"model", "queue_ms", "run_ms", "batch", "error"}
 
 
+@pytest.mark.slow
 def test_times_grow_from_line_to_line() -> None:
     """The time is that of the line, although the labels are rendered only once."""
     log = WrittenLog()

@@ -398,6 +398,7 @@ def test_nothing_is_lost_at_the_end_of_a_process(configure: str) -> None:
         assert words in result.stderr
 
 
+@pytest.mark.slow
 def test_a_process_ends_although_nobody_reads() -> None:
     """What Python itself writes does not wait either: warnings, and errors in threads or at the end."""
     read_end, write_end = full_pipe()

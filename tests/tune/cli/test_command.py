@@ -408,6 +408,7 @@ def test_loads_are_as_long_as_the_time_allows() -> None:
     assert bench.MIN_LOAD_SECONDS < seconds_per_load(8, 20, 3) < bench.MAX_LOAD_SECONDS
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_search_for_real(
     call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -270,7 +270,15 @@ SECOND_AXIS = SCAN.replace("(start, sequence)", "(start, x)").replace(
 )
 
 
-@pytest.mark.parametrize("text", [SCAN, REVERSED_SCAN, SECOND_AXIS], ids=["Scan", "reversed", "other axis"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        SCAN,
+        pytest.param(REVERSED_SCAN, marks=pytest.mark.slow),
+        pytest.param(SECOND_AXIS, marks=pytest.mark.slow),
+    ],
+    ids=["Scan", "reversed", "other axis"],
+)
 def test_a_graph_with_a_loop_is_proved_with_its_gates(text: str, tmp_path: Path) -> None:
     """The evaluator cannot run a Scan over another axis than the first: onnxruntime is the reference then."""
     source = tmp_path / "loop.onnx"

@@ -20,6 +20,7 @@ def positions(instrumentation: Instrumentation) -> list[tuple[int, int | None, i
     return [(gate.layer, gate.depth, gate.time) for gate in instrumentation.gates]
 
 
+@pytest.mark.slow
 def test_recurrent_highways_have_layer_depth_and_time() -> None:
     """Micro-layers with different weights are depths, repeats are times, and one lever moves all times."""
     net = recurrent.Rhn(3, 4, depth=3).eval()
@@ -48,6 +49,7 @@ def test_repeats_of_a_layer_are_recognized_by_its_weights(make: Callable[[int], 
     assert positions(instrumentation) == [(0, None, time) for time in range(3)]
 
 
+@pytest.mark.slow
 def test_cells_in_two_directions_are_two_layers() -> None:
     """The cells of one direction are the times of one layer; the carry of a GRU is its state h."""
     net = recurrent.GruCells(3, 4).eval()

@@ -304,6 +304,7 @@ def test_user_code_can_import_our_packages(tmp_path: Path) -> None:
     assert isinstance(module, models.layers.gate.DenseGate)
 
 
+@pytest.mark.slow
 def test_a_user_module_that_is_loaded_first_does_not_become_ours(tmp_path: Path) -> None:
     """In a process that has not loaded our `loadtest` yet."""
     folder = write_modules(

@@ -102,6 +102,7 @@ def test_a_new_connection_goes_to_the_worker_with_fewer(monkeypatch: pytest.Monk
     run(test)
 
 
+@pytest.mark.slow
 def test_a_hung_worker_is_waited_for_only_a_few_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
