@@ -10,12 +10,12 @@ from service.api.context import SupervisorClient
 from service.config.settings import Settings
 from service.errors import UnimplementedError
 from service.grpc.messages.descriptors import POOL
-from service.grpc.methods.gates import GrpcGatesEndpoint, GrpcLesionCurveEndpoint, GrpcLesionEndpoint
+from service.grpc.methods.gates import GrpcLesionCurveEndpoint, GrpcLesionEndpoint, ReadGatesEndpoint
 from service.grpc.methods.health import HealthMethods, WatchEndpoint
 from service.grpc.methods.infer import GrpcInferEndpoint
 from service.grpc.methods.open_inference import OpenInferenceMethods
 from service.grpc.methods.reflection import ReflectionEndpoint
-from service.grpc.methods.stream import StreamInferEndpoint
+from service.grpc.methods.stream_infer import StreamInferEndpoint
 from service.grpc.methods.unary import UnaryEndpoint
 from service.http.auth import AccessLevel
 from service.http.hosts import AllowedHosts
@@ -92,7 +92,7 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
     add_unary(INFERENCE, "RepositoryModelLoad", "admin", calls.load_model)
     add_unary(INFERENCE, "RepositoryModelUnload", "admin", calls.unload_model)
 
-    add(GATES, "ReadGates", "api", GrpcGatesEndpoint(context))
+    add(GATES, "ReadGates", "api", ReadGatesEndpoint(context))
     add(GATES, "Lesion", "api", GrpcLesionEndpoint(context))
     add(GATES, "LesionCurve", "api", GrpcLesionCurveEndpoint(context))
 

@@ -14,8 +14,7 @@ from service.errors import RequestError, UnimplementedError
 from service.grpc.connection import http2_connection
 from service.grpc.connection.call import Call
 from service.grpc.connection.protocol import GrpcProtocol
-from service.grpc.methods.message_stream import messages
-from service.grpc.methods.unary import read_message
+from service.grpc.methods.read_messages import next_message, read_message
 from service.http.auth import Authenticator
 from service.http.body import BodyReader
 from service.http.connection.shared_state import ConnectionLimits, SharedState
@@ -78,7 +77,7 @@ class EchoCalls:
         """Answers each message with itself."""
         self.started += 1
         call = cast("Call", request)
-        async for data in messages(self._bodies, self.budget, call):
+        while (data := await next_message(self._bodies, self.budget, call)) is not None:
             self.read.append(data)
             await call.send_message(data)
         call.finish()

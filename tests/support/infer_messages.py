@@ -78,7 +78,7 @@ def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
 def decode(message: Any, model: Signature = ROWS) -> InferenceRequest:
     """Decode a message from its bytes, with a cache of its own."""
     messages = InferMessageDecoder(LIMITS, lambda request, model: None)
-    return messages.decode(messages.open(message.SerializeToString()), model, 0)
+    return messages.decode(messages.split(message.SerializeToString()), model, 0)
 
 
 def error_of(message: Any, model: Signature = ROWS) -> str:

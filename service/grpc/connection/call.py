@@ -36,8 +36,10 @@ class MessageRequest(Request):
     """A request of one message."""
 
     head: GrpcHead
-    # what an endpoint has read in the message: the request of a model, and options beside it
-    opened: Any = None
+    # what an endpoint has read in the message: its id, its ModelInferRequest until that is decoded, and the
+    # options beside it
+    message_id = b""
+    infer_message: Any = None
     options: Any = None
 
     def asgi(self) -> tuple[dict[str, Any], Any, Any]:

@@ -1,6 +1,6 @@
 """Decodes ModelInferRequest messages, and remembers the forms of earlier ones.
 
-A message is cut into its form (names, shapes, datatypes, outputs) and the raw bytes of its tensors. Clients
+A message is split into its form (names, shapes, datatypes, outputs) and the raw bytes of its tensors. Clients
 repeat the same form, which is decoded once and kept, as `service.protocol.infer_request_cache` does for HTTP.
 Decoding takes 3 µs then. Every message that is new or wrong goes to `decode_message`.
 """
@@ -29,11 +29,11 @@ MAX_TEMPLATE_BYTES = 2048
 ID, RAW_INPUTS = 3 * 8 + 2, 7 * 8 + 2
 
 
-class InferMessage(NamedTuple):
-    """A message, cut into its form and its tensors.
+class SplitMessage(NamedTuple):
+    """A message, split into its form and its tensors.
 
     `form` is the message without its id and its raw tensors, and `raw` has these, as views of the message. If
-    it cannot be cut, `form` is None.
+    it cannot be split, `form` is None.
     """
 
     data: bytes
@@ -44,8 +44,8 @@ class InferMessage(NamedTuple):
     raw: tuple[memoryview, ...] = ()
 
 
-def _cut(data: bytes) -> tuple[bytes, bytes, tuple[memoryview, ...]] | None:
-    """Cut a message into its form, its id and its raw tensors.
+def _split(data: bytes) -> tuple[bytes, bytes, tuple[memoryview, ...]] | None:
+    """Split a message into its form, its id and its raw tensors.
 
     None if the raw tensors are not its last fields, or it has a field that is unknown.
     """
@@ -120,12 +120,12 @@ class InferMessageDecoder:
         # by the serial number of the loaded model, and the form
         self._templates: BoundedCache[tuple[int, bytes], Template] = BoundedCache(MAX_TEMPLATES)
 
-    def open(self, data: bytes) -> InferMessage:
-        """Cut a message, and read which model it names. Raises RequestError if it is no valid message."""
-        parts = _cut(data)
+    def split(self, data: bytes) -> SplitMessage:
+        """Split a message, and read which model it names. Raises RequestError if it is no valid message."""
+        parts = _split(data)
         if parts is None:
             message = parse(InferRequest, data)
-            return InferMessage(data, *_model_of(message), message.id.encode(), None)
+            return SplitMessage(data, *_model_of(message), message.id.encode(), None)
         form, request_id, raw = parts
         if not request_id.isascii():
             # raises the error for text that is not UTF-8
@@ -136,9 +136,9 @@ class InferMessageDecoder:
             # the form of typed tensors has their numbers, so it is seldom repeated
             if raw and len(form) <= MAX_TEMPLATE_BYTES:
                 self._models.add(form, model)
-        return InferMessage(data, *model, request_id, form, raw)
+        return SplitMessage(data, *model, request_id, form, raw)
 
-    def decode(self, message: InferMessage, signature: Signature, serial: int) -> InferenceRequest:
+    def decode(self, message: SplitMessage, signature: Signature, serial: int) -> InferenceRequest:
         """Decode a message for the loaded model with this signature and serial number."""
         if message.form is None:
             return self._decode_uncached(message, signature)
@@ -170,7 +170,7 @@ class InferMessageDecoder:
             self._templates.add((serial, message.form), Template(request.form, tuple(slots)))
         return request
 
-    def _decode_uncached(self, message: InferMessage, signature: Signature) -> InferenceRequest:
+    def _decode_uncached(self, message: SplitMessage, signature: Signature) -> InferenceRequest:
         request = decode_message(parse(InferRequest, message.data), signature, self._limits)
         self._check(request, signature)
         return request

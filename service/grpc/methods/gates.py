@@ -18,7 +18,7 @@ from service.api.lesion import LesionEndpoint
 from service.errors import RequestError
 from service.grpc.connection.call import MessageRequest
 from service.grpc.messages.descriptors import message_class, parse
-from service.grpc.messages.infer_request_cache import InferMessage
+from service.grpc.messages.infer_request_cache import SplitMessage
 from service.grpc.methods.model_endpoint import GrpcModelEndpoint
 from service.http.request import Request
 from service.http.response import Response, ResponseBody
@@ -30,18 +30,17 @@ PACKAGE = "turnpike.v1"
 MAX_LAYER_DIGITS = 9
 
 
-class GrpcGateEndpoint(GrpcModelEndpoint):
+class GateServiceEndpoint(GrpcModelEndpoint):
     """A call whose message has a ModelInferRequest in its field `infer`, and options beside it."""
 
     # name of the call's message, and of its answer's
     request_name: str
     response_name: str
 
-    def open(self, request: MessageRequest, data: bytes) -> InferMessage:
+    def split(self, request: MessageRequest, data: bytes) -> SplitMessage:
         message = parse(message_class(f"{PACKAGE}.{self.request_name}"), data)
-        opened = self.messages.open(message.infer.SerializeToString())
         request.options = self.read_options(message)
-        return opened
+        return self.messages.split(message.infer.SerializeToString())
 
     def read_options(self, message: Any) -> dict[str, Any]:
         """The options of a message, with the names and values that they have in JSON."""
@@ -52,9 +51,10 @@ class GrpcGateEndpoint(GrpcModelEndpoint):
         form = inference.form
         # tensors leave as bytes
         outputs = tuple(replace(output, binary=True) for output in form.outputs)
-        parameters = {**form.parameters, **cast("MessageRequest", request).options}
+        # options are fields of the message, and not parameters of its ModelInferRequest
+        options = cast("MessageRequest", request).options
         # a form of its own: that of ModelInfer has a plan for other answers
-        form = replace(form, outputs=outputs, parameters=parameters, plan=None)
+        form = replace(form, outputs=outputs, parameters=options, plan=None)
         return InferenceRequest(form, inference.feeds)
 
     def to_response(self, call: InferenceCall, body: ResponseBody) -> Response:
@@ -63,11 +63,11 @@ class GrpcGateEndpoint(GrpcModelEndpoint):
         record = orjson.loads(content if json_size is None else content[:json_size])
         tail = memoryview(content)[len(content) if json_size is None else json_size :]
         message = _message(record, _Tail(tail), self.response_name)
-        message.infer.id = cast("MessageRequest", call.request).opened.id.decode()
+        message.infer.id = cast("MessageRequest", call.request).message_id.decode()
         return Response(message.SerializeToString())
 
 
-class GrpcGatesEndpoint(GrpcGateEndpoint, GatesEndpoint):
+class ReadGatesEndpoint(GateServiceEndpoint, GatesEndpoint):
     """`ReadGates`."""
 
     request_name, response_name = "ReadGatesRequest", "ReadGatesResponse"
@@ -85,7 +85,7 @@ class GrpcGatesEndpoint(GrpcGateEndpoint, GatesEndpoint):
         return self.to_response(call, await GatesEndpoint.answer(self, call))
 
 
-class GrpcLesionEndpoint(GrpcGateEndpoint, LesionEndpoint):
+class GrpcLesionEndpoint(GateServiceEndpoint, LesionEndpoint):
     """`Lesion`."""
 
     request_name, response_name = "LesionRequest", "LesionResponse"

@@ -9,7 +9,7 @@ from typing import Any, cast
 from service.errors import NotFoundError, NotReadyError, RequestError
 from service.grpc.connection.call import Call
 from service.grpc.messages.descriptors import message_class, parse
-from service.grpc.methods.unary import read_message
+from service.grpc.methods.read_messages import read_message
 from service.http.body import BodyReader
 from service.http.request import Request
 from service.memory.budget import MemoryBudget

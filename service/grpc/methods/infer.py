@@ -25,4 +25,4 @@ class GrpcInferEndpoint(GrpcModelEndpoint):
             data = encode_response(model.name, model.version, form, result, model.labels)
         else:
             data = result.processed
-        return Response(with_id(data, cast("MessageRequest", call.request).opened.id))
+        return Response(with_id(data, cast("MessageRequest", call.request).message_id))

@@ -8,8 +8,8 @@ from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint
 from service.errors import RequestError
 from service.grpc.connection.call import Call, MessageRequest
-from service.grpc.messages.infer_request_cache import InferMessage, InferMessageDecoder
-from service.grpc.methods.unary import read_message
+from service.grpc.messages.infer_request_cache import InferMessageDecoder, SplitMessage
+from service.grpc.methods.read_messages import read_message
 from service.http.request import Request
 from service.http.response import Response
 from service.inference_types import InferenceRequest
@@ -21,34 +21,42 @@ MAX_TIMEOUT_DIGITS = 8
 
 
 class GrpcModelEndpoint(ModelEndpoint):
-    """Reads and opens the message of a call, and runs the model that it names.
+    """Reads the message of a call, and runs the model that it names.
 
-    A subclass says how to `answer`. One whose messages contain a ModelInferRequest overrides `open` as well.
+    A subclass says how to `answer`. One whose messages contain a ModelInferRequest overrides `split` as well.
     """
 
     def __init__(self, context: ServiceContext) -> None:
         super().__init__(context)
         self.messages = InferMessageDecoder(context.limits, self.check)
 
-    def open(self, request: MessageRequest, data: bytes) -> InferMessage:
-        """Open the ModelInferRequest in the message of a call."""
-        return self.messages.open(data)
+    def split(self, request: MessageRequest, data: bytes) -> SplitMessage:
+        """Split the ModelInferRequest in the message of a call."""
+        return self.messages.split(data)
 
     async def __call__(self, request: Request) -> Response:
-        data = request.complete_body
-        if data is None:
-            data = request.complete_body = await read_message(self._bodies, cast("Call", request))
+        if request.complete_body is None:
+            request.complete_body = await read_message(self._bodies, cast("Call", request))
             # counted again by `run`, which takes the complete body
             self._budget.release(request)
-        request = cast("MessageRequest", request)
-        message = request.opened = self.open(request, data)
+        model = self._named_model(cast("MessageRequest", request), request.complete_body)
+        return await self.run(model, request)
+
+    def _named_model(self, request: MessageRequest, data: bytes) -> Model:
+        """Split the message of a call, and find the model that it names."""
+        message = request.infer_message = self.split(request, data)
+        request.message_id = message.id
         params = {"model": message.model_name}
         if message.model_version:
             params["version"] = message.model_version
-        return await self.run(self.find_model(params), request)
+        return self.find_model(params)
 
     def decode(self, body: bytes, request: Request, model: Model) -> InferenceRequest:
-        return self.messages.decode(cast("MessageRequest", request).opened, model.signature, model.serial)
+        request = cast("MessageRequest", request)
+        inference = self.messages.decode(request.infer_message, model.signature, model.serial)
+        # only the arrays are counted from now on, and a client may take long to read the answer
+        request.infer_message = None
+        return inference
 
     def client_timeout(self, request: Request) -> float | None:
         timeout = cast("MessageRequest", request).head.timeout

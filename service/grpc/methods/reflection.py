@@ -10,7 +10,7 @@ from google.protobuf.descriptor import FileDescriptor
 from service.grpc.connection.call import Call
 from service.grpc.connection.status import StatusCode
 from service.grpc.messages.descriptors import POOL, message_class, parse
-from service.grpc.methods.message_stream import messages
+from service.grpc.methods.read_messages import next_message
 from service.http.body import BodyReader
 from service.http.request import Request
 from service.memory.budget import MemoryBudget
@@ -28,7 +28,7 @@ class ReflectionEndpoint:
 
     async def __call__(self, request: Request) -> None:
         call = cast("Call", request)
-        async for data in messages(self._bodies, self._budget, call):
+        while (data := await next_message(self._bodies, self._budget, call)) is not None:
             answer = self._answer(parse(ReflectionRequest, data))
             await call.send_message(answer.SerializeToString())
         call.finish()

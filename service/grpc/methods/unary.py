@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from service.errors import RequestError
 from service.grpc.connection.call import Call
 from service.grpc.messages.descriptors import message_class, parse
+from service.grpc.methods.read_messages import read_message
 from service.http.body import BodyReader
 from service.http.request import Request
 from service.http.response import Response
@@ -34,20 +34,3 @@ class UnaryEndpoint:
         if asyncio.iscoroutine(answer):
             answer = await answer
         return Response(answer.SerializeToString())
-
-
-async def read_message(bodies: BodyReader, call: Call) -> bytes:
-    """The one message of a call. Its bytes count in the memory budget until they are released."""
-    data = bodies.take_complete(call)
-    if data is not None:
-        return data
-    deadline = asyncio.get_running_loop().time() + bodies.seconds
-    try:
-        if not await call.begin_message(deadline):
-            raise RequestError("body: expected one message, got none")
-        data = await bodies.read(call)
-        if await call.begin_message(deadline):
-            raise RequestError("body: expected one message, got another after it")
-    except TimeoutError as error:
-        raise bodies.too_slow() from error
-    return data

@@ -128,7 +128,7 @@ def test_the_id_is_that_of_each_message() -> None:
     for request_id in ("", "one", "zwölf", "x" * 300):
         message = with_inputs(x=X)
         message.id = request_id
-        opened = messages.open(message.SerializeToString())
+        opened = messages.split(message.SerializeToString())
         assert opened.id.decode() == request_id
         forms.add(id(messages.decode(opened, ROWS, 0).form))
     # the first request is decoded by itself, and its form is kept
@@ -165,7 +165,7 @@ def test_no_list_of_numbers_is_built() -> None:
         messages = InferMessageDecoder(LIMITS, lambda request, model: None)
 
         def work(messages: InferMessageDecoder = messages, data: bytes = data) -> None:
-            messages.decode(messages.open(data), wide, 0)
+            messages.decode(messages.split(data), wide, 0)
 
         # one copy of the tensor in the parsed message, and one to align it
         assert peak_bytes(work) < 4 * array.nbytes

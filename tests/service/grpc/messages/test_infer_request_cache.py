@@ -55,7 +55,7 @@ class Both:
         """Both must give the same request, or the same error."""
 
         def fast() -> InferenceRequest:
-            return self.messages.decode(self.messages.open(data), model, serial)
+            return self.messages.decode(self.messages.split(data), model, serial)
 
         def slow() -> InferenceRequest:
             return decode_message(parse(InferRequest, data), model, LIMITS)
@@ -65,7 +65,7 @@ class Both:
             parsed = parse(InferRequest, data)
         except RequestError:
             return
-        opened = self.messages.open(data)
+        opened = self.messages.split(data)
         assert (opened.model_name, opened.id.decode()) == (parsed.model_name, parsed.id)
         assert opened.model_version == (parsed.model_version or None)
 
@@ -213,14 +213,14 @@ def test_what_is_cached_is_bounded() -> None:
     messages = InferMessageDecoder(LIMITS, lambda request, model: None)
     for number in range(MAX_TEMPLATES + 10):
         message = with_inputs(x=X, model=f"m{number}")
-        messages.decode(messages.open(message.SerializeToString()), ROWS, 0)
+        messages.decode(messages.split(message.SerializeToString()), ROWS, 0)
         assert 0 < len(messages._models) <= MAX_TEMPLATES
         assert 0 < len(messages._templates) <= MAX_TEMPLATES
     # fields behind the tensors would take them into the form
-    assert messages.open(GOOD + field(OUTPUTS, field(1, b"logits"))).form is None
+    assert messages.split(GOOD + field(OUTPUTS, field(1, b"logits"))).form is None
     for message in (with_inputs(typed=True, x=X), with_inputs(x=X, model="m" * MAX_TEMPLATE_BYTES)):
         messages = InferMessageDecoder(LIMITS, lambda request, model: None)
-        messages.decode(messages.open(message.SerializeToString()), ROWS, 0)
+        messages.decode(messages.split(message.SerializeToString()), ROWS, 0)
         assert not messages._models
         assert not messages._templates
 
@@ -231,7 +231,7 @@ def test_tensors_are_aligned_wherever_they_begin() -> None:
     for length in range(1, 9):
         for _ in range(2):
             data = with_inputs(x=X, model="m" * length).SerializeToString()
-            feed = messages.decode(messages.open(data), ROWS, 0).feeds["x"]
+            feed = messages.decode(messages.split(data), ROWS, 0).feeds["x"]
             assert feed.flags.aligned
             assert feed.tolist() == X.tolist()
 
@@ -243,4 +243,4 @@ def test_a_request_that_the_check_refuses_is_refused_each_time() -> None:
     messages = InferMessageDecoder(LIMITS, refuse)
     for _ in range(2):
         with pytest.raises(RequestError, match="too large"):
-            messages.decode(messages.open(GOOD), ROWS, 0)
+            messages.decode(messages.split(GOOD), ROWS, 0)

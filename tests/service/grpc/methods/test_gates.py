@@ -64,6 +64,13 @@ def assert_equal(arrays: dict[str, Any], others: dict[str, Any]) -> None:
         np.testing.assert_array_equal(array, others[name])
 
 
+def with_parameter(name: str) -> Any:
+    """A request with a flag among its parameters."""
+    request = infer_request(ROWS)
+    request.parameters[name].bool_param = True
+    return request
+
+
 @pytest.mark.parametrize("detail", ["summary", "units", "rows"])
 @pytest.mark.parametrize("blocks", [False, True])
 @pytest.mark.parametrize(
@@ -149,6 +156,7 @@ def test_the_curve_is_that_of_http() -> None:
     ("method", "fields", "code", "text"),
     [
         ("Lesion", {}, "INVALID_ARGUMENT", "body: expected close, open, shift or curve to say what to do"),
+        ("Lesion", {"infer": with_parameter("curve")}, "INVALID_ARGUMENT", "body: expected close, open"),
         ("Lesion", {"moves": {"close": ["10"]}}, "INVALID_ARGUMENT", "close[0]: expected"),
         ("Lesion", {"moves": {"close": ["absent"]}}, "INVALID_ARGUMENT", "close[0]: expected"),
         ("Lesion", {"moves": {"close": ["9" * 5000]}}, "INVALID_ARGUMENT", "close[0]: expected"),

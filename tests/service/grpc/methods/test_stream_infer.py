@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.grpc.messages.descriptors import message_class
-from service.grpc.methods import stream
+from service.grpc.methods import stream_infer
 from tests.support.grpc_worker import INFERENCE, GrpcWorker, grpc_worker, infer_request
 
 ROWS = np.linspace(0, 16, 5 * 64, dtype=np.float32).reshape(5, 1, 8, 8)
@@ -34,7 +34,7 @@ def test_answers_come_in_order_with_the_ids_and_bits_of_single_requests() -> Non
     async def scene() -> None:
         async with grpc_worker() as worker:
             wanted = await expected(worker)
-            count = 3 * stream.MAX_IN_FLIGHT
+            count = 3 * stream_infer.MAX_IN_FLIGHT
             requests = [
                 infer_request(ROWS[index % 5 : index % 5 + 1], request_id=f"n{index}")
                 for index in range(count)

@@ -12,7 +12,7 @@ from service.grpc.connection.call import Call, MessageRequest
 from service.grpc.connection.header_blocks import GrpcHead
 from service.grpc.messages.descriptors import message_class
 from service.grpc.messages.infer_response import varint, with_id
-from service.grpc.methods.message_stream import messages
+from service.grpc.methods.read_messages import next_message
 from service.http.body import BodyReader
 from service.http.driver import Driver
 from service.http.request import Request
@@ -119,11 +119,13 @@ class StreamInferEndpoint:
         stream_error: RequestError | None = None
         try:
             try:
-                async for data in messages(self._bodies, self._budget, call):
+                while (data := await next_message(self._bodies, self._budget, call)) is not None:
                     await room.acquire()
                     if sending.done():
                         break
                     streamed = StreamedRequest(call, head, data)
+                    # kept and counted only as long as that request needs it
+                    del data
                     in_flight.append(streamed)
                     added.set()
                     driver = streamed.driver = Driver(self._handle(streamed), streamed.ended)
@@ -147,7 +149,7 @@ def _encode(streamed: StreamedRequest) -> bytes:
     """The message for the answer to one request."""
     answer = streamed.answer
     if isinstance(answer, ErrorResponse):
-        request_id = streamed.opened.id if streamed.opened is not None else b""
+        request_id = streamed.message_id
         error: bytes = StreamResponse(error_message=answer.message).SerializeToString()
         return error + _infer_response(with_id(b"", request_id)) if request_id else error
     return _infer_response(answer.body if answer is not None else b"")
