@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import random
+import re
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -22,6 +23,8 @@ from client.results import Gates, Lesion, to_columns, to_table
 
 # for each scheme of an address, the module of a protocol: its AsyncTransport and its BlockingTransport, whose
 # coroutines never wait, have `send`, `sleep` and `close`
+# a header holds no lines, and no spaces around its value
+VALID_KEY = re.compile(r"[!-~]([ -~]*[!-~])?")
 TRANSPORTS = {
     "http": "client.http",
     "https": "client.http",
@@ -61,8 +64,10 @@ class BaseClient:
         scheme = self.url.partition("://")[0].lower()
         if scheme not in TRANSPORTS:
             raise ValueError(f"url: expected {', '.join(TRANSPORTS)} and ://HOST:PORT, got {self.url!r}")
-        if self.api_key is not None and not self.api_key.isascii():
-            raise ValueError("api_key: expected ASCII characters, got others")
+        if self.api_key is not None and not VALID_KEY.fullmatch(self.api_key):
+            raise ValueError(
+                "api_key: expected printable ASCII characters, without spaces or lines around them"
+            )
         transports = importlib.import_module(TRANSPORTS[scheme])
         self._transport = getattr(transports, self._transport_name)(self.url, self.api_key, self.transport)
         self._metadata: dict[tuple[str, Version], Any] = {}

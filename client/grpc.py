@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -144,8 +144,13 @@ def encode(call: Call, subject: str) -> tuple[str, str, dict[str, Any]]:
         "raw_input_contents": list(map(to_bytes, call.tensors.values())),
     }
     moves = {key: call.fields[key] for key in ("close", "open", "shift") if key in call.fields}
-    # the number of a layer is a text
-    moves |= {key: map(str, gates) for key, gates in moves.items() if key != "shift"}
+    for key in moves.keys() - {"shift"}:
+        if isinstance(moves[key], str) or not isinstance(moves[key], Iterable):
+            raise InputError(
+                subject, f"{key}: expected a list of layers or gates' names, got {moves[key]!r}"
+            )
+        # the number of a layer is a text
+        moves[key] = list(map(str, moves[key]))
     match call.operation:
         case "infer":
             return INFERENCE, "ModelInfer", infer | dict(call.fields)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +74,8 @@ def to_texts(values: Any, subject: str) -> Array | None:
     """An array of texts as bytes in UTF-8, or None if these are no texts."""
     # an array of texts would lose NULs at their ends
     texts = values if isinstance(values, np.ndarray) else np.array(values, TEXT)
-    if not texts.size or not isinstance(texts.flat[0], str):
+    is_empty_list = texts.shape == (0,)
+    if not is_empty_list and not any(isinstance(text, str) for text in _scalars(texts)):
         return None
     if texts.ndim not in (1, 2) or texts.size != len(texts):
         raise InputError(
@@ -87,6 +88,11 @@ def to_texts(values: Any, subject: str) -> Array | None:
         except (AttributeError, UnicodeEncodeError) as error:
             raise InputError(subject, f"expected texts of Unicode, got {text!r} at [{index}]") from error
     return encoded
+
+
+def _scalars(array: Array) -> Iterable[Any]:
+    """The elements of an array that may be texts."""
+    return array.flat if array.dtype.kind in "OU" else ()
 
 
 def to_bytes(array: Array) -> bytes:

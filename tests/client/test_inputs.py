@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.errors import ClientError, InputError
-from client.inputs import DTYPES, to_bytes, to_datatype, to_tensors
+from client.inputs import DTYPES, TEXT, to_bytes, to_datatype, to_tensors
 from service.artifact.datatypes import DATATYPES
 
 DIGITS = {"name": "digits", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 1, 8, 8]}]}
@@ -170,6 +170,11 @@ def test_texts_become_bytes(texts: Any) -> None:
     assert to_bytes(array) == b"\2\0\0\0A\0\2\0\0\0\xc3\xa9"
 
 
+def test_no_texts_are_texts() -> None:
+    array = to_tensors([], TEXTS)["ids"]
+    assert (array.dtype, array.shape) == (TEXT, (0,))
+
+
 def test_a_model_of_texts_takes_ids() -> None:
     array = to_tensors([[[1, 2, 3]]], TEXTS)["ids"]
     assert (array.dtype, array.shape) == (np.dtype("i8"), (1, 1, 3))
@@ -183,7 +188,8 @@ def test_a_model_of_texts_takes_ids() -> None:
         (["a", "\ud800"], r"expected texts of Unicode, got '\\ud800' at \[1\]"),
         ("a", r"expected texts of the shape \[texts\] or \[texts, 1\], got \[\]"),
         ([["a", "b"]], r"expected texts of the shape \[texts\] or \[texts, 1\], got \[1, 2\]"),
-        ([5, "a"], r"expected numbers, to be sent as INT64, got <U"),
+        ([5, "a"], r"expected texts of Unicode, got 5 at \[0\]"),
+        ([float("nan"), "a"], r"expected texts of Unicode, got nan at \[0\]"),
     ],
 )
 def test_other_texts_are_an_error(texts: Any, message: str) -> None:
