@@ -184,6 +184,6 @@ def _difference(texts: Sequence[str], ids: Array, encoder: TextEncoder) -> str |
     row, word, character = np.argwhere(got != ids)[0].tolist()
     return (
         f"expected the id {ids[row, word, character]} of the training for word {word + 1}, character "
-        f"{character + 1} of {texts[row]!r:.100}, the text of row {row}, and {encoder.text.scheme} gives "
+        f"{character + 1} of the text {texts[row]!r:.100}, and {encoder.text.scheme} gives "
         f"{got[row, word, character]}"
     )

@@ -119,7 +119,9 @@ def _open_source(
     """The source without rows."""
     text = str(source) if isinstance(source, str | Path) else ""
     if weights is not None and not FACTORY_SPEC.match(text):
-        raise UsageError("--weights: works only with path/to/file.py:factory, other sources contain weights")
+        raise UsageError(
+            "--weights: works only with path/to/file.py:factory, as other sources contain theirs"
+        )
     if isinstance(source, nn.Module):
         expect_ready(source, type(source).__name__)
         module = with_dict_argument(_copy(source), inputs, type(source).__name__)
@@ -134,7 +136,10 @@ def _open_source(
     if FACTORY_SPEC.match(text):
         opened = read_factory(text, inputs, weights)
         if opened.random_weights:
-            warn_user(f"random weights: {opened.name} draws them and loads none; --weights gives some")
+            warn_user(
+                f"random weights: {opened.name} makes them at random and loads none; "
+                "give the trained ones with --weights"
+            )
         return opened
     if not path.exists():
         raise SourceError(f"{text}: no such file")

@@ -135,8 +135,8 @@ def test_rows_that_texts_do_not_give_are_refused() -> None:
     rows.inputs["ids"][2, 0, 3] = 3
     with pytest.raises(
         ParityError,
-        match=r"text: expected the id 3 of the training for word 1, character 4 of 'CABBA unknown A', "
-        r"the text of row 2, and alphabet gives 2",
+        match=r"text: expected the id 3 of the training for word 1, character 4 of the text "
+        r"'CABBA unknown A', and alphabet gives 2",
     ):
         prove(trained(rows))
 
@@ -156,7 +156,7 @@ def test_texts_of_a_foreign_network_are_proved_on_its_rows() -> None:
     [
         (
             foreign(byte_ids(), form=TextForm("ids", "elmo")),
-            "expected the id 66 of the training for word 1, character 1 of 'A B C', the text of row 0, "
+            "expected the id 66 of the training for word 1, character 1 of the text 'A B C', "
             "and elmo gives 259",
         ),
         (foreign(byte_ids(), texts=()), "expected --data with an array `texts` beside the ids of ids"),

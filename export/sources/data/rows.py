@@ -14,6 +14,7 @@ from export.errors import SourceError, one_line
 from export.input_spec import InputSpec
 from export.source import Array, Rows
 from export.sources.data.features import recorded_features
+from export.sources.data.labels import read_distinct_names
 from models.choices import DATASETS
 from models.data.dataset import Dataset, Split
 from models.data.embedded import parse_parity_name
@@ -262,13 +263,22 @@ def npz_rows(
     if len(suffixes) > 1:
         raise SourceError(f"{where}: expected a _test array for every input or for none")
     # the classes with the same suffix, and the labels
-    class_names = tuple(map(str, arrays["labels"].tolist())) if "labels" in arrays else ()
+    class_names = _label_names(arrays["labels"], where) if "labels" in arrays else ()
     suffix = suffixes.pop()
     raw_classes = next((arrays[f"{key}{suffix}"] for key in CLASS_KEYS if f"{key}{suffix}" in arrays), None)
     classes = None if raw_classes is None else class_numbers(raw_classes, tuple(labels) or class_names, where)
     raw_texts = arrays.get(f"{TEXTS_KEY}{suffix}") if with_texts else None
     texts = () if raw_texts is None else _texts(raw_texts, where)
     return _build_rows(selected, classes, inputs, where, max_rows, texts), class_names
+
+
+def _label_names(array: Array, where: str) -> tuple[str, ...]:
+    """The names of the classes: an array of strings, of their bytes in UTF-8, or of numbers."""
+    names = np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array
+    try:
+        return read_distinct_names(list(map(str, names.tolist())))
+    except SourceError as error:
+        raise SourceError(f"{where}: labels: {error}") from error
 
 
 def _texts(array: Array, where: str) -> tuple[str, ...]:
@@ -344,8 +354,11 @@ def expect_shape(array: Array, spec: InputSpec, sizes: dict[str, int], where: st
         raise SourceError(f"{where}: expected shape (rows, {expected}), got {array.shape}")
 
 
-def convert_rows(array: Array, spec: InputSpec, where: str) -> Array:
-    """Convert rows to the dtype of an input, without losing anything but floating point precision."""
+def convert_rows(array: Array, spec: InputSpec, where: str, numbers: Array) -> Array:
+    """Convert rows to the dtype of an input, without losing anything but floating point precision.
+
+    `numbers` has the number of each row in its file.
+    """
     dtype = np.dtype(spec.dtype)
     if array.dtype.kind not in ("buif" if dtype.kind == "f" else "bui"):
         raise SourceError(f"{where}: expected {spec.dtype}, got {array.dtype}")
@@ -354,9 +367,8 @@ def convert_rows(array: Array, spec: InputSpec, where: str) -> Array:
     if dtype.kind == "f":
         finite = np.isfinite(converted).reshape(len(converted), -1).all(axis=1)
         if not finite.all():
-            raise SourceError(
-                f"{where}: expected finite numbers within {spec.dtype}, row {finite.argmin()} has others"
-            )
+            row = numbers[finite.argmin()]
+            raise SourceError(f"{where}: expected finite numbers within {spec.dtype}, row {row} has others")
     elif not np.array_equal(converted, array):
         raise SourceError(
             f"{where}: expected integers that fit {spec.dtype}, got {array.min()} to {array.max()}"
@@ -387,7 +399,8 @@ def _build_rows(
         raise SourceError(f"{where}: {TEXTS_KEY}: expected {count} texts, one per row, got {len(texts)}")
     selected = _select_rows(count, max_rows)
     converted = {
-        spec.name: convert_rows(arrays[spec.name][selected], spec, f"{where}: {spec.name}") for spec in inputs
+        spec.name: convert_rows(arrays[spec.name][selected], spec, f"{where}: {spec.name}", selected)
+        for spec in inputs
     }
     selected_texts = tuple(texts[row] for row in selected.tolist()) if texts else ()
     return Rows(converted, None if classes is None else classes[selected], selected_texts)
@@ -427,7 +440,9 @@ def _read_arrays(path: Path, names: set[str], max_bytes: int) -> dict[str, Array
 
 def _expect_size(where: str, size: int, max_bytes: int) -> None:
     if size > max_bytes:
-        raise SourceError(f"{where}: expected at most {max_bytes >> 30} GiB of rows, got {size / 2**30:.1f}")
+        raise SourceError(
+            f"{where}: expected at most {max_bytes >> 30} GiB of rows, got {size / 2**30:.1f} GiB"
+        )
 
 
 def _describe(array: Array) -> str:

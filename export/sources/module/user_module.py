@@ -60,10 +60,13 @@ def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path |
     folders = [path.parent, package_root(path), Path.cwd()]
     user_imports = UserImports(folders)
     with user_imports.active():
-        with _user_errors(path, folders):
+        with _user_errors(path, folders), watched_weights() as import_watch:
             file_module = _load_file(path)
         with _user_errors(path, folders, f"your factory {factory} failed at "), watched_weights() as watch:
             module = _call_factory(file_module, factory, path)
+        if module is getattr(file_module, factory):
+            # made when the file was loaded
+            watch = import_watch
     if weights is not None:
         with errors_of_option("--weights"), user_imports.active():
             fit_weights(module, read_weights(Path(weights)), str(weights))

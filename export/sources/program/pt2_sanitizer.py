@@ -177,6 +177,8 @@ def expect_containers(text: Any) -> None:
 
 def expect_size(sizes: Any) -> None:
     """Raise a RefusedError if a tensor claims more elements than MAX_ELEMENTS."""
+    if not isinstance(sizes, list):
+        raise RefusedError(f"the sizes of a tensor are {str(sizes)[:80]}, which is no list")
     known = [size["as_int"] for size in sizes if isinstance(size, dict) and "as_int" in size]
     if any(not isinstance(size, int) or size < 0 for size in known) or math.prod(known) > MAX_ELEMENTS:
         raise RefusedError(f"a tensor of {known} claims more than 2^31 numbers")

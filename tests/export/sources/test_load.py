@@ -338,15 +338,21 @@ def loaded():
     net.load_state_dict({"weight": torch.ones(2, 4), "bias": torch.zeros(2)})
     return net
 def without_weights(): return nn.Tanh()
+made = plain()
 """
+MADE_AND_LOADED = DRAWS + "made_and_loaded = loaded()"
 
 
 @pytest.mark.parametrize(
-    ("factory", "random"), [("plain", True), ("seeded", True), ("loaded", False), ("without_weights", False)]
+    ("factory", "random"),
+    [
+        *(("plain", True), ("seeded", True), ("made", True)),
+        *(("loaded", False), ("without_weights", False), ("made_and_loaded", False)),
+    ],
 )
 def test_random_weights_are_noticed(tmp_path: Path, factory: str, random: bool) -> None:
     """A factory that draws its weights and loads none; weights of the user settle it."""
-    (tmp_path / "net.py").write_text(DRAWS)
+    (tmp_path / "net.py").write_text(MADE_AND_LOADED if factory == "made_and_loaded" else DRAWS)
     inputs = parse_inputs(["x:float32[batch,4]"])
     source = f"{tmp_path}/net.py:{factory}"
     load = nn.Module.load_state_dict
@@ -354,7 +360,12 @@ def test_random_weights_are_noticed(tmp_path: Path, factory: str, random: bool) 
         warnings.simplefilter("always")
         load_source(source, inputs=inputs)
     expected = (
-        [f"random weights: {factory} draws them and loads none; --weights gives some"] if random else []
+        [
+            f"random weights: {factory} makes them at random and loads none; give the trained ones with "
+            "--weights"
+        ]
+        if random
+        else []
     )
     assert [str(warning.message) for warning in caught] == expected
     assert nn.Module.load_state_dict is load

@@ -98,6 +98,24 @@ def test_a_limited_choice_of_rows_is_reproducible(tmp_path: Path) -> None:
     assert np.array_equal(read_rows(tmp_path / "rows.npz", inputs)[0].inputs["x"], rows.inputs["x"])
 
 
+def test_an_error_names_the_row_of_the_file(tmp_path: Path) -> None:
+    """Only some rows are used."""
+    x = np.zeros((MAX_ROWS_USED * 3, 1), np.float32)
+    x[-MAX_ROWS_USED:] = np.nan
+    with pytest.raises(SourceError, match="row [0-9]+ has others") as caught:
+        read_rows(save_npz(tmp_path, x=x), parse_inputs(["x:float32[batch,1]"]))
+    row = int(str(caught.value).split("row ")[1].split()[0])
+    assert np.isnan(x[row])
+
+
+def test_labels_may_be_bytes(tmp_path: Path) -> None:
+    path = save_npz(tmp_path, x=X, y=["b", "a", "é"], labels=np.char.encode(["a", "b", "é"]))
+    rows, labels = read_rows(path, ONE)
+    assert labels == ("a", "b", "é")
+    assert rows.classes is not None
+    assert rows.classes.tolist() == [1, 0, 2]
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
@@ -121,6 +139,11 @@ def test_a_limited_choice_of_rows_is_reproducible(tmp_path: Path) -> None:
         ({"x": X, "y": ["a", "b", "c"]}, "expected integers as classes, as there are no labels, got .*'a'"),
         ({"x": X, "y": ["a", "b", "z"], "labels": ["a", "b"]}, "expected classes of a, b, got 'z'"),
         ({"x": X, "y": Y, "labels": ["a", "b"]}, "expected classes from 0 to 1, got 0 to 2"),
+        (
+            {"x": X, "y": Y, "labels": ["a", "b", "a"]},
+            "labels: expected distinct names, got 'a' more than once",
+        ),
+        ({"x": X, "y": Y, "labels": ["a", "b", " "]}, "labels: expected names, got ' '"),
     ],
 )
 def test_rows_of_another_shape_are_rejected(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:

@@ -380,6 +380,15 @@ def test_a_claimed_size_is_not_allocated(tmp_path: Path, files: Files, sizes: li
             read_program(zipped(tmp_path / "net.pt2", edited(files, name, edit)))
 
 
+@pytest.mark.parametrize("sizes", [5, None, {"as_int": 5}])
+def test_sizes_that_are_no_list_are_rejected(tmp_path: Path, files: Files, sizes: Any) -> None:
+    def value(program: Any) -> None:
+        program["graph_module"]["graph"]["tensor_values"]["sigmoid"]["sizes"] = sizes
+
+    with pytest.raises(RefusedError, match="net.pt2: models/model.json: the sizes of a tensor are"):
+        read_program(zipped(tmp_path / "net.pt2", edited(files, PROGRAM, value)))
+
+
 def test_a_tensor_with_strides_of_zero_is_limited(tmp_path: Path, files: Files) -> None:
     """One element with strides of 0 can stand for any number of elements."""
 
