@@ -52,7 +52,8 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     "export": {
         "cli": {"compress", "verify", "pipeline", "output", "precision", "trace"},
         "compress": {
-            *("compress.graph", "pipeline", "prepared_graph", "proved_graph", "sources", "sources.data"),
+            *("compress.graph", "pipeline", "prepared_graph", "proved_graph", "sources", "sources.graph"),
+            "sources.data",
             *("gates", "gates.highways", "gates.graph", "measure", "parity", "precision", "output", "report"),
         },
         "compress.graph": {"gates", "gates.highways", "gates.graph"},
@@ -66,9 +67,10 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "precision": {"measure", "trace"},
         "parity": {"gates", "trace"},
         "prepared_graph": {"gates", "gates.highways", "trace", "output"},
-        "sources": {"sources.module", "sources.program", "sources.data", "trace"},
+        "sources": {"sources.module", "sources.program", "sources.graph", "sources.data", "trace"},
         "sources.module": {"trace"},
         "sources.program": {"trace"},
+        "sources.graph": {"trace"},
         "sources.data": set(),
         "measure": set(),
         "trace": set(),

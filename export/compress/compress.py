@@ -81,11 +81,12 @@ def compress_model(
         data: Rows to choose the units on, and others to judge the choice on: see `read_split_rows`.
         keep: The share of the units of all layers to keep.
         max_drop: In place of `keep`: the points of accuracy (of equal answers, if the classes are not known)
-            that may be lost, in percent. The smallest share is searched that keeps this on the rows on
+            that may be lost, in percent. The smallest share is searched that loses no more on the rows on
             which the units are chosen.
-        finetune_epochs: Epochs for which the units that are left are trained. SOURCE must be a checkpoint of
-            `turnpike train`, and `data` what it was trained on. With `max_drop`, units are removed in several
-            steps, each of which is trained, until the next one would lose more on the validation rows.
+        finetune_epochs: Epochs for which the units that are left are trained. `source` must be a checkpoint
+            of `turnpike train`, and `data` what it was trained on. With `max_drop`, units are removed in
+            several steps, each of which is trained, until the next one would lose more on the validation
+            rows.
         data_dir: Folder with the original files of the data set; nothing is downloaded then.
         name: Name of the model. Default: that of the source.
         version: Version of the model. Default: the next free one.
@@ -134,8 +135,9 @@ def compress_model(
     # cut, prove, measure and write
     measured = cut_and_measure(ranking, choice, rows.test, limits, seed, steps)
     with steps.step("write"):
-        next_version = max(1, newest_version(repository, whole.source.name))
-        manifest = cut_manifest(whole, measured, rows, text, finetune_epochs, version or next_version)
+        # the first that is tried: if it is taken, `write_model` takes the next
+        first_version = max(1, newest_version(repository, whole.source.name))
+        manifest = cut_manifest(whole, measured, rows, text, finetune_epochs, version or first_version)
         written = write_model(
             repository, manifest, measured.proved.data, if_taken="next" if version is None else "refuse"
         )
@@ -203,8 +205,8 @@ def _expect_some_units(keep: float | None, choice: UnitChoice) -> None:
     units, units_whole = sum(map(len, choice.kept.values())), choice.cutter.units
     if keep is not None and units in (0, units_whole):
         raise UsageError(
-            f"--keep: expected a share that is some of the {units_whole:,} units and not all, got {keep}, "
-            f"which is {units:,}"
+            f"--keep: expected a share that keeps at least 1 and not all of the {units_whole:,} units, got "
+            f"{keep}, which keeps {units:,}"
         )
 
 

@@ -189,5 +189,5 @@ def _expect_faster(point: CompressionPoint, precision: Precision) -> None:
     if precision != "fp32" and geometric_mean(point.faster.values()) < MIN_GAIN:
         raise CompressionError(
             f"--precision {precision}: expected a graph that is faster than the whole one in fp32, and its "
-            f"speed here is {times_by_rows(point.faster)}, where that of the whole one is 1: use fp32"
+            f"speed here is {times_by_rows(point.faster)} (whole graph = 1): use fp32"
         )

@@ -89,8 +89,8 @@ def fastest_cut(cutter: Cutter, kept: Kept, rows: Rows) -> OpenCut:
     if gains[fastest] < MIN_GAIN:
         raise CompressionError(
             f"expected a smaller graph that is faster, and with {cuts[0].units:,} of {cutter.units:,} units "
-            f"it is not: its speed here is {times_by_rows(faster[fastest])}, where that of the whole graph "
-            "is 1. Narrow layers gain too little, and so does a large share of the units"
+            f"it is not: its speed here is {times_by_rows(faster[fastest])} (whole graph = 1). "
+            "Narrow layers gain too little, and so does a large share of the units"
         )
     return cuts[fastest]
 

@@ -20,8 +20,8 @@ from export.pipeline import load_with_messages
 from export.prepared_graph import PreparedGraph, prepare
 from export.proved_graph import prove_graph
 from export.source import Source
-from export.sources.onnx_checks import parse_model
-from export.sources.onnx_graph import drop_default_inputs, graph_inputs
+from export.sources.graph.onnx_file import parse_model
+from export.sources.graph.onnx_graph import drop_default_inputs, graph_inputs
 from export.steps import Steps
 from service.artifact.manifest import METADATA_KEY, Manifest
 from service.artifact.onnx_constants import expect_self_contained

@@ -31,11 +31,11 @@ from export.sources.data.rows import (
     load_as_in_training,
     read_rows,
 )
+from export.sources.graph.onnx_graph import read_onnx
 from export.sources.module.dict_argument import with_dict_argument
 from export.sources.module.rows_first import with_rows_first
 from export.sources.module.state_dict import PICKLE_SUFFIXES
 from export.sources.module.user_module import FACTORY_SPEC, expect_arguments, expect_ready, read_factory
-from export.sources.onnx_graph import read_onnx
 from export.sources.program.torch_program import from_program, read_program
 from export.text_input import parse_text_alphabet
 from models.data.download import cache_folder
@@ -66,8 +66,8 @@ def load_source(
         source: A checkpoint or folder of a training run, file.py:factory, .pt2 or .onnx file, or an object.
         inputs: The inputs of the network. For sources that know their inputs: other names for them.
         weights: File of weights for the module of file.py:factory.
-        data: Rows to measure on: an .npz file, a folder of images, or the name of a data set. The default for
-            a checkpoint is the test rows of its own data, if they are on this machine.
+        data: Rows to measure on: an .npz file, a table, a folder of images, or the name of a data set. The
+            default for a checkpoint is the test rows of its own data, if they are on this machine.
         data_dir: Folder of the data sets.
         labels: Names of the classes, or a file of them.
         features: Names of the columns of a table, or a file of them.

@@ -1,4 +1,4 @@
-"""Reads the rows to measure gates on: an .npz file, a folder of images, or a data set by its name."""
+"""Reads the rows to measure gates on: an .npz file, a table, a folder of images, or a data set by name."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LEGACY_MEMBER = "serialized_exported_program.json"
 RESAVE_HINT = "load it where it was made and save it again with torch.export.save of PyTorch 2.9 or later"
 
 
-def strip_pickles(path: Path) -> io.BytesIO:
+def safe_archive(path: Path) -> io.BytesIO:
     """The archive, written anew without anything that could run code; a RefusedError names such contents."""
     members = _members(path)
     for name in members:
@@ -102,7 +102,8 @@ def _members(path: Path) -> dict[str, bytes]:
             names = [info.filename for info in infos]
             if LEGACY_MEMBER in names:
                 raise RefusedError(
-                    f"{path}: a .pt2 of before PyTorch 2.8 stores its tensors as pickles: {RESAVE_HINT}"
+                    f"{path}: a .pt2 file from before PyTorch 2.8 stores its tensors as pickles: "
+                    f"{RESAVE_HINT}"
                 )
             # torch.export.save compresses nothing, and no two members share their bytes
             if sum(info.file_size for info in infos) > min(MAX_ARCHIVE_BYTES, path.stat().st_size):

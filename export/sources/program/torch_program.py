@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from export.errors import SourceError, one_line
 from export.input_spec import DTYPES, InputSpec, expect_batch_dimension, with_user_names
 from export.source import Source
-from export.sources.program.pt2_archive import strip_pickles
+from export.sources.program.pt2_archive import safe_archive
 from export.trace.trace import silence_exporter
 from service.artifact.limits import MAX_ROWS
 
@@ -21,7 +21,7 @@ SYMBOL = re.compile(r"[a-z]+\d+\Z")
 
 def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
     """The program of a .pt2 file. Opening it runs no code of its author."""
-    archive = strip_pickles(path)
+    archive = safe_archive(path)
     try:
         with silence_exporter():
             program = torch.export.load(archive)

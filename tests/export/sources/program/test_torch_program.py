@@ -205,7 +205,7 @@ def test_the_format_before_pytorch_2_8_is_rejected(tmp_path: Path) -> None:
     trap = pickled(PickleTrap(ran))
     old = {"version": b"8.2", "serialized_exported_program.json": b"{}"}
     old |= {f"serialized_{part}.pt": trap for part in ("state_dict", "constants", "example_inputs")}
-    with pytest.raises(RefusedError, match="a .pt2 of before PyTorch 2.8 .* save it again"):
+    with pytest.raises(RefusedError, match="a .pt2 file from before PyTorch 2.8 .* save it again"):
         read_program(zipped(tmp_path / "net.pt2", old, root=""))
     assert not ran.exists()
 

@@ -16,7 +16,7 @@ from export.defaults import DEFAULT_OPSET
 from export.errors import RefusedError, SourceError, UsageError, one_line, warn_user
 from export.input_spec import DTYPES, NAME_PATTERN, InputSpec, expect_batch_dimension, with_user_names
 from export.source import Array, Source
-from export.sources.onnx_checks import MAX_ELEMENTS, STANDARD_DOMAINS, read_model
+from export.sources.graph.onnx_file import MAX_ELEMENTS, STANDARD_DOMAINS, read_model
 from export.trace.trace import strip_metadata
 from service.artifact.runtime import Runtime, open_model
 

@@ -43,7 +43,7 @@ def read_model(path: Path) -> ModelProto:
     expect_deterministic(model, where)
     expect_distinct_names(model.graph, where)
     if model.functions:
-        expect_no_recursion(model, where)
+        expect_bounded_functions(model, where)
         model = inline_local_functions(model)
     del model.training_info[:]
     return model
@@ -167,7 +167,7 @@ def expect_distinct_names(graph: GraphProto, where: str) -> None:
             )
 
 
-def expect_no_recursion(model: ModelProto, where: str) -> None:
+def expect_bounded_functions(model: ModelProto, where: str) -> None:
     """Raise a RefusedError if functions call themselves, or would inline to more than MAX_NODES nodes."""
     bodies = {(function.domain, function.name): list(function.node) for function in model.functions}
     sizes: dict[tuple[str, str], int] = {}  # number of nodes of each function, when inlined
@@ -195,11 +195,11 @@ def expect_no_recursion(model: ModelProto, where: str) -> None:
 
 
 def parse_model(path: Path) -> ModelProto:
-    """The model in a file, of which nothing is checked but that it can be parsed."""
+    """Parse a file; check only its size, its format and its versions."""
     try:
         if (size := path.stat().st_size) > MAX_FILE_BYTES:
             raise RefusedError(
-                f"{path}: expected at most 2 GiB, the limit of an .onnx file, got {size / 2**30:.1f}"
+                f"{path}: expected at most 2 GiB, the limit of an .onnx file, got {size / 2**30:.1f} GiB"
             )
         content = path.read_bytes()
     except OSError as error:

@@ -14,8 +14,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from export.errors import ExportError, RefusedError, SourceError, UntraceableError
 from export.source import Source
-from export.sources import onnx_checks
-from export.sources.onnx_graph import read_onnx
+from export.sources.graph import onnx_file
+from export.sources.graph.onnx_graph import read_onnx
 from service.artifact.manifest import METADATA_KEY
 from tests.support.onnx_sources import WEIGHT, dense, model_of, value
 
@@ -106,7 +106,7 @@ def test_constants_must_fit_their_shape(read: Callable[..., Source], dims: list[
 
 def test_a_file_over_the_size_limit_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "net.onnx").open("wb") as file:
-        file.truncate(onnx_checks.MAX_FILE_BYTES + 1)
+        file.truncate(onnx_file.MAX_FILE_BYTES + 1)
     with pytest.raises(RefusedError, match="expected at most 2 GiB"):
         read_onnx(tmp_path / "net.onnx")
 

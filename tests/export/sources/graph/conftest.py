@@ -10,7 +10,7 @@ from onnx import ModelProto
 
 from export.input_spec import parse_inputs
 from export.source import Source
-from export.sources.onnx_graph import read_onnx
+from export.sources.graph.onnx_graph import read_onnx
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 from export.errors import RefusedError, SourceError, SourceWarning, UsageError
 from export.source import Source
-from export.sources import onnx_graph
+from export.sources.graph import onnx_graph
 from service.artifact.runtime import open_model
 from tests.support.onnx_sources import ROWS, WEIGHT, dense, model_of, outputs_of, value
 
