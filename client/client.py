@@ -90,7 +90,7 @@ class BaseClient:
         raise DeadlineError(subject, f"expected an answer within {self.timeout} s, got none")
 
     async def _run(self, call: Call, inputs: Any, deadline: float = 0) -> Any:
-        """Send inputs as the metadata of the model describes them, which is kept until they do not fit."""
+        """Send inputs in the form that the model's metadata describes, kept until inputs do not fit."""
         deadline = deadline or time.monotonic() + self.timeout
         model = call.model, call.version
         for _ in range(2 if is_table(inputs) else 0):

@@ -1,7 +1,7 @@
 """Every error of the client.
 
 ClientError
-├── InputError             the inputs do not fit the model, and were not sent; also a ValueError
+├── InputError             the inputs do not fit the model or gRPC, and were not sent; also a ValueError
 ├── RequestRefusedError    the service refused the request: status 400 to 499, or gRPC's UNIMPLEMENTED (501)
 ├── ServerError            the service failed, or something else answered
 ├── UnavailableError       no connection or status 503, also after the retries

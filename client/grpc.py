@@ -146,9 +146,7 @@ def encode(call: Call, subject: str) -> tuple[str, str, dict[str, Any]]:
     moves = {key: call.fields[key] for key in ("close", "open", "shift") if key in call.fields}
     for key in moves.keys() - {"shift"}:
         if isinstance(moves[key], str) or not isinstance(moves[key], Iterable):
-            raise InputError(
-                subject, f"{key}: expected a list of layers or gates' names, got {moves[key]!r}"
-            )
+            raise InputError(subject, f"{key}: expected a list of layers or gates' names, got {moves[key]!r}")
         # the number of a layer is a text
         moves[key] = list(map(str, moves[key]))
     match call.operation:

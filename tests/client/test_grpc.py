@@ -200,9 +200,7 @@ def test_arguments_that_no_message_holds(
 @pytest.mark.parametrize("layers", ["12", 3])
 def test_layers_are_a_list(server: Server, kind: Kind, digits: Array, layers: Any) -> None:
     """The characters of a text would each be a layer."""
-    with pytest.raises(
-        InputError, match=f"close: expected a list of layers or gates' names, got {layers!r}"
-    ):
+    with pytest.raises(InputError, match=f"close: expected a list of layers or gates' names, got {layers!r}"):
         call(kind, f"grpc://{server.grpc_address}", "lesion", "digits-10", digits, close=layers)
 
 

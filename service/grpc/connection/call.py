@@ -16,7 +16,7 @@ from service.grpc.connection.frames import (
     MAX_FRAME_BYTES,
     frame,
 )
-from service.grpc.connection.header_blocks import OK_LINES, OK_TRAILERS, GrpcHead, literal
+from service.grpc.connection.header_blocks import OK_HEADERS, OK_TRAILERS, GrpcHead, literal
 from service.grpc.connection.status import encode_message, status_of
 from service.http.request import ClientGoneError, Request
 from service.http.response import JSON_LINES, ErrorResponse, Response
@@ -325,8 +325,8 @@ class Call(MessageRequest):
     def _header_block(self) -> bytes:
         request_id = self.id.encode()
         if len(request_id) > MAX_SHORT_ID:
-            return OK_LINES + literal(b"x-request-id", request_id)
-        return b"%b%b%c%b" % (OK_LINES, REQUEST_ID_NAME, len(request_id), request_id)
+            return OK_HEADERS + literal(b"x-request-id", request_id)
+        return b"%b%b%c%b" % (OK_HEADERS, REQUEST_ID_NAME, len(request_id), request_id)
 
     def _write(self, data: bytes) -> None:
         if not self.client_gone:

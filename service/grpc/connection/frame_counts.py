@@ -43,7 +43,7 @@ class FrameCounts:
             answers = self._earlier_answers + self.requests + self.sent_frames
             limit = MAX_CONTROL_FRAMES + STREAM_FRAMES_PER_ANSWER * answers
             if self._stream_frames > limit:
-                raise _flood("about the streams of these answers", limit)
+                raise _flood("about streams for the answers that were sent", limit)
 
 
 def _flood(frames: str, limit: int) -> Http2Error:

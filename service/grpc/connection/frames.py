@@ -77,8 +77,9 @@ def expect_control_frame(kind: int, stream_id: int, size: int) -> None:
             f"expected {PAYLOAD_BYTES[kind]} bytes in a frame of type {kind}, got {size}",
         )
     if (kind in CONNECTION_TYPES and stream_id) or (kind in STREAM_TYPES and not stream_id):
+        expected = "stream 0" if stream_id else "a stream other than 0"
         raise Http2Error(
-            ErrorCode.PROTOCOL_ERROR, f"expected another stream of a frame of type {kind}, got {stream_id}"
+            ErrorCode.PROTOCOL_ERROR, f"expected {expected} in a frame of type {kind}, got {stream_id}"
         )
 
 

@@ -105,7 +105,8 @@ def _table_resizes(block: bytes) -> int:
     while position < len(block) and block[position] & 0xE0 == 0x20:
         if resizes == MAX_TABLE_RESIZES:
             raise Http2Error(
-                ErrorCode.COMPRESSION_ERROR, f"headers: expected at most {MAX_TABLE_RESIZES} sizes of a table"
+                ErrorCode.COMPRESSION_ERROR,
+                f"headers: expected at most {MAX_TABLE_RESIZES} resizes of the table in a block, got more",
             )
         resizes += 1
         # an integer that does not fit in the first byte goes on up to a byte below 128
@@ -177,7 +178,7 @@ def _length(text: bytes) -> bytes:
 
 
 # entry 8 of HPACK's fixed table is `:status: 200`
-OK_LINES = b"\x88" + literal(b"content-type", GRPC_CONTENT_TYPE)
+OK_HEADERS = b"\x88" + literal(b"content-type", GRPC_CONTENT_TYPE)
 OK_TRAILERS = literal(b"grpc-status", b"0")
 # the answer to a request that is not gRPC
 NOT_GRPC = literal(b":status", b"415")

@@ -181,7 +181,7 @@ class Http2Connection:
             self._on_trailers(stream_id, block, is_last=is_last)
             return
         if not stream_id % 2:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected an odd number of a stream")
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"expected an odd stream number, got {stream_id}")
         head = self._header_blocks.head(block)
         if self._refusing:
             # after the final GOAWAY: the client knows that these are not answered

@@ -149,7 +149,7 @@ def read_contents(contents: Any, shape: tuple[int, ...], dtype: np.dtype[np.gene
     array = np.fromiter(values, np.dtype("int64" if dtype.kind == "i" else "uint64"), count)
     narrow = array.astype(dtype)
     if not (narrow == array).all():
-        raise RequestError(f"{where}: expected {value_range(dtype)}, got one outside of that")
+        raise RequestError(f"{where}: expected {value_range(dtype)}, got {array[narrow != array][0]}")
     return narrow.reshape(shape)
 
 

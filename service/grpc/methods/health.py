@@ -17,7 +17,7 @@ from service.registry.registry import ModelRegistry
 
 HealthRequest = message_class("grpc.health.v1.HealthCheckRequest")
 HealthResponse = message_class("grpc.health.v1.HealthCheckResponse")
-# of a service or model to watch
+# characters in the name of a service or model to watch
 MAX_NAME_LENGTH = 256
 # how often a watch looks for a change
 WATCH_SECONDS = 0.2

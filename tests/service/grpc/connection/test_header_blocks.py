@@ -11,7 +11,7 @@ from service.grpc.connection.frames import Http2Error
 from service.grpc.connection.header_blocks import (
     MAX_CACHED_BLOCKS,
     NOT_GRPC,
-    OK_LINES,
+    OK_HEADERS,
     OK_TRAILERS,
     HeaderBlocks,
     literal,
@@ -140,7 +140,7 @@ def test_our_headers_can_be_read(size: int) -> None:
 
 def test_the_headers_of_all_answers() -> None:
     decoder = Decoder()
-    assert decoder.decode(OK_LINES) == [(":status", "200"), ("content-type", "application/grpc")]
+    assert decoder.decode(OK_HEADERS) == [(":status", "200"), ("content-type", "application/grpc")]
     assert decoder.decode(OK_TRAILERS) == [("grpc-status", "0")]
     assert decoder.decode(NOT_GRPC) == [(":status", "415")]
     assert not decoder.header_table.dynamic_entries
