@@ -322,7 +322,7 @@ def test_random_weights_are_marked_in_the_file(tmp_path: Path) -> None:
     """The warning of the export is soon gone; the file still says it."""
     (tmp_path / "net.py").write_text("from torch import nn\ndef make(): return nn.Linear(6, 3)\n")
     drawn = export_model(f"{tmp_path}/net.py:make", tmp_path / "to", inputs=INPUT)
-    assert drawn.warnings[0].startswith("random weights: make draws them")
+    assert drawn.warnings[0].startswith("random weights: make makes them at random")
     assert "weights: random, drawn by the network's code; --weights loads trained ones" in summary_lines(
         drawn.manifest
     )
