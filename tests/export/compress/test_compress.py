@@ -243,7 +243,7 @@ def test_a_lower_precision_that_is_slower_is_not_written(
 
     monkeypatch.setattr(trials, "measure_speed", measure)
     with pytest.raises(
-        CompressionError, match=r"--precision int8: expected .* here is 0.50 with 1 row, where"
+        CompressionError, match=r"--precision int8: expected .* here is 0.50 with 1 row \(whole graph = 1\)"
     ):
         compress_model(
             folder / "repository/net/1/model.onnx",
