@@ -17,19 +17,26 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVa
 
 import numpy as np
 
-from client.errors import DeadlineError, InputError, RequestRefusedError, ServerError, UnavailableError
-from client.inputs import Array, Call, is_table, table_rows, to_tensors
-from client.results import Gates, Lesion, to_columns, to_table
+from turnpike.client.errors import (
+    DeadlineError,
+    InputError,
+    RequestRefusedError,
+    ServerError,
+    UnavailableError,
+)
+from turnpike.client.inputs import Array, Call, is_table, table_rows, to_tensors
+from turnpike.client.results import Gates, Lesion, to_columns, to_table
+from turnpike.common.distribution import needing_extra
 
-# for each scheme of an address, the module of a protocol: its AsyncTransport and its BlockingTransport, whose
-# coroutines never wait, have `send`, `sleep` and `close`
 # a header holds no lines, and no spaces around its value
 VALID_KEY = re.compile(r"[!-~]([ -~]*[!-~])?")
+# for each scheme of an address, the module of a protocol and the extra that it needs. The module's
+# AsyncTransport and BlockingTransport, whose coroutines never wait, have `send`, `sleep` and `close`.
 TRANSPORTS = {
-    "http": "client.http",
-    "https": "client.http",
-    "grpc": "client.grpc",
-    "grpcs": "client.grpc",
+    "http": ("turnpike.client.http", "client"),
+    "https": ("turnpike.client.http", "client"),
+    "grpc": ("turnpike.client.grpc", "client-grpc"),
+    "grpcs": ("turnpike.client.grpc", "client-grpc"),
 }
 # seconds before the first retry, which double with each further one, and their maximum
 FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
@@ -68,7 +75,9 @@ class BaseClient:
             raise ValueError(
                 "api_key: expected printable ASCII characters, without spaces or lines around them"
             )
-        transports = importlib.import_module(TRANSPORTS[scheme])
+        module, extra = TRANSPORTS[scheme]
+        with needing_extra(f"an address {scheme}://", extra):
+            transports = importlib.import_module(module)
         self._transport = getattr(transports, self._transport_name)(self.url, self.api_key, self.transport)
         self._metadata: dict[tuple[str, Version], Any] = {}
 

@@ -12,9 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+import grpc
+import grpc.aio
 import numpy as np
+from google.protobuf.message import Message
 
-from client.errors import (
+from turnpike.client.errors import (
     ClientError,
     DeadlineError,
     InputError,
@@ -22,19 +25,8 @@ from client.errors import (
     ServerError,
     UnavailableError,
 )
-from client.inputs import DATATYPES, DTYPES, Array, Call, to_bytes
-
-try:
-    import grpc
-    import grpc.aio
-    from google.protobuf.message import Message
-
-    from service.grpc.messages.descriptors import message_class
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"an address of gRPC needs grpcio and protobuf, got no {error.name}: pip install -e '.[client-grpc]'",
-        name=error.name,
-    ) from error
+from turnpike.client.inputs import DATATYPES, DTYPES, Array, Call, to_bytes
+from turnpike.service.grpc.messages.descriptors import message_class
 
 INFERENCE, GATES = "inference.GRPCInferenceService", "turnpike.v1.GateService"
 OPTIONS = (

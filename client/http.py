@@ -13,8 +13,14 @@ from urllib.parse import quote
 import httpx
 import numpy as np
 
-from client.errors import ClientError, DeadlineError, RequestRefusedError, ServerError, UnavailableError
-from client.inputs import DATATYPES, DTYPES, TEXT, Call, to_bytes
+from turnpike.client.errors import (
+    ClientError,
+    DeadlineError,
+    RequestRefusedError,
+    ServerError,
+    UnavailableError,
+)
+from turnpike.client.inputs import DATATYPES, DTYPES, TEXT, Call, to_bytes
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 # as many threads or tasks keep their connections

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from client.errors import InputError
+from turnpike.client.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CODES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")

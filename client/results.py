@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from client.inputs import Array
+from turnpike.client.inputs import Array
 
 # gates that are printed in a terminal
 MAX_PRINTED = 40

@@ -10,16 +10,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from export.pipeline import ExportResult, export_model
-    from export.verify import VerificationResult, verify_model
+    from turnpike.export.pipeline import ExportResult, export_model
+    from turnpike.export.verify import VerificationResult, verify_model
 
 __all__ = ["ExportResult", "VerificationResult", "export_model", "verify_model"]
 
 MODULES = {
-    "ExportResult": "export.pipeline",
-    "export_model": "export.pipeline",
-    "VerificationResult": "export.verify",
-    "verify_model": "export.verify",
+    "ExportResult": "turnpike.export.pipeline",
+    "export_model": "turnpike.export.pipeline",
+    "VerificationResult": "turnpike.export.verify",
+    "verify_model": "turnpike.export.verify",
 }
 
 

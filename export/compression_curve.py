@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.artifact.manifest import Compression, CompressionPoint, Precision
+from turnpike.service.artifact.manifest import Compression, CompressionPoint, Precision
 
 
 def file_point(compression: Compression) -> CompressionPoint:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from export.errors import SourceError, UsageError, warn_user
+from turnpike.export.errors import SourceError, UsageError, warn_user
 
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 # for a module with parameters of bfloat16, a dtype that NumPy does not have

@@ -12,14 +12,14 @@ from pathlib import Path
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.defaults import MAX_ERROR, MIN_AGREEMENT
-from export.errors import ExportError, SourceNote, SourceOptionError, SourceWarning, UsageError
-from export.input_spec import InputSpec, parse_inputs, parse_ranges
-from export.measure.gate_profile import profile_gates
-from export.measure.lesion_curve import lesion_curve
-from export.measure.sample_rows import choose_samples, input_ranges, sample_count
-from export.output.model_bytes import tool_versions
-from export.output.repository import (
+from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
+from turnpike.export.errors import ExportError, SourceNote, SourceOptionError, SourceWarning, UsageError
+from turnpike.export.input_spec import InputSpec, parse_inputs, parse_ranges
+from turnpike.export.measure.gate_profile import profile_gates
+from turnpike.export.measure.lesion_curve import lesion_curve
+from turnpike.export.measure.sample_rows import choose_samples, input_ranges, sample_count
+from turnpike.export.output.model_bytes import tool_versions
+from turnpike.export.output.repository import (
     IfTaken,
     expect_free_version,
     expect_version,
@@ -27,9 +27,9 @@ from export.output.repository import (
     newest_version,
     write_model,
 )
-from export.precision.compare import Comparison, PrecisionLimits
-from export.prepared_graph import PreparedGraph, expect_gate_count, prepare, with_short_sums
-from export.proved_graph import (
+from turnpike.export.precision.compare import Comparison, PrecisionLimits
+from turnpike.export.prepared_graph import PreparedGraph, expect_gate_count, prepare, with_short_sums
+from turnpike.export.proved_graph import (
     ProvedGraph,
     lower_precision,
     new_warnings,
@@ -37,14 +37,14 @@ from export.proved_graph import (
     prove_first,
     prove_graph,
 )
-from export.report.data import PlainFile, ReportData, gate_panel
-from export.source import Rows, Source
-from export.sources.data.labels import expect_labels
-from export.sources.load import load_source
-from export.steps import ProgressListener, Steps
-from export.text_input import expect_ids_in_table, prove_text_input
-from service.artifact.manifest import LesionCurve, Manifest, Precision, Profile
-from service.artifact.runtime import Runtime, Tensor
+from turnpike.export.report.data import PlainFile, ReportData, gate_panel
+from turnpike.export.source import Rows, Source
+from turnpike.export.sources.data.labels import expect_labels
+from turnpike.export.sources.load import load_source
+from turnpike.export.steps import ProgressListener, Steps
+from turnpike.export.text_input import expect_ids_in_table, prove_text_input
+from turnpike.service.artifact.manifest import LesionCurve, Manifest, Precision, Profile
+from turnpike.service.artifact.runtime import Runtime, Tensor
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def export_model(
     if report is None:
         return result
     with saying_model_is_complete(written.path), steps.step("report"):
-        from export.report.write import write_report  # matplotlib, only for a report
+        from turnpike.export.report.write import write_report  # matplotlib, only for a report
 
         content = dataclasses.replace(
             report_data(result.path, result.manifest, proved, loaded.rows, result.warnings, result.seconds),

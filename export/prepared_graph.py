@@ -8,19 +8,23 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from export.defaults import DEFAULT_OPSET, OPSETS
-from export.errors import GateCountError, UsageError
-from export.gates.highways.other_gates import OtherGate
-from export.gates.instrument import Instrumentation, instrument
-from export.gates.levers import drop_levers
-from export.gates.short_sums import shorten_sums
-from export.input_spec import batch_dimension
-from export.output.model_bytes import to_bytes
-from export.source import Array, Source
-from export.trace.recurrent_operators import closed_operators, has_open_operators, open_recurrent_operators
-from export.trace.trace import TracedGraph, strip_metadata, trace
-from service.artifact.devices import Device
-from service.artifact.runtime import Runtime, device_available, open_model
+from turnpike.export.defaults import DEFAULT_OPSET, OPSETS
+from turnpike.export.errors import GateCountError, UsageError
+from turnpike.export.gates.highways.other_gates import OtherGate
+from turnpike.export.gates.instrument import Instrumentation, instrument
+from turnpike.export.gates.levers import drop_levers
+from turnpike.export.gates.short_sums import shorten_sums
+from turnpike.export.input_spec import batch_dimension
+from turnpike.export.output.model_bytes import to_bytes
+from turnpike.export.source import Array, Source
+from turnpike.export.trace.recurrent_operators import (
+    closed_operators,
+    has_open_operators,
+    open_recurrent_operators,
+)
+from turnpike.export.trace.trace import TracedGraph, strip_metadata, trace
+from turnpike.service.artifact.devices import Device
+from turnpike.service.artifact.runtime import Runtime, device_available, open_model
 
 # gates that an error names
 MAX_NAMES = 10

@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from export.errors import ParityError
-from export.output.model_bytes import weights_digest
-from export.output.repository import PLAIN_FILE, PlainTwin
-from export.parity.prove import Proof, prove
-from export.precision.compare import Comparison, PrecisionLimits, compare, require_agreement
-from export.precision.lower import lower
-from export.prepared_graph import PreparedGraph, open_on_all_devices
-from export.source import Rows, Source
-from export.steps import Steps
-from service.artifact.manifest import Manifest
-from service.artifact.runtime import Runtime, open_model
+from turnpike.export.errors import ParityError
+from turnpike.export.output.model_bytes import weights_digest
+from turnpike.export.output.repository import PLAIN_FILE, PlainTwin
+from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.precision.compare import Comparison, PrecisionLimits, compare, require_agreement
+from turnpike.export.precision.lower import lower
+from turnpike.export.prepared_graph import PreparedGraph, open_on_all_devices
+from turnpike.export.source import Rows, Source
+from turnpike.export.steps import Steps
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 
 @dataclass(frozen=True)

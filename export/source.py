@@ -11,9 +11,9 @@ import onnx
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.input_spec import InputSpec
-from models.training.checkpoint import TrainingRecord
-from service.artifact.manifest import Feature, TextScheme
+from turnpike.export.input_spec import InputSpec
+from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.service.artifact.manifest import Feature, TextScheme
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,12 +12,12 @@ from typing import get_args
 import numpy as np
 from pydantic import ValidationError
 
-from export.errors import ParityError, SourceOptionError, UsageError
-from export.source import Array, Rows, Source, TextForm
-from models.data.embedded import encode_texts
-from service.artifact.manifest import Manifest, TextInput, TextScheme
-from service.artifact.runtime import Runtime
-from service.artifact.text_encoder import MAX_WASTED_CHARACTERS, TextEncoder
+from turnpike.export.errors import ParityError, SourceOptionError, UsageError
+from turnpike.export.source import Array, Rows, Source, TextForm
+from turnpike.models.data.embedded import encode_texts
+from turnpike.service.artifact.manifest import Manifest, TextInput, TextScheme
+from turnpike.service.artifact.runtime import Runtime
+from turnpike.service.artifact.text_encoder import MAX_WASTED_CHARACTERS, TextEncoder
 
 OPTION = "--text-alphabet"
 # schemes for networks whose training did not record how it made the ids

@@ -11,21 +11,21 @@ import onnx_ir as ir
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.compress.verify_cut import verify_cut
-from export.defaults import MAX_ERROR, MIN_AGREEMENT
-from export.errors import ParityError, SourceError
-from export.input_spec import InputSpec
-from export.output.model_bytes import weights_digest
-from export.parity.prove import Proof, prove
-from export.pipeline import load_with_messages
-from export.precision.compare import Comparison, compare, require_agreement
-from export.prepared_graph import PreparedGraph, prepare_like
-from export.source import Source
-from export.steps import ProgressListener, Steps
-from export.text_input import verify_text_input
-from service.artifact.devices import Device, DevicePrecision
-from service.artifact.manifest import Manifest
-from service.artifact.runtime import Runtime, open_model
+from turnpike.export.compress.verify_cut import verify_cut
+from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
+from turnpike.export.errors import ParityError, SourceError
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.output.model_bytes import weights_digest
+from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.pipeline import load_with_messages
+from turnpike.export.precision.compare import Comparison, compare, require_agreement
+from turnpike.export.prepared_graph import PreparedGraph, prepare_like
+from turnpike.export.source import Source
+from turnpike.export.steps import ProgressListener, Steps
+from turnpike.export.text_input import verify_text_input
+from turnpike.service.artifact.devices import Device, DevicePrecision
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 
 @dataclass(frozen=True)

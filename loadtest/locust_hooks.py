@@ -15,19 +15,19 @@ from locust.event import Events
 from locust.exception import StopTest
 from locust.runners import MasterRunner, Runner, WorkerRunner
 
-from loadtest.cli.options import OPTIONS, default_text, parse_plan
-from loadtest.errors import LoadTestError, UsageError
-from loadtest.generate.load_shape import LoadProfile
-from loadtest.generate.locust_users import LoadUser, LocustShape, WireUser
-from loadtest.generate.process_load import ProcessLoad
-from loadtest.generate.worker import LEDGER, RATE
-from loadtest.ledger import Ledger, Outcome, now
-from loadtest.measure.record import Record
-from loadtest.measure.server_metrics import MetricsPoller
-from loadtest.measure.summary import failures, make_record
-from loadtest.plan import LoadPlan
-from loadtest.report.report import prepare_folder, write_report
-from loadtest.workload.workload import Workload
+from turnpike.loadtest.cli.options import OPTIONS, default_text, parse_plan
+from turnpike.loadtest.errors import LoadTestError, UsageError
+from turnpike.loadtest.generate.load_shape import LoadProfile
+from turnpike.loadtest.generate.locust_users import LoadUser, LocustShape, WireUser
+from turnpike.loadtest.generate.process_load import ProcessLoad
+from turnpike.loadtest.generate.worker import LEDGER, RATE
+from turnpike.loadtest.ledger import Ledger, Outcome, now
+from turnpike.loadtest.measure.record import Record
+from turnpike.loadtest.measure.server_metrics import MetricsPoller
+from turnpike.loadtest.measure.summary import failures, make_record
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.report.report import prepare_folder, write_report
+from turnpike.loadtest.workload.workload import Workload
 
 # options that locust has itself (users, ...), or that only `turnpike loadtest` has (find_capacity, ...)
 LOCUST_FIELDS = {"users", "spawn_rate", "duration", "processes", "find_capacity", "step_seconds"}

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from locust import events
 
-from loadtest.generate.locust_users import Gates, Lesion, Mixed, PredictBinary, PredictJson, PredictV1
-from loadtest.locust_hooks import LocustHooks
+from turnpike.loadtest.generate.locust_users import (
+    Gates,
+    Lesion,
+    Mixed,
+    PredictBinary,
+    PredictJson,
+    PredictV1,
+)
+from turnpike.loadtest.locust_hooks import LocustHooks
 
 __all__ = ["Gates", "Lesion", "Mixed", "PredictBinary", "PredictJson", "PredictV1"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from loadtest.errors import UsageError
-from loadtest.slo import Slo
+from turnpike.loadtest.errors import UsageError
+from turnpike.loadtest.slo import Slo
 
 Wire = Literal["json", "binary", "v1", "gates", "lesion", "mixed"]
 Shape = Literal["constant", "ramp", "spike", "soak", "step"]

@@ -10,18 +10,18 @@ from dataclasses import replace
 
 import gevent
 
-from loadtest.generate.coordinator import LoadCoordinator, running_workers
-from loadtest.generate.default_processes import default_processes
-from loadtest.generate.load_shape import LoadProfile, load_factor
-from loadtest.generate.locust_users import LocustShape
-from loadtest.ledger import now
-from loadtest.measure.capacity import CapacitySearch
-from loadtest.measure.record import Capacity, LiveState, RateStep, Record
-from loadtest.measure.server_metrics import MetricsPoller
-from loadtest.measure.summary import make_record
-from loadtest.plan import LoadPlan
-from loadtest.slo import Slo
-from loadtest.workload.workload import Workload
+from turnpike.loadtest.generate.coordinator import LoadCoordinator, running_workers
+from turnpike.loadtest.generate.default_processes import default_processes
+from turnpike.loadtest.generate.load_shape import LoadProfile, load_factor
+from turnpike.loadtest.generate.locust_users import LocustShape
+from turnpike.loadtest.ledger import now
+from turnpike.loadtest.measure.capacity import CapacitySearch
+from turnpike.loadtest.measure.record import Capacity, LiveState, RateStep, Record
+from turnpike.loadtest.measure.server_metrics import MetricsPoller
+from turnpike.loadtest.measure.summary import make_record
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.slo import Slo
+from turnpike.loadtest.workload.workload import Workload
 
 # seconds between checks for signals and failed workers, and between changes of a varying rate
 POLL_SECONDS = 0.25

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loadtest.errors import UsageError
+from turnpike.loadtest.errors import UsageError
 
 if TYPE_CHECKING:
     # it imports numpy, which the help page of a command does not need
-    from loadtest.ledger import PeriodSummary
+    from turnpike.loadtest.ledger import PeriodSummary
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}

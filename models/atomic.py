@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from models.errors import WriteError
+from turnpike.models.errors import WriteError
 
 # characters of the random part of a draft's name
 TOKEN_LENGTH = 8

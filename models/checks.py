@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from models.errors import ConfigError, ShapeError
+from turnpike.models.errors import ConfigError, ShapeError
 
 if TYPE_CHECKING:  # settings are checked without PyTorch, too
     from torch import Tensor, nn

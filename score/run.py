@@ -9,12 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from score.engines.local import run_local
-from score.engines.ray_cluster import run_on_ray
-from score.errors import UsageError
-from score.job.plan import Plan, describe_inputs, job_folder
-from score.job.scoring_model import ScoringModel
-from score.sources.files import find_files, split_files
+from turnpike.common.distribution import needs_extra
+from turnpike.score.engines.local import run_local
+from turnpike.score.engines.ray_cluster import run_on_ray
+from turnpike.score.errors import UsageError
+from turnpike.score.job.plan import Plan, describe_inputs, job_folder
+from turnpike.score.job.scoring_model import ScoringModel
+from turnpike.score.sources.files import find_files, split_files
 
 Engine = Literal["local", "ray"]
 
@@ -48,7 +49,7 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
     `on_progress` is called with the finished parts, all parts, and the rows that were scored since the start.
     """
     if options.engine == "ray" and find_spec("ray") is None:
-        raise UsageError("--engine: ray is not installed: pip install -e '.[ray]'")
+        raise UsageError(needs_extra("--engine ray", "ray", "ray"))
     model = ScoringModel(options.model, gates=options.gates)
     if options.output.resolve().is_relative_to(Path(options.input).resolve()):
         raise UsageError("--output: expected a folder outside of --input, whose files would be read again")

@@ -14,10 +14,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 
-from service.config.cpus import available_cpus
+from tests.support.python_path import python_path
+from turnpike.service.config.cpus import available_cpus
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# processes of the tests refuse short names as well
+os.environ.setdefault("PYTHONPATH", python_path())
 
 # fixtures of the browser tests
 pytest_plugins = ["tests.support.browser"]
@@ -44,7 +48,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_finish() -> None:
     """Build torch's tables of operators once. torch builds them for each export, in half of its time."""
-    if "export.trace.trace" in sys.modules:
+    if "turnpike.export.trace.trace" in sys.modules:
         from torch._export import utils
         from torch.onnx._internal.exporter._registration import ONNXRegistry
 

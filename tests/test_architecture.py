@@ -15,17 +15,19 @@ from tests.support.source_files import PACKAGES, ROOT, files, write
 
 # package: modules of other packages that it may import
 BRIDGES: dict[str, set[str]] = {
+    "common": set(),
     "models": set(),
     "service": set(),
     "loadtest": set(),
     "client": {"service.grpc.messages"},
     "export": {"models", "service.artifact"},
     "score": {"service"},
-    "tune": {"loadtest", "service.artifact", "service.config", "service.repository", "service.version"},
+    "tune": {"loadtest", "service.artifact", "service.config", "service.repository"},
 }
 
 # package: libraries it must not import
 FORBIDDEN_LIBRARIES = {
+    "common": {"numpy", "torch", "onnx", "onnxruntime", "fastapi", "pydantic", "typer"},
     "models": {"onnx", "onnxruntime", "onnxscript", "fastapi"},
     "service": {"torch", "onnx", "onnxscript"},
     "export": {"fastapi", "uvicorn"},
@@ -172,26 +174,36 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
 }
 
 
+OUR_PREFIXES = tuple(f"turnpike.{package}" for package in PACKAGES)
+
+
 def imported_modules(path: Path, root: Path = ROOT) -> set[str]:
-    """Every module that a file imports; `from a import b` is `a.b` if that is a module of ours, else `a`."""
+    """Every module that a file imports; `from a import b` is `a.b` if that is a module of ours, else `a`.
+
+    Modules of ours are without `turnpike.`, as in `service.errors`. A public name keeps it, as in
+    `turnpike.Client`.
+    """
     modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: expected absolute imports, got a relative one"
-            folder = root / str(node.module).replace(".", "/")
+            module = str(node.module)
+            folder = root / module.removeprefix("turnpike").lstrip(".").replace(".", "/")
             for alias in node.names:
                 is_module = (folder / alias.name).is_dir() or (folder / f"{alias.name}.py").exists()
-                modules.add(f"{node.module}.{alias.name}" if is_module else str(node.module))
-    return modules
+                modules.add(f"{module}.{alias.name}" if is_module or module == "turnpike" else module)
+    return {
+        module.removeprefix("turnpike.") if module.startswith(OUR_PREFIXES) else module for module in modules
+    }
 
 
 def foreign_imports(package: str, root: Path = ROOT) -> list[str]:
     """Imports of other packages, apart from its bridges, and of libraries that a package must not know."""
-    # `import service` alone gives the docstring and the folder of a package
-    bridges = BRIDGES[package] | {name.split(".")[0] for name in BRIDGES[package]}
-    others = {*PACKAGES, "turnpike"} - {package}
+    # `import turnpike` and `from turnpike import service` alone give the folder of a package
+    bridges = BRIDGES[package] | {name.split(".")[0] for name in BRIDGES[package]} | {"turnpike"}
+    others = {*PACKAGES, "turnpike"} - {package, "common"}
 
     def is_allowed(module: str) -> bool:
         return module in bridges or any(module.startswith(f"{name}.") for name in BRIDGES[package])
@@ -272,13 +284,15 @@ def test_the_import_check_finds_foreign_imports(tmp_path: Path) -> None:
     write(
         tmp_path,
         service__function="def f():\n    import torch.nn\n",
-        service__bridge="from models.layers.gate import DenseGate\n",
-        service__typing="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import turnpike\n",
+        service__bridge="from turnpike.models.layers.gate import DenseGate\n",
+        service__typing=(
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from turnpike import Client\n"
+        ),
     )
     assert foreign_imports("service", tmp_path) == [
         "service/bridge.py imports models.layers.gate",
         "service/function.py imports torch.nn",
-        "service/typing.py imports turnpike",
+        "service/typing.py imports turnpike.Client",
     ]
 
 
@@ -290,9 +304,9 @@ def test_export_knows_only_the_artifact_of_the_service(tmp_path: Path) -> None:
         service__errors="",
         service__artifact__manifest="",
         service__protocol__tensors="",
-        export__good="from service.artifact import manifest\n",
-        export__bad="from service.protocol.tensors import decode\n",
-        export__worse="from service import errors\n",
+        export__good="from turnpike.service.artifact import manifest\n",
+        export__bad="from turnpike.service.protocol.tensors import decode\n",
+        export__worse="from turnpike.service import errors\n",
     )
     assert foreign_imports("export", tmp_path) == [
         "export/bad.py imports service.protocol.tensors",
@@ -326,12 +340,14 @@ def test_the_direction_check_finds_wrong_imports(tmp_path: Path) -> None:
     """An import up, one by a leaf, and one into a sub-folder; imports down and of leaves are fine."""
     write(
         tmp_path,
-        service__errors="from service.config import settings\n",
-        service__config__settings="import service.errors\n",
-        service__gates__reader="from service.protocol import tensors\nfrom service.errors import X\n",
-        service__protocol__tensors="def f():\n    from service.gates.reader import R\n",
-        service__api__openapi__document="from service.api.app import App\n",
-        service__api__app="from service.api.openapi.document import document\n",
+        service__errors="from turnpike.service.config import settings\n",
+        service__config__settings="import turnpike.service.errors\n",
+        service__gates__reader=(
+            "from turnpike.service.protocol import tensors\nfrom turnpike.service.errors import X\n"
+        ),
+        service__protocol__tensors="def f():\n    from turnpike.service.gates.reader import R\n",
+        service__api__openapi__document="from turnpike.service.api.app import App\n",
+        service__api__app="from turnpike.service.api.openapi.document import document\n",
     )
     assert wrong_directions("service", tmp_path) == [
         "service/api/openapi/document.py imports service.api.app",
@@ -349,9 +365,9 @@ def test_no_cycles_between_folders(package: str) -> None:
 def test_the_cycle_check_finds_cycles(tmp_path: Path) -> None:
     write(
         tmp_path,
-        tune__run="from tune.search import search\n",
-        tune__search="import tune.plan\n",
-        tune__plan="def f():\n    from tune import run\n",
+        tune__run="from turnpike.tune.search import search\n",
+        tune__search="import turnpike.tune.plan\n",
+        tune__plan="def f():\n    from turnpike.tune import run\n",
         tune__errors="",
     )
     assert folder_cycle("tune", tmp_path) == ["plan", "run", "search", "plan"]

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 import turnpike
-from models.training.presets import PRESETS
-from service.config.settings import Settings
+from tests.support.source_files import PACKAGES
+from turnpike.cli import load_command
+from turnpike.commands import COMMANDS
+from turnpike.models.training.presets import PRESETS
+from turnpike.service.config.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 COMMAND_LINE = (ROOT / "docs/reference/command-line.md").read_text(encoding="utf-8")
@@ -40,7 +43,7 @@ def options(name: str) -> dict[str, Any]:
     """The options of a command by flag, without --help."""
     return {
         flag: parameter
-        for parameter in turnpike.load_command(name).params
+        for parameter in load_command(name).params
         for flag in [*parameter.opts, *parameter.secondary_opts]
         if flag.startswith("--") and flag != "--help"
     }
@@ -53,7 +56,7 @@ def section(name: str) -> str:
     return match[0]
 
 
-@pytest.mark.parametrize("name", turnpike.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_documented(name: str) -> None:
     """The section of a command lists exactly its options."""
     documented = set(re.findall(r"`(--[a-z-]+)", section(name)))
@@ -64,8 +67,8 @@ def test_every_option_is_documented(name: str) -> None:
 
 def test_every_variable_is_documented() -> None:
     """The tables list exactly the TURNPIKE_... variables that the code reads."""
-    folders = [ROOT / package for package in ("models", "export", "service", "loadtest", "tune")]
-    code = [ROOT / "turnpike.py", *(path for folder in folders for path in folder.rglob("*.py"))]
+    folders = [ROOT / package for package in PACKAGES]
+    code = [path for folder in folders for path in folder.rglob("*.py")]
     read = {name for path in code for name in re.findall(r"TURNPIKE_[A-Z]+(?:_[A-Z]+)*", path.read_text())}
     read |= {f"TURNPIKE_{name.upper()}" for name in Settings.model_fields}
     documented = re.findall(r"^\|(?: `--[^|]*\|)?(?: \|)? `(TURNPIKE_[A-Z_]+)`", COMMAND_LINE, re.MULTILINE)
@@ -125,7 +128,7 @@ def test_commands_in_the_docs_exist(document: str, line: str) -> None:
     _, name, *arguments = shlex.split(line)
     if name == "--help":
         return
-    assert name in turnpike.COMMANDS
+    assert name in COMMANDS
     known = {*options(name), "--help"}
     for argument in arguments:
         if argument.startswith("--"):

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.artifact.runtime import open_model
 from tests.support.live_server import Server, free_port, serving
+from tests.support.python_path import python_path
+from turnpike.service.artifact.runtime import open_model
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -25,7 +26,7 @@ def run(folder: Path, *command: str | Path) -> str:
     """Run an example in a folder, with the environment's programs on the path; returns its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE")}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    environment["PYTHONPATH"] = str(ROOT)
+    environment["PYTHONPATH"] = python_path()
     result = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
     )

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.support.source_files import ROOT
-from turnpike import COMMANDS
+from turnpike.commands import COMMANDS
 
 BUNDLED_MODEL = "service/default/digits-10/1/model.onnx"
 
@@ -17,12 +17,13 @@ IMPORT_WITHOUT = """
 import importlib, pkgutil, sys
 
 # libraries of an extra, which the modules of these folders import
-OPTIONAL = {{"service.ray": {{"ray"}}, "client": {{"service"}}}}
+OPTIONAL = {{"turnpike.service.ray": {{"ray"}}, "turnpike.client": {{"turnpike.service"}}}}
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {names}:
-            raise ModuleNotFoundError(f"{{name}} is not installed here", name=name)
+        for absent in {names}:
+            if name == absent or name.startswith(absent + "."):
+                raise ModuleNotFoundError(f"{{name}} is not installed here", name=absent)
 
 sys.meta_path.insert(0, Absent())
 package = importlib.import_module({package!r})
@@ -45,16 +46,25 @@ def run_without(package: str, names: set[str]) -> subprocess.CompletedProcess[st
 @pytest.mark.parametrize(
     ("package", "names"),
     [
-        ("service", {"torch", "onnx", "onnxscript", "models", "export", "ray"}),
+        ("turnpike.service", {"torch", "onnx", "onnxscript", "turnpike.models", "turnpike.export", "ray"}),
         pytest.param(
-            "models",
-            {"onnx", "onnxruntime", "onnxscript", "fastapi", "service", "export"},
+            "turnpike.models",
+            {"onnx", "onnxruntime", "onnxscript", "fastapi", "turnpike.service", "turnpike.export"},
             marks=pytest.mark.slow,
         ),
-        ("loadtest", {"torch", "onnx", "onnxruntime", "models", "export", "service"}),
-        ("score", {"torch", "onnx", "onnxscript", "models", "export", "fastapi"}),
-        ("tune", {"torch", "onnx", "onnxruntime", "models", "export", "fastapi", "locust"}),
-        ("client", {"pandas", "torch", "onnxruntime", "models", "export", "service"}),
+        (
+            "turnpike.loadtest",
+            {"torch", "onnx", "onnxruntime", "turnpike.models", "turnpike.export", "turnpike.service"},
+        ),
+        ("turnpike.score", {"torch", "onnx", "onnxscript", "turnpike.models", "turnpike.export", "fastapi"}),
+        (
+            "turnpike.tune",
+            {"torch", "onnx", "onnxruntime", "turnpike.models", "turnpike.export", "fastapi", "locust"},
+        ),
+        (
+            "turnpike.client",
+            {"pandas", "torch", "onnxruntime", "turnpike.models", "turnpike.export", "turnpike.service"},
+        ),
     ],
 )
 def test_packages_can_be_imported_without_foreign_libraries(package: str, names: set[str]) -> None:
@@ -65,17 +75,18 @@ def test_packages_can_be_imported_without_foreign_libraries(package: str, names:
 
 def test_the_library_check_finds_missing_libraries() -> None:
     """The same check fails for a package that needs the library."""
-    result = run_without("models", {"torch"})
+    result = run_without("turnpike.models", {"torch"})
     assert result.returncode != 0
     assert "torch is not installed here" in result.stderr
 
 
 # runs commands in one process, and says after which of them a library was imported
 IMPORTED_BY_COMMANDS = """
-import sys, turnpike
+import sys
+from turnpike import cli
 for arguments, libraries in {commands}:
     try:
-        turnpike.app(arguments)
+        cli.app(arguments)
     except SystemExit as ended:
         assert not ended.code, arguments
     if imported := libraries & sys.modules.keys():
@@ -100,7 +111,7 @@ def test_help_and_lists_import_no_large_library() -> None:
     with_runtime = (["verify", "--help"], ["inspect", "--help"], ["inspect", BUNDLED_MODEL])
     without = [["--help"], ["train", "--list"], *([name, "--help"] for name in COMMANDS)]
     result = imported_by(
-        (["--help"], {*LARGE_LIBRARIES, "numpy", "models"}),
+        (["--help"], {*LARGE_LIBRARIES, "numpy", "turnpike.models"}),
         *((arguments, LARGE_LIBRARIES) for arguments in without if arguments not in with_runtime),
         *((arguments, LARGE_LIBRARIES - {"onnxruntime"}) for arguments in with_runtime),
     )

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from models.plots import style
 from tests.support.source_files import ROOT
+from turnpike.models.plots import style
 
 DASHBOARD = ROOT / "service" / "dashboard" / "styles"
 REPORT = ROOT / "export" / "report" / "report.css"

@@ -7,7 +7,6 @@ import atexit
 import errno
 import gc
 import itertools
-import os
 import re
 import signal
 import subprocess
@@ -22,8 +21,11 @@ import torch
 from typer.testing import Result
 
 import turnpike
-from models.training.checkpoint import read_checkpoint
+from tests.support.python_path import python_path
 from tests.support.run_cli import ROOT, command, environment, run, run_in_process
+from turnpike import cli
+from turnpike.commands import COMMANDS
+from turnpike.models.training.checkpoint import read_checkpoint
 
 
 @pytest.fixture
@@ -38,12 +40,12 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
 def test_help_has_one_line_per_command(tmp_path: Path) -> None:
     result = run(tmp_path, "--help")
     assert result.returncode == 0
-    for name, (_, _, line) in turnpike.COMMANDS.items():
+    for name, entry in COMMANDS.items():
         assert name in result.stdout
-        assert line in result.stdout
+        assert entry.help in result.stdout
 
 
-@pytest.mark.parametrize("name", turnpike.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(
     call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -53,7 +55,7 @@ def test_every_command_has_help(
     assert result.exit_code == 0, result.stderr
     assert f"turnpike {name}" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
-    parameters = turnpike.load_command(name).params
+    parameters = cli.load_command(name).params
     assert parameters
     for parameter in parameters:
         if parameter.param_type_name != "argument":
@@ -367,9 +369,10 @@ def test_bash_completes_presets_options_and_data_sets(
 def test_a_missing_library_names_its_extra(tmp_path: Path) -> None:
     """Without torch, one line says what to install."""
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')")
-    result = run(tmp_path, "train", "digits-10", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    result = run(tmp_path, "train", "digits-10", PYTHONPATH=python_path(tmp_path))
     assert result.returncode == 1
-    assert "turnpike train needs torch, which is not installed: pip install -e '.[train]'" in result.stderr
+    message = f"turnpike train needs torch, which is not installed: pip install -e '{ROOT}[train]'"
+    assert result.stderr == f"error: {message}\n"
 
 
 def test_the_end_of_the_process_collects_no_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,7 +381,7 @@ def test_the_end_of_the_process_collects_no_garbage(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(atexit, "register", at_exit.append)
     monkeypatch.setattr(sys, "argv", ["turnpike", "--version"])
     with pytest.raises(SystemExit):
-        turnpike.main()
+        cli.main()
     assert gc.freeze in at_exit
 
 
@@ -386,7 +389,7 @@ def test_unexpected_errors_are_one_line(
     call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error of the file system is shown with the system's message, without a traceback."""
-    monkeypatch.setattr("models.cli.training_run.expect_writable", lambda folder: None)
+    monkeypatch.setattr("turnpike.models.cli.training_run.expect_writable", lambda folder: None)
     (tmp_path / "runs").write_text("a file where a folder should be")
     result = call("train", "digits-10", "--epochs", "1")
     assert result.exit_code == 1
@@ -405,7 +408,7 @@ def test_unexpected_errors_are_one_line(
 )
 def test_no_part_of_a_message_is_empty(error: Exception, message: str) -> None:
     """Colors are left out."""
-    assert turnpike.describe_error(error) == (message, 1)
+    assert cli.describe_error(error) == (message, 1)
 
 
 def test_a_full_disk_under_the_output_is_named(tmp_path: Path) -> None:
@@ -435,7 +438,7 @@ def test_type_checkers_see_the_same_names() -> None:
     """The imports under TYPE_CHECKING and the table of lazy imports are the same."""
     (block,) = [
         node
-        for node in ast.parse((ROOT / "turnpike.py").read_text(encoding="utf-8")).body
+        for node in ast.parse(Path(turnpike.__file__).read_text(encoding="utf-8")).body
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ]
     seen = {

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from loadtest.errors import UsageError as LoadUsageError
-from loadtest.plan import WIRES
-from loadtest.slo import Slo
-from service.artifact.manifest import Precision
-from tune.errors import UsageError
+from turnpike.loadtest.errors import UsageError as LoadUsageError
+from turnpike.loadtest.plan import WIRES
+from turnpike.loadtest.slo import Slo
+from turnpike.service.artifact.manifest import Precision
+from turnpike.tune.errors import UsageError
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tune.plan import TunePlan
-from tune.search.candidates import Candidate
-from tune.search.measurements import Trial, missed_users
-from tune.search.search import Decision
-from tune.trial.model_under_test import ModelUnderTest
+from turnpike.tune.plan import TunePlan
+from turnpike.tune.search.candidates import Candidate
+from turnpike.tune.search.measurements import Trial, missed_users
+from turnpike.tune.search.search import Decision
+from turnpike.tune.trial.model_under_test import ModelUnderTest
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from service.config.auto_workers import describe_machine
-from service.config.cpus import available_cpus, threads_per_worker
-from service.config.settings import Settings
-from service.config.sources import resolve
-from service.version import VERSION
-from tune.errors import LowerPrecisionError, ServeError, UsageError
-from tune.plan import TunePlan
-from tune.result import Alternative, CandidateResult, TuneResult
-from tune.search.candidates import OPENVINO_PRECISIONS, Candidate, openvino_splits
-from tune.search.measurements import Trial, median_trial, missed_users
-from tune.search.search import (
+from turnpike.common.distribution import VERSION
+from turnpike.service.config.auto_workers import describe_machine
+from turnpike.service.config.cpus import available_cpus, threads_per_worker
+from turnpike.service.config.settings import Settings
+from turnpike.service.config.sources import resolve
+from turnpike.tune.errors import LowerPrecisionError, ServeError, UsageError
+from turnpike.tune.plan import TunePlan
+from turnpike.tune.result import Alternative, CandidateResult, TuneResult
+from turnpike.tune.search.candidates import OPENVINO_PRECISIONS, Candidate, openvino_splits
+from turnpike.tune.search.measurements import Trial, median_trial, missed_users
+from turnpike.tune.search.search import (
     BEFORE_AND_AFTER,
     HIGH_NOISE,
     ComparisonRound,
@@ -28,9 +28,9 @@ from tune.search.search import (
     SettingsSearch,
     count_trials,
 )
-from tune.trial.bench import Bench, estimate_seconds, lower_precision, seconds_per_load
-from tune.trial.child_process import StopRequested
-from tune.trial.model_under_test import ModelUnderTest, find_model
+from turnpike.tune.trial.bench import Bench, estimate_seconds, lower_precision, seconds_per_load
+from turnpike.tune.trial.child_process import StopRequested
+from turnpike.tune.trial.model_under_test import ModelUnderTest, find_model
 
 # the build of onnxruntime with OpenVINO; it replaces the usual one
 OPENVINO_PACKAGE = "onnxruntime-openvino"

@@ -22,23 +22,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from export.compress.graph.cut_graph import Kept
-from export.compress.graph.removable_layers import find_removable_layers
-from export.compress.selection import most_important
-from export.compress.unit_changes import measure_changes
-from export.compress.whole_network import read_whole_network
-from export.source import Array
-from export.sources.data.rows import read_split_rows
-from export.steps import Steps
-from models.data.dataset import Dataset
-from models.data.load import load_dataset
-from models.layers.gate import GatedJoin
-from models.networks.feedforward import MlpConfig
-from models.training.checkpoint import load_network, read_checkpoint
-from models.training.finetune import finetune
-from models.training.presets import find_preset
-from models.training.run_plan import BEST_CHECKPOINT, RunPlan
-from models.training.train import train
+from turnpike.export.compress.graph.cut_graph import Kept
+from turnpike.export.compress.graph.removable_layers import find_removable_layers
+from turnpike.export.compress.selection import most_important
+from turnpike.export.compress.unit_changes import measure_changes
+from turnpike.export.compress.whole_network import read_whole_network
+from turnpike.export.source import Array
+from turnpike.export.sources.data.rows import read_split_rows
+from turnpike.export.steps import Steps
+from turnpike.models.data.dataset import Dataset
+from turnpike.models.data.load import load_dataset
+from turnpike.models.layers.gate import GatedJoin
+from turnpike.models.networks.feedforward import MlpConfig
+from turnpike.models.training.checkpoint import load_network, read_checkpoint
+from turnpike.models.training.finetune import finetune
+from turnpike.models.training.presets import find_preset
+from turnpike.models.training.run_plan import BEST_CHECKPOINT, RunPlan
+from turnpike.models.training.train import train
 
 SEEDS = (0, 1, 2)
 LAYERS, WIDTH = 20, 128

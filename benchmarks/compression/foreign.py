@@ -27,20 +27,20 @@ from torch import Tensor, nn
 from benchmarks.compression.foreign_networks import CharacterCnn, ConvHighwayNetwork
 from benchmarks.folders import WORK_FOLDER
 from benchmarks.results.tables import markdown_table
-from export.compress.agreement import AnswerComparison
-from export.compress.compress import compress_model
-from export.compress.graph.cut_graph import FORMS
-from export.compress.graph.removable_layers import find_removable_layers
-from export.compress.selection import rank_units, search_share
-from export.compress.trials import Cutter, measure_point
-from export.compress.whole_network import read_whole_network
-from export.errors import CompressionError
-from export.source import Rows
-from export.sources.data.rows import read_split_rows
-from export.steps import Steps
-from models.data.dataset import Dataset
-from models.data.load import load_dataset
-from service.artifact.manifest import CompressionPoint
+from turnpike.export.compress.agreement import AnswerComparison
+from turnpike.export.compress.compress import compress_model
+from turnpike.export.compress.graph.cut_graph import FORMS
+from turnpike.export.compress.graph.removable_layers import find_removable_layers
+from turnpike.export.compress.selection import rank_units, search_share
+from turnpike.export.compress.trials import Cutter, measure_point
+from turnpike.export.compress.whole_network import read_whole_network
+from turnpike.export.errors import CompressionError
+from turnpike.export.source import Rows
+from turnpike.export.sources.data.rows import read_split_rows
+from turnpike.export.steps import Steps
+from turnpike.models.data.dataset import Dataset
+from turnpike.models.data.load import load_dataset
+from turnpike.service.artifact.manifest import CompressionPoint
 
 FOLDER = WORK_FOLDER / "foreign"
 BATCH_ROWS, LEARNING_RATE = 64, 1e-3

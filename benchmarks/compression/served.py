@@ -22,7 +22,7 @@ from benchmarks.contestants.wire_formats import JSON_LENGTH_HEADER, EncodedReque
 from benchmarks.errors import BenchmarkError
 from benchmarks.measurement.our_server import running_turnpike
 from benchmarks.measurement.wrk import require_wrk, run_wrk
-from service.artifact.runtime import open_model
+from turnpike.service.artifact.runtime import open_model
 
 CONNECTIONS = (1, 16, 64)
 FORMATS = ("JSON", "binary")

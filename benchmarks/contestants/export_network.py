@@ -14,12 +14,12 @@ import torch
 from torch.export import Dim
 
 from benchmarks.contestants.networks import CLASSES, OUTPUT_NAME, ROW_COUNT, BenchmarkNetwork
-from export.pipeline import export_model
-from models.networks import base
-from models.networks.families import build_network
-from models.networks.feedforward import MlpConfig
-from models.training import checkpoint
-from models.training.checkpoint import TrainingRecord
+from turnpike.export.pipeline import export_model
+from turnpike.models.networks import base
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import MlpConfig
+from turnpike.models.training import checkpoint
+from turnpike.models.training.checkpoint import TrainingRecord
 
 # rows that the profile of the gates is computed from
 PROFILE_ROWS = 512

@@ -19,9 +19,9 @@ from collections.abc import Mapping
 import numpy as np
 import uvloop
 
-from service.batching.batch_run import BatchRunner, CompletedBatch
-from service.batching.batcher import Batcher
-from service.inference_types import Array
+from turnpike.service.batching.batch_run import BatchRunner, CompletedBatch
+from turnpike.service.batching.batcher import Batcher
+from turnpike.service.inference_types import Array
 
 ROW = np.zeros((1, 64), np.float32)
 OUTPUTS = ("logits",)

@@ -20,8 +20,8 @@ import numpy as np
 import orjson
 
 from benchmarks.measurement.our_server import running_turnpike
-from models.data.load import load_dataset
-from service.http.compression import ZLIB_LEVEL
+from turnpike.models.data.load import load_dataset
+from turnpike.service.http.compression import ZLIB_LEVEL
 
 ROWS = (1, 16, 128)
 HIGH_LEVEL = 6

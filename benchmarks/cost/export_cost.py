@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 from benchmarks.folders import ROOT
 
 if TYPE_CHECKING:
-    from export.input_spec import InputSpec
-    from models.networks.base import Net
+    from turnpike.export.input_spec import InputSpec
+    from turnpike.models.networks.base import Net
 
 PRESETS = (
     "digits-10",
@@ -48,9 +48,9 @@ def build(preset: str) -> tuple[Net, InputSpec]:
     """The network of a preset with random weights, and its input."""
     import torch
 
-    from export.sources.checkpoint import network_input
-    from models.networks.families import build_network
-    from models.training.presets import find_preset
+    from turnpike.export.sources.checkpoint import network_input
+    from turnpike.models.networks.families import build_network
+    from turnpike.models.training.presets import find_preset
 
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")
@@ -85,7 +85,7 @@ def export_with_torch(preset: str) -> dict[str, float]:
 def export_with_turnpike(preset: str) -> dict[str, float]:
     """Export with proof; returns the seconds of each part, and of "all"."""
     network, spec = build(preset)
-    from export.pipeline import export_model
+    from turnpike.export.pipeline import export_model
 
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()

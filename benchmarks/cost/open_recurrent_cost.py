@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from export.input_spec import InputSpec
-from export.prepared_graph import prepare
-from export.source import Source
-from service.artifact.runtime import Runtime, open_model
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.prepared_graph import prepare
+from turnpike.export.source import Source
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 INPUTS, UNITS = 64, 128
 ROWS = (1, 8, 64)

@@ -32,19 +32,19 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.folders import RESULTS
 from benchmarks.measurement.wrk import HOST
 from benchmarks.results.tables import markdown_table
-from models.atomic import replacing
-from service.api.app import Application
-from service.batching import batcher
-from service.config.settings import Settings
-from service.http.connection.connection_counts import ConnectionCounts, SharedPort
-from service.http.connection.listener import listen
-from service.http.connection.server import DrainTiming, Server
-from service.repository.deployment import Deployment
-from service.telemetry.log_writer import log_writer
 from tests.support.gates_client import profile_of
 from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
+from turnpike.models.atomic import replacing
+from turnpike.service.api.app import Application
+from turnpike.service.batching import batcher
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.connection.connection_counts import ConnectionCounts, SharedPort
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.http.connection.server import DrainTiming, Server
+from turnpike.service.repository.deployment import Deployment
+from turnpike.service.telemetry.log_writer import log_writer
 
 RECORD = RESULTS / "request_cost.json"
 # a count may exceed the record by this share: room for a few calls, which a change may be worth

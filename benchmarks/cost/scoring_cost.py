@@ -24,10 +24,10 @@ import numpy as np
 import pyarrow
 from pyarrow import parquet
 
-import service
 from benchmarks.folders import ROOT
-from service.artifact.runtime import open_model
-from service.config.cpus import available_cpus
+from turnpike import service
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.config.cpus import available_cpus
 
 BUNDLED_MODEL = Path(service.__file__).parent / "default/digits-10/1/model.onnx"
 ROWS_PER_GROUP = 50_000

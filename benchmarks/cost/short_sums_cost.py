@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks.contestants.export_network import build
 from benchmarks.contestants.networks import NETWORK_L, NETWORK_S, OUTPUT_NAME
-from export.prepared_graph import prepare, with_short_sums
-from export.source import Source
-from export.sources.checkpoint import network_input
-from service.artifact.runtime import Runtime, open_model
+from turnpike.export.prepared_graph import prepare, with_short_sums
+from turnpike.export.source import Source
+from turnpike.export.sources.checkpoint import network_input
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 # a layer that carries the network's input keeps the long form
 NETWORKS = (NETWORK_S, replace(NETWORK_L, entry="plain"))

@@ -33,7 +33,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.folders import ROOT
 from benchmarks.measurement.processes import cpu_seconds, memory_usage
 from benchmarks.measurement.server_process import free_ports
-from service.api.openapi.operation import DIGIT
+from turnpike.service.api.openapi.operation import DIGIT
 
 NETWORK = """
 import torch
@@ -87,7 +87,7 @@ def measure(arguments: list[str], checkout: Path) -> tuple[float, float]:
     subprocess.run(
         [sys.executable, *arguments],
         cwd=checkout,
-        env=os.environ | {"PYTHONPATH": str(checkout)},
+        env=os.environ | {"PYTHONPATH": f"{checkout}/src{os.pathsep}{checkout}"},
         stdout=subprocess.DEVNULL,
         check=True,
     )
@@ -135,7 +135,7 @@ def measure_service(checkout: Path) -> ServiceStart:
     with subprocess.Popen(
         command,
         cwd=checkout,
-        env=os.environ | {"PYTHONPATH": str(checkout)},
+        env=os.environ | {"PYTHONPATH": f"{checkout}/src{os.pathsep}{checkout}"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:

@@ -20,10 +20,10 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.measurement.our_server import OurServer, running_turnpike
 from benchmarks.measurement.wrk import ANSWER_TIMEOUT_SECONDS
 from benchmarks.results.results_file import ResultLine, ResultsWriter
-from service.artifact.datatypes import DATATYPES
-from service.artifact.manifest import Manifest
-from service.artifact.runtime import open_model
-from service.registry.device_agreement import allowed_difference, max_difference
+from turnpike.service.artifact.datatypes import DATATYPES
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.registry.device_agreement import allowed_difference, max_difference
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # request, and the name of a tensor in its answer

@@ -20,13 +20,13 @@ from pathlib import Path
 from benchmarks.contestants.environments import run_command
 from benchmarks.errors import BenchmarkError
 from benchmarks.folders import ENVIRONMENTS, ROOT
-from service.artifact.devices import Device
+from turnpike.service.artifact.devices import Device
 
 # opens a tiny model on the device, or ends with the reason as its last line
 TRIAL = """
 import sys
-from service.artifact.runtime import expect_device
-from service.errors import DeviceError
+from turnpike.service.artifact.runtime import expect_device
+from turnpike.service.errors import DeviceError
 try:
     expect_device(sys.argv[1])
 except DeviceError as error:

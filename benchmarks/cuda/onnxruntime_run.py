@@ -16,8 +16,8 @@ import onnxruntime
 from benchmarks.contestants.networks import CLASSES, OUTPUT_NAME
 from benchmarks.cuda.run_times import Array, Run, print_times
 from benchmarks.errors import BenchmarkError
-from service.artifact.devices import PROVIDERS, Device, provider_options
-from service.artifact.runtime import expect_device, open_model, session_options
+from turnpike.service.artifact.devices import PROVIDERS, Device, provider_options
+from turnpike.service.artifact.runtime import expect_device, open_model, session_options
 
 INPUT_NAME = "x"
 

@@ -17,7 +17,7 @@ from benchmarks.measurement import onnxruntime_ceiling, processes
 from benchmarks.measurement.measure import Measurement, Workload, measure, warm_up
 from benchmarks.measurement.server_process import running_server
 from benchmarks.results.results_file import ResultsWriter
-from service.artifact.limits import MAX_ROWS
+from turnpike.service.artifact.limits import MAX_ROWS
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 CONNECTIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)

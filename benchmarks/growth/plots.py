@@ -11,8 +11,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.growth.tables import median_points
 from benchmarks.results.results_file import ResultLine
-from models.atomic import replacing
-from models.plots import style as canvas
+from turnpike.models.atomic import replacing
+from turnpike.models.plots import style as canvas
 
 # inches
 WIDTH, HEIGHT = 5.2, 3.6

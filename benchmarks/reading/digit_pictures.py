@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-import service
 from benchmarks.reading.page_rows import DRAWN_ROWS, HIGHEST_VALUE, as_rows, open_page
-from models.data.load import load_dataset
-from service.artifact.runtime import open_model
 from tests.support.digit_strokes import digit_drawings
+from turnpike import service
+from turnpike.models.data.load import load_dataset
+from turnpike.service.artifact.runtime import open_model
 
 BUNDLED_MODEL = Path(service.__file__).parent / "default/digits-10/1/model.onnx"
 SIZES = (8, 16, 28, 64, 200)  # pixels of an image file's side

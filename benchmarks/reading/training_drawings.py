@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-import models
 from benchmarks.reading.page_rows import DRAWN_ROWS, HIGHEST_VALUE, as_rows, open_page
+from turnpike import models
 
 Point = tuple[float, float]
 Stroke = list[Point]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.errors import BenchmarkError
+from turnpike.common.distribution import VERSION
 
 ResultLine = dict[str, Any]
 # fields that are printed while a benchmark runs
@@ -84,7 +85,7 @@ def describe_machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "onnxruntime": version("onnxruntime"),
-        "turnpike": version("turnpike"),
+        "turnpike": VERSION,
     }
 
 

@@ -20,8 +20,8 @@ from unittest import mock
 from ray.serve import autoscaling_policy
 from ray.serve.config import AutoscalingConfig, AutoscalingContext
 
-from service.config.settings import Settings
-from service.ray.application import BURST, deployment_options
+from turnpike.service.config.settings import Settings
+from turnpike.service.ray.application import BURST, deployment_options
 
 DAY_SECONDS = 24 * 3600
 # a replica answers its first request so long after Ray has decided to start it

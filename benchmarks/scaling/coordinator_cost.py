@@ -11,8 +11,8 @@ import asyncio
 import json
 import time
 
-from service.ray.coordinator import Coordinator
-from service.telemetry.counters import RequestCounters, merge_snapshots
+from turnpike.service.ray.coordinator import Coordinator
+from turnpike.service.telemetry.counters import RequestCounters, merge_snapshots
 
 MODELS = 10
 REPLICAS = (32, 320, 3200)

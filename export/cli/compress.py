@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from export.cli.export import (
+from turnpike.export.cli.export import (
     AsJson,
     DataDir,
     Inputs,
@@ -23,14 +23,21 @@ from export.cli.export import (
     Weights,
     at_least,
 )
-from export.cli.progress import StepProgress, console, show_messages, stoppable, table_on_failure, write_json
-from export.compression_curve import curve_with_file, differs_from_curve, file_point
-from export.defaults import MAX_ERROR, MIN_AGREEMENT
-from models.imports import collector_paused
-from service.artifact.manifest import Compression, Manifest, Precision
+from turnpike.export.cli.progress import (
+    StepProgress,
+    console,
+    show_messages,
+    stoppable,
+    table_on_failure,
+    write_json,
+)
+from turnpike.export.compression_curve import curve_with_file, differs_from_curve, file_point
+from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
+from turnpike.models.imports import collector_paused
+from turnpike.service.artifact.manifest import Compression, Manifest, Precision
 
 if TYPE_CHECKING:
-    from export.compress.compress import CompressionResult
+    from turnpike.export.compress.compress import CompressionResult
 
 app = typer.Typer(add_completion=False)
 
@@ -96,7 +103,7 @@ def command(
     with collector_paused():
         import torch
 
-        from export.compress.compress import compress_model
+        from turnpike.export.compress.compress import compress_model
     torch.set_num_threads(threads)
     hidden = as_json or quiet
     with (

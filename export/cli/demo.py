@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from models.imports import collector_paused
+from turnpike.models.imports import collector_paused
 
 app = typer.Typer(add_completion=False)
 
@@ -23,5 +23,5 @@ def command(
 ) -> None:
     """Train the default network on the embedded digits in a few seconds, and export it with proved parity."""
     with collector_paused():
-        from export.cli.demo_run import run_demo
+        from turnpike.export.cli.demo_run import run_demo
     run_demo(out)

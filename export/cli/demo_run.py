@@ -6,14 +6,20 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from export.output.repository import model_path, newest_version
-from models.choices import DEFAULT_PRESET
-from models.cli.progress import console, show_next_step
-from models.cli.training_run import FIGURE_FILES, config_for_data, read_data, run_training, show_result
-from models.errors import ConfigError
-from models.training.checkpoint import read_checkpoint
-from models.training.presets import find_preset
-from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
+from turnpike.export.output.repository import model_path, newest_version
+from turnpike.models.choices import DEFAULT_PRESET
+from turnpike.models.cli.progress import console, show_next_step
+from turnpike.models.cli.training_run import (
+    FIGURE_FILES,
+    config_for_data,
+    read_data,
+    run_training,
+    show_result,
+)
+from turnpike.models.errors import ConfigError
+from turnpike.models.training.checkpoint import read_checkpoint
+from turnpike.models.training.presets import find_preset
+from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 
 # sub-folders of --out
 REPOSITORY = "repository"
@@ -37,8 +43,8 @@ def export(out: Path) -> None:
         console.print(f"already exported: {escape(str(path))}", soft_wrap=True)
         return
     # imported only now, so that a second run shows the result at once
-    from export.cli.progress import StepProgress, show_export, stoppable
-    from export.pipeline import export_model
+    from turnpike.export.cli.progress import StepProgress, show_export, stoppable
+    from turnpike.export.pipeline import export_model
 
     with stoppable() as check, StepProgress(check) as progress:
         result = export_model(out, repository, report=out / REPORT, listener=progress)

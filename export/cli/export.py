@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 import typer
 
-from export.cli.progress import (
+from turnpike.export.cli.progress import (
     StepProgress,
     show_export,
     show_messages,
@@ -16,10 +16,10 @@ from export.cli.progress import (
     table_on_failure,
     write_export_json,
 )
-from export.defaults import DEFAULT_OPSET, MAX_ERROR, MIN_AGREEMENT, OPSETS
-from export.errors import UsageError
-from models.imports import collector_paused
-from service.artifact.manifest import Precision
+from turnpike.export.defaults import DEFAULT_OPSET, MAX_ERROR, MIN_AGREEMENT, OPSETS
+from turnpike.export.errors import UsageError
+from turnpike.models.imports import collector_paused
+from turnpike.service.artifact.manifest import Precision
 
 app = typer.Typer(add_completion=False)
 
@@ -183,7 +183,7 @@ def command(
     with collector_paused():
         import torch
 
-        from export.pipeline import export_model
+        from turnpike.export.pipeline import export_model
     torch.set_num_threads(threads)
     hidden = as_json or quiet
     with (

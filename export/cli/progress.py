@@ -18,13 +18,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from export.errors import ParityError
-from export.steps import ProgressListener
-from models.interrupt import INTERRUPTED_EXIT_STATUS
+from turnpike.export.errors import ParityError
+from turnpike.export.steps import ProgressListener
+from turnpike.models.interrupt import INTERRUPTED_EXIT_STATUS
 
 if TYPE_CHECKING:
-    from export.pipeline import ExportResult
-    from service.artifact.manifest import Manifest
+    from turnpike.export.pipeline import ExportResult
+    from turnpike.service.artifact.manifest import Manifest
 
 # other gates that are printed
 MAX_OTHER_GATES = 10

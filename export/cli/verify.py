@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 from rich.markup import escape
 
-from export.cli.export import (
+from turnpike.export.cli.export import (
     AsJson,
     Data,
     DataDir,
@@ -20,7 +20,7 @@ from export.cli.export import (
     Weights,
     at_least,
 )
-from export.cli.progress import (
+from turnpike.export.cli.progress import (
     StepProgress,
     console,
     show_messages,
@@ -28,13 +28,13 @@ from export.cli.progress import (
     table_on_failure,
     write_json,
 )
-from export.defaults import MAX_ERROR, MIN_AGREEMENT
-from export.errors import UsageError
-from models.imports import collector_paused
-from service.artifact.devices import Device, DevicePrecision
+from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
+from turnpike.export.errors import UsageError
+from turnpike.models.imports import collector_paused
+from turnpike.service.artifact.devices import Device, DevicePrecision
 
 if TYPE_CHECKING:
-    from export.verify import VerificationResult
+    from turnpike.export.verify import VerificationResult
 
 app = typer.Typer(add_completion=False)
 
@@ -71,7 +71,7 @@ def command(
     with collector_paused():
         import torch
 
-        from export.verify import verify_model
+        from turnpike.export.verify import verify_model
     torch.set_num_threads(threads)
     hidden = as_json or quiet
     with (

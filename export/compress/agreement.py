@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from export.measure.accuracy import are_probabilities, is_classification, score
-from export.measure.run_rows import output_for_rows
-from export.source import Array, Rows
-from service.artifact.runtime import Runtime
+from turnpike.export.measure.accuracy import are_probabilities, is_classification, score
+from turnpike.export.measure.run_rows import output_for_rows
+from turnpike.export.source import Array, Rows
+from turnpike.service.artifact.runtime import Runtime
 
 
 @dataclass(frozen=True)

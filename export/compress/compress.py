@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from export.compress.agreement import AnswerQuality, points_lost
-from export.compress.finetuning import expect_trainable, save_finetuned, train_choice
-from export.compress.graph.removable_layers import LayerSearch, find_removable_layers
-from export.compress.measured_cut import MeasuredCut, cut_and_measure, cut_manifest
-from export.compress.selection import UnitChoice, rank_units, search_share
-from export.compress.trials import Cutter
-from export.compress.whole_network import AnySource, WholeNetwork, read_whole_network
-from export.defaults import MAX_ERROR, MIN_AGREEMENT
-from export.errors import CompressionError, UsageError, errors_of_option
-from export.input_spec import InputSpec
-from export.output.repository import expect_version, expect_writable, newest_version, write_model
-from export.pipeline import report_data, saying_model_is_complete
-from export.precision.compare import PrecisionLimits
-from export.report.data import KeptUnits
-from export.sources.data.rows import SplitRows, read_split_rows
-from export.steps import ProgressListener, Steps
-from export.text_input import prove_text_input
-from service.artifact.manifest import CompressionPoint, Manifest, Precision
+from turnpike.export.compress.agreement import AnswerQuality, points_lost
+from turnpike.export.compress.finetuning import expect_trainable, save_finetuned, train_choice
+from turnpike.export.compress.graph.removable_layers import LayerSearch, find_removable_layers
+from turnpike.export.compress.measured_cut import MeasuredCut, cut_and_measure, cut_manifest
+from turnpike.export.compress.selection import UnitChoice, rank_units, search_share
+from turnpike.export.compress.trials import Cutter
+from turnpike.export.compress.whole_network import AnySource, WholeNetwork, read_whole_network
+from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
+from turnpike.export.errors import CompressionError, UsageError, errors_of_option
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.output.repository import expect_version, expect_writable, newest_version, write_model
+from turnpike.export.pipeline import report_data, saying_model_is_complete
+from turnpike.export.precision.compare import PrecisionLimits
+from turnpike.export.report.data import KeptUnits
+from turnpike.export.sources.data.rows import SplitRows, read_split_rows
+from turnpike.export.steps import ProgressListener, Steps
+from turnpike.export.text_input import prove_text_input
+from turnpike.service.artifact.manifest import CompressionPoint, Manifest, Precision
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def _write_report(
     folder: Path, result: CompressionResult, measured: MeasuredCut, choice: UnitChoice, steps: Steps
 ) -> Path:
     """Write the report of an export, with what each layer keeps."""
-    from export.report.write import write_report  # matplotlib, only for a report
+    from turnpike.export.report.write import write_report  # matplotlib, only for a report
 
     data = report_data(
         result.path, result.manifest, measured.proved, measured.gate_rows, result.warnings, steps.seconds

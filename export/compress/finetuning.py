@@ -7,21 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from export.compress.agreement import AnswerComparison, points_lost
-from export.compress.graph.removable_layers import RemovableLayer, find_removable_layers
-from export.compress.selection import MIN_SHARE, UnitChoice, rank_units
-from export.compress.trials import Cutter
-from export.compress.whole_network import WholeNetwork, read_whole_network
-from export.errors import CompressionError, UsageError, errors_of_option
-from export.output.repository import expect_writable
-from export.source import Rows, Source
-from export.sources.data.rows import MAX_TEST_ROWS, SplitRows, dataset_rows
-from export.steps import Steps
-from models.atomic import replacing
-from models.errors import ModelsError
-from models.training.finetune import finetune
-from models.training.run_plan import BEST_CHECKPOINT
-from models.training.train import StepReport
+from turnpike.export.compress.agreement import AnswerComparison, points_lost
+from turnpike.export.compress.graph.removable_layers import RemovableLayer, find_removable_layers
+from turnpike.export.compress.selection import MIN_SHARE, UnitChoice, rank_units
+from turnpike.export.compress.trials import Cutter
+from turnpike.export.compress.whole_network import WholeNetwork, read_whole_network
+from turnpike.export.errors import CompressionError, UsageError, errors_of_option
+from turnpike.export.output.repository import expect_writable
+from turnpike.export.source import Rows, Source
+from turnpike.export.sources.data.rows import MAX_TEST_ROWS, SplitRows, dataset_rows
+from turnpike.export.steps import Steps
+from turnpike.models.atomic import replacing
+from turnpike.models.errors import ModelsError
+from turnpike.models.training.finetune import finetune
+from turnpike.models.training.run_plan import BEST_CHECKPOINT
+from turnpike.models.training.train import StepReport
 
 # the share of units of each further cut, in terms of that before
 SHARE_STEP = 2 / 3

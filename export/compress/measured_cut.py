@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from export.compress.agreement import AnswerComparison
-from export.compress.graph.carried_reference import carried_reference
-from export.compress.selection import UnitChoice, UnitRanking
-from export.compress.trials import MIN_GAIN, OpenCut, fastest_cut, measure_point, times_by_rows
-from export.compress.whole_network import WholeNetwork, with_reference
-from export.errors import CompressionError
-from export.gates.instrument import Instrumentation, Origin
-from export.measure.gate_profile import profile_gates
-from export.measure.lesion_curve import lesion_curve
-from export.measure.run_rows import first_rows, rows_digest
-from export.measure.sample_rows import input_ranges
-from export.output.model_bytes import tool_versions, weights_digest
-from export.precision.compare import PrecisionLimits
-from export.prepared_graph import PreparedGraph
-from export.proved_graph import ProvedGraph, lower_precision, prove_graph
-from export.source import Rows
-from export.sources.data.rows import MAX_ROWS_USED, SplitRows
-from export.steps import Steps
-from service.artifact.manifest import (
+from turnpike.export.compress.agreement import AnswerComparison
+from turnpike.export.compress.graph.carried_reference import carried_reference
+from turnpike.export.compress.selection import UnitChoice, UnitRanking
+from turnpike.export.compress.trials import MIN_GAIN, OpenCut, fastest_cut, measure_point, times_by_rows
+from turnpike.export.compress.whole_network import WholeNetwork, with_reference
+from turnpike.export.errors import CompressionError
+from turnpike.export.gates.instrument import Instrumentation, Origin
+from turnpike.export.measure.gate_profile import profile_gates
+from turnpike.export.measure.lesion_curve import lesion_curve
+from turnpike.export.measure.run_rows import first_rows, rows_digest
+from turnpike.export.measure.sample_rows import input_ranges
+from turnpike.export.output.model_bytes import tool_versions, weights_digest
+from turnpike.export.precision.compare import PrecisionLimits
+from turnpike.export.prepared_graph import PreparedGraph
+from turnpike.export.proved_graph import ProvedGraph, lower_precision, prove_graph
+from turnpike.export.source import Rows
+from turnpike.export.sources.data.rows import MAX_ROWS_USED, SplitRows
+from turnpike.export.steps import Steps
+from turnpike.service.artifact.manifest import (
     Compression,
     CompressionPoint,
     LesionCurve,
@@ -32,7 +32,7 @@ from service.artifact.manifest import (
     Profile,
     TextInput,
 )
-from service.artifact.runtime import open_model
+from turnpike.service.artifact.runtime import open_model
 
 # shares of the units in the table of the result
 CURVE_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from export.compress.agreement import AnswerComparison, points_lost
-from export.compress.graph.cut_graph import Kept
-from export.compress.layer_weights import weigh_layers
-from export.compress.trials import Cutter
-from export.compress.unit_changes import measure_changes
-from export.compress.whole_network import WholeNetwork
-from export.errors import CompressionError, UsageError
-from export.source import Array, Rows
-from export.steps import Steps
+from turnpike.export.compress.agreement import AnswerComparison, points_lost
+from turnpike.export.compress.graph.cut_graph import Kept
+from turnpike.export.compress.layer_weights import weigh_layers
+from turnpike.export.compress.trials import Cutter
+from turnpike.export.compress.unit_changes import measure_changes
+from turnpike.export.compress.whole_network import WholeNetwork
+from turnpike.export.errors import CompressionError, UsageError
+from turnpike.export.source import Array, Rows
+from turnpike.export.steps import Steps
 
 # tries of the search for the smallest share: each halves the range of the logarithm of the share
 SEARCH_STEPS = 8

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from export.source import Array, Rows
-from service.artifact.runtime import Runtime
+from turnpike.export.source import Array, Rows
+from turnpike.service.artifact.runtime import Runtime
 
 BATCH_SIZES = (1, 8, 64)
 # at least this many runs of each graph at each size, and at least this many seconds of them

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from export.compress.agreement import AnswerComparison
-from export.compress.graph.cut_graph import FORMS, CutGraph, Form, Kept, cut_units
-from export.compress.graph.removable_layers import RemovableLayer
-from export.compress.speed import measure_speed
-from export.errors import CompressionError
-from export.output.model_bytes import to_bytes
-from export.prepared_graph import PreparedGraph
-from export.source import Rows
-from service.artifact.manifest import CompressionPoint
-from service.artifact.runtime import Runtime, open_model
+from turnpike.export.compress.agreement import AnswerComparison
+from turnpike.export.compress.graph.cut_graph import FORMS, CutGraph, Form, Kept, cut_units
+from turnpike.export.compress.graph.removable_layers import RemovableLayer
+from turnpike.export.compress.speed import measure_speed
+from turnpike.export.errors import CompressionError
+from turnpike.export.output.model_bytes import to_bytes
+from turnpike.export.prepared_graph import PreparedGraph
+from turnpike.export.source import Rows
+from turnpike.service.artifact.manifest import CompressionPoint
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 # times that a cut must be faster: a smaller gain may be noise, since the whole graph measured against itself
 # was up to 1.04 times as fast

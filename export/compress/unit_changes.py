@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from export.compress.graph.removable_layers import RemovableLayer
-from export.gates.levers import drop_levers
-from export.measure.run_rows import run_rows
-from export.source import Array, Rows
-from service.artifact.runtime import open_model
+from turnpike.export.compress.graph.removable_layers import RemovableLayer
+from turnpike.export.gates.levers import drop_levers
+from turnpike.export.measure.run_rows import run_rows
+from turnpike.export.source import Array, Rows
+from turnpike.service.artifact.runtime import open_model
 
 # the opset since which ReduceMean has its axes as an input
 MEAN_AXES_OPSET = 18

@@ -8,16 +8,16 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from export.compress.graph.carried_reference import carried_reference
-from export.compress.graph.removable_layers import find_removable_layers
-from export.compress.whole_network import AnySource, read_whole_network, with_reference
-from export.errors import ParityError
-from export.gates.instrument import Origin
-from export.input_spec import InputSpec
-from export.parity.prove import Proof, prove
-from export.steps import Steps
-from service.artifact.manifest import Manifest
-from service.artifact.runtime import Runtime
+from turnpike.export.compress.graph.carried_reference import carried_reference
+from turnpike.export.compress.graph.removable_layers import find_removable_layers
+from turnpike.export.compress.whole_network import AnySource, read_whole_network, with_reference
+from turnpike.export.errors import ParityError
+from turnpike.export.gates.instrument import Origin
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.steps import Steps
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.runtime import Runtime
 
 
 def verify_cut(

@@ -11,21 +11,21 @@ import onnx_ir as ir
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import SourceError
-from export.gates.graph.shapes import infer_shapes
-from export.gates.instrument import Instrumentation, Origin
-from export.input_spec import InputSpec
-from export.output.model_bytes import to_bytes
-from export.pipeline import load_with_messages
-from export.prepared_graph import PreparedGraph, prepare
-from export.proved_graph import prove_graph
-from export.source import Source
-from export.sources.graph.onnx_file import parse_model
-from export.sources.graph.onnx_graph import drop_default_inputs, graph_inputs
-from export.steps import Steps
-from service.artifact.manifest import METADATA_KEY, Manifest
-from service.artifact.onnx_constants import expect_self_contained
-from service.artifact.protobuf import content_digest
+from turnpike.export.errors import SourceError
+from turnpike.export.gates.graph.shapes import infer_shapes
+from turnpike.export.gates.instrument import Instrumentation, Origin
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.output.model_bytes import to_bytes
+from turnpike.export.pipeline import load_with_messages
+from turnpike.export.prepared_graph import PreparedGraph, prepare
+from turnpike.export.proved_graph import prove_graph
+from turnpike.export.source import Source
+from turnpike.export.sources.graph.onnx_file import parse_model
+from turnpike.export.sources.graph.onnx_graph import drop_default_inputs, graph_inputs
+from turnpike.export.steps import Steps
+from turnpike.service.artifact.manifest import METADATA_KEY, Manifest
+from turnpike.service.artifact.onnx_constants import expect_self_contained
+from turnpike.service.artifact.protobuf import content_digest
 
 AnySource = str | Path | nn.Module | ExportedProgram
 # what a cut graph is proved against, for the record of the proof

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from export.gates.highways.positions import GatePosition
+from turnpike.export.gates.highways.positions import GatePosition
 
 # the last part of a name; what is derived from a value continues after it, as in `transform_gate.bias`
 NAME_PARTS = ("transform_gate", "carry_gate", "transform", "output")

@@ -16,18 +16,23 @@ from types import MappingProxyType
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.algebra.gated_sums import Branch
-from export.gates.gate_names import GateNames, rename
-from export.gates.graph.element_moves import shape_of
-from export.gates.graph.inner_graphs import loop_bodies
-from export.gates.graph.nodes import Array
-from export.gates.graph.shapes import infer_shapes
-from export.gates.highways.highway import Highway
-from export.gates.highways.other_gates import OtherGate
-from export.gates.highways.positions import GatePosition, flow_positions, number_layers
-from export.gates.highways.search import SearchedGraph, search_graph, search_unshown_bodies, unshown_sentences
-from export.gates.levers import LeverFactory
-from service.artifact.manifest import BiasStats, Gate, Lever
+from turnpike.export.gates.algebra.gated_sums import Branch
+from turnpike.export.gates.gate_names import GateNames, rename
+from turnpike.export.gates.graph.element_moves import shape_of
+from turnpike.export.gates.graph.inner_graphs import loop_bodies
+from turnpike.export.gates.graph.nodes import Array
+from turnpike.export.gates.graph.shapes import infer_shapes
+from turnpike.export.gates.highways.highway import Highway
+from turnpike.export.gates.highways.other_gates import OtherGate
+from turnpike.export.gates.highways.positions import GatePosition, flow_positions, number_layers
+from turnpike.export.gates.highways.search import (
+    SearchedGraph,
+    search_graph,
+    search_unshown_bodies,
+    unshown_sentences,
+)
+from turnpike.export.gates.levers import LeverFactory
+from turnpike.service.artifact.manifest import BiasStats, Gate, Lever
 
 
 @dataclass(frozen=True)

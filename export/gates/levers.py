@@ -14,11 +14,11 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from export.gates.algebra.logits import CHANNEL_OPS, NO_BIAS, BiasTerm, Logit, LogitTracer
-from export.gates.gate_names import rename
-from export.gates.graph.element_moves import shape_of
-from export.gates.graph.view import GraphView
-from service.artifact.manifest import Lever
+from turnpike.export.gates.algebra.logits import CHANNEL_OPS, NO_BIAS, BiasTerm, Logit, LogitTracer
+from turnpike.export.gates.gate_names import rename
+from turnpike.export.gates.graph.element_moves import shape_of
+from turnpike.export.gates.graph.view import GraphView
+from turnpike.service.artifact.manifest import Lever
 
 # operators that take a part of a value: a fused map for H and the gate goes through them, and H does not
 # depend on the elements of the gate

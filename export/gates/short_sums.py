@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.gates.gate_names import rename
-from export.gates.graph.nodes import first_input, is_all_ones, is_float, present_inputs
-from service.artifact.manifest import Gate
+from turnpike.export.gates.gate_names import rename
+from turnpike.export.gates.graph.nodes import first_input, is_all_ones, is_float, present_inputs
+from turnpike.service.artifact.manifest import Gate
 
 # operators that compute each value from many others
 MIXING_OPS = frozenset({"Gemm", "MatMul", "Conv", "ConvTranspose", "GRU", "LSTM", "RNN", "Scan", "Loop"})

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from export.errors import SourceOptionError
-from export.measure.run_rows import first_rows, round_figure, row_axes, rows_digest, run_rows
-from export.source import Array, Rows
-from service.artifact.manifest import Gate, LayerProfile, Profile
-from service.artifact.runtime import Runtime
+from turnpike.export.errors import SourceOptionError
+from turnpike.export.measure.run_rows import first_rows, round_figure, row_axes, rows_digest, run_rows
+from turnpike.export.source import Array, Rows
+from turnpike.service.artifact.manifest import Gate, LayerProfile, Profile
+from turnpike.service.artifact.runtime import Runtime
 
 EPSILON = 0.01  # T this near to 0 or 1 counts as closed or open
 QUANTILE_LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from export.measure.accuracy import are_probabilities, is_classification, score, share_changed
-from export.measure.run_rows import first_rows, output_for_rows, round_figure
-from export.source import Array, Rows
-from service.artifact.levers import override_biases
-from service.artifact.manifest import Gate, LayerLesion, LesionCurve
-from service.artifact.runtime import Runtime
+from turnpike.export.measure.accuracy import are_probabilities, is_classification, score, share_changed
+from turnpike.export.measure.run_rows import first_rows, output_for_rows, round_figure
+from turnpike.export.source import Array, Rows
+from turnpike.service.artifact.levers import override_biases
+from turnpike.service.artifact.manifest import Gate, LayerLesion, LesionCurve
+from turnpike.service.artifact.runtime import Runtime
 
 # each layer needs a run over all rows
 MAX_LESION_ROWS = 1000

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from export.source import Array, Rows
-from service.artifact.limits import MAX_ROWS
-from service.artifact.manifest import Gate
-from service.artifact.runtime import Runtime
+from turnpike.export.source import Array, Rows
+from turnpike.service.artifact.limits import MAX_ROWS
+from turnpike.service.artifact.manifest import Gate
+from turnpike.service.artifact.runtime import Runtime
 
 
 @dataclass(frozen=True)

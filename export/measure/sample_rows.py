@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from export.errors import UsageError
-from export.source import Array, Rows, Source
-from service.artifact.manifest import (
+from turnpike.export.errors import UsageError
+from turnpike.export.source import Array, Rows, Source
+from turnpike.service.artifact.manifest import (
     DTYPE_BYTES,
     MAX_SAMPLE_CHARACTERS,
     InputRange,

@@ -10,20 +10,21 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from export.errors import ExportError, one_line
-from service.artifact.manifest import METADATA_KEY, Manifest
-from service.artifact.protobuf import content_digest
+from turnpike.common.distribution import VERSION
+from turnpike.export.errors import ExportError, one_line
+from turnpike.service.artifact.manifest import METADATA_KEY, Manifest
+from turnpike.service.artifact.protobuf import content_digest
 
 # protobuf's limit for one message, in bytes
 MAX_FILE_BYTES = 2**31 - 1
 
-# packages whose versions the manifest records
-TOOLS = ("turnpike", "torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy")
+# libraries whose versions the manifest records
+TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy")
 
 
 def to_bytes(model: ir.Model) -> bytes:
     """Serialize a graph and check it with full shape inference; an ExportError if it is invalid."""
-    model.producer_name, model.producer_version = "turnpike", importlib.metadata.version("turnpike")
+    model.producer_name, model.producer_version = "turnpike", VERSION
     size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value)
     if size > MAX_FILE_BYTES:
         raise ExportError(
@@ -63,4 +64,5 @@ def weights_digest(model: ir.Model) -> str:
 
 def tool_versions() -> dict[str, str]:
     """The versions of Python and of the packages that made the file."""
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in TOOLS}
+    ours = {"python": platform.python_version(), "turnpike": VERSION}
+    return ours | {name: importlib.metadata.version(name) for name in TOOLS}

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from export.errors import ExportError, UsageError
-from export.output.model_bytes import embed_manifest
-from models.atomic import replacing_all, writing_problem
-from service.artifact.manifest import Manifest
-from service.artifact.protobuf import content_digest
-from service.artifact.runtime import open_model
-from service.artifact.sample_rows import check_sample_rows
+from turnpike.export.errors import ExportError, UsageError
+from turnpike.export.output.model_bytes import embed_manifest
+from turnpike.models.atomic import replacing_all, writing_problem
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.protobuf import content_digest
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.artifact.sample_rows import check_sample_rows
 
 MODEL_FILE = "model.onnx"
 # the twin without gates beside it, which neither our service nor Triton loads

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from export.input_spec import InputSpec, batch_dimension
-from export.parity.input_domains import InputDomain
-from export.source import Array, Rows, Source
-from export.trace.trace import TRACING_SIZES
-from service.artifact import manifest
+from turnpike.export.input_spec import InputSpec, batch_dimension
+from turnpike.export.parity.input_domains import InputDomain
+from turnpike.export.source import Array, Rows, Source
+from turnpike.export.trace.trace import TRACING_SIZES
+from turnpike.service.artifact import manifest
 
 # sizes tried for the other dynamic dimensions if the network does not accept the sizes it was traced with
 FALLBACK_SIZES = (8, 16, 32, 64, 128, 256)

@@ -11,8 +11,8 @@ from collections.abc import Collection
 import onnx_ir as ir
 import torch
 
-from export.trace.trace import TracedGraph
-from export.trace.untraceable import source_location
+from turnpike.export.trace.trace import TracedGraph
+from turnpike.export.trace.untraceable import source_location
 
 # operators whose results do not depend on the values of their inputs
 SHAPE_OPS = frozenset({"Shape", "Size"})

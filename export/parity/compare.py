@@ -7,25 +7,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from export.errors import ParityError, SourceOptionError, UntraceableError, one_line
-from export.parity.batches import ONE_NAN, REAL_ROWS, ProofBatch
-from export.parity.error_stats import (
+from turnpike.export.errors import ParityError, SourceOptionError, UntraceableError, one_line
+from turnpike.export.parity.batches import ONE_NAN, REAL_ROWS, ProofBatch
+from turnpike.export.parity.error_stats import (
     TensorErrors,
     compare_places,
     compare_tensors,
     largest_movement,
     rms,
 )
-from export.parity.reference import (
+from turnpike.export.parity.reference import (
     Reference,
     RejectedError,
     TensorValues,
     equal_up_to_rounding,
 )
-from export.parity.verdict import ErrorTable
-from export.source import Array
-from service.artifact import manifest
-from service.artifact.runtime import Runtime
+from turnpike.export.parity.verdict import ErrorTable
+from turnpike.export.source import Array
+from turnpike.service.artifact import manifest
+from turnpike.service.artifact.runtime import Runtime
 
 # rows at the end of a large batch that the float64 reference computes; computing all would be slow
 REFERENCE_ROWS = 8

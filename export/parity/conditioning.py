@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from export.errors import ParityError
-from export.parity.batches import ProofBatch
-from export.parity.error_stats import EPS, rms
-from export.parity.reference import PERTURBATION, Reference, RejectedError
-from export.parity.verdict import ILL_CONDITIONED, FirstFailure, pooled_rms
+from turnpike.export.errors import ParityError
+from turnpike.export.parity.batches import ProofBatch
+from turnpike.export.parity.error_stats import EPS, rms
+from turnpike.export.parity.reference import PERTURBATION, Reference, RejectedError
+from turnpike.export.parity.verdict import ILL_CONDITIONED, FirstFailure, pooled_rms
 
 # perturbed runs of each ordinary batch
 REFUSAL_PERTURBATIONS = 16

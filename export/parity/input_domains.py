@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from export.errors import SourceOptionError
-from export.input_spec import InputSpec
-from export.source import Array, Source
+from turnpike.export.errors import SourceOptionError
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.source import Array, Source
 
 # operators that move ids or change their type, but not their values
 VALUE_PRESERVING_OPS = frozenset(

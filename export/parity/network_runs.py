@@ -16,12 +16,12 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from export.errors import UntraceableError
-from export.module_copy import copy_module
-from export.parity.batches import ProofBatch
-from export.source import Array, Source
-from export.trace.trace import uncompiled_branches
-from export.trace.untraceable import source_location
+from turnpike.export.errors import UntraceableError
+from turnpike.export.module_copy import copy_module
+from turnpike.export.parity.batches import ProofBatch
+from turnpike.export.source import Array, Source
+from turnpike.export.trace.trace import uncompiled_branches
+from turnpike.export.trace.untraceable import source_location
 
 NARROW_DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 

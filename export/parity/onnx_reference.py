@@ -10,14 +10,20 @@ import onnx
 import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
-from export.errors import SourceError, one_line
-from export.gates.instrument import Origin
-from export.gates.levers import drop_levers
-from export.parity.batches import ProofBatch
-from export.parity.moved_runs import moved_operators
-from export.parity.reference import PERTURBATION, RejectedError, TensorValues, hidden_value, public_outputs
-from export.source import Array, Source
-from service.artifact.runtime import open_model
+from turnpike.export.errors import SourceError, one_line
+from turnpike.export.gates.instrument import Origin
+from turnpike.export.gates.levers import drop_levers
+from turnpike.export.parity.batches import ProofBatch
+from turnpike.export.parity.moved_runs import moved_operators
+from turnpike.export.parity.reference import (
+    PERTURBATION,
+    RejectedError,
+    TensorValues,
+    hidden_value,
+    public_outputs,
+)
+from turnpike.export.source import Array, Source
+from turnpike.service.artifact.runtime import open_model
 
 NARROW_TYPES = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
 # attributes that set the type of a node's output

@@ -7,24 +7,31 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from export.errors import ParityError, UntraceableError
-from export.gates.instrument import Origin
-from export.parity.batches import LARGE_VALUES, ONE_INF, ONE_NAN, BatchGenerator, ProofBatch, choose_sizes
-from export.parity.branches import chosen_branch
-from export.parity.compare import BatchComparison
-from export.parity.conditioning import expect_well_conditioned
-from export.parity.error_stats import TensorErrors, TensorKind
-from export.parity.input_domains import expect_accepted_ids, input_domains
-from export.parity.onnx_reference import OnnxReference
-from export.parity.reference import Reference, RejectedError, network_inputs, public_outputs
-from export.parity.torch_reference import TorchReference
-from export.parity.verdict import ErrorTable, format_table
-from export.parity.weight_origins import check_weights
-from export.source import Rows, Source
-from export.trace.trace import TracedGraph
-from service.artifact import manifest
-from service.artifact.limits import MAX_ROWS
-from service.artifact.runtime import Runtime
+from turnpike.export.errors import ParityError, UntraceableError
+from turnpike.export.gates.instrument import Origin
+from turnpike.export.parity.batches import (
+    LARGE_VALUES,
+    ONE_INF,
+    ONE_NAN,
+    BatchGenerator,
+    ProofBatch,
+    choose_sizes,
+)
+from turnpike.export.parity.branches import chosen_branch
+from turnpike.export.parity.compare import BatchComparison
+from turnpike.export.parity.conditioning import expect_well_conditioned
+from turnpike.export.parity.error_stats import TensorErrors, TensorKind
+from turnpike.export.parity.input_domains import expect_accepted_ids, input_domains
+from turnpike.export.parity.onnx_reference import OnnxReference
+from turnpike.export.parity.reference import Reference, RejectedError, network_inputs, public_outputs
+from turnpike.export.parity.torch_reference import TorchReference
+from turnpike.export.parity.verdict import ErrorTable, format_table
+from turnpike.export.parity.weight_origins import check_weights
+from turnpike.export.source import Rows, Source
+from turnpike.export.trace.trace import TracedGraph
+from turnpike.service.artifact import manifest
+from turnpike.service.artifact.limits import MAX_ROWS
+from turnpike.service.artifact.runtime import Runtime
 
 # on the CPU, onnxruntime's maxima keep or drop a NaN by its position, and its recurrent layers clip NaN away
 NAN_DROPPING_OPS = frozenset(

@@ -8,10 +8,10 @@ from typing import Protocol
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.instrument import Origin
-from export.parity.batches import ProofBatch
-from export.parity.error_stats import EPS
-from export.source import Array
+from turnpike.export.gates.instrument import Origin
+from turnpike.export.parity.batches import ProofBatch
+from turnpike.export.parity.error_stats import EPS
+from turnpike.export.source import Array
 
 # arrays by the names of the graph's outputs
 TensorValues = dict[str, Array]

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import onnx_ir as ir
 from torch import Tensor
 
-from export.errors import ParityError, UntraceableError, one_line
-from export.gates.instrument import Origin
-from export.parity.batches import ProofBatch
-from export.parity.moved_runs import moved_functions
-from export.parity.network_runs import NetworkCopy, TracedValues
-from export.parity.onnx_reference import GraphEvaluator
-from export.parity.reference import (
+from turnpike.export.errors import ParityError, UntraceableError, one_line
+from turnpike.export.gates.instrument import Origin
+from turnpike.export.parity.batches import ProofBatch
+from turnpike.export.parity.moved_runs import moved_functions
+from turnpike.export.parity.network_runs import NetworkCopy, TracedValues
+from turnpike.export.parity.onnx_reference import GraphEvaluator
+from turnpike.export.parity.reference import (
     PERTURBATION,
     RejectedError,
     TensorValues,
@@ -22,8 +22,8 @@ from export.parity.reference import (
     network_inputs,
     public_outputs,
 )
-from export.source import Array, Source
-from export.trace.trace import TracedGraph
+from turnpike.export.source import Array, Source
+from turnpike.export.trace.trace import TracedGraph
 
 
 class TorchReference:

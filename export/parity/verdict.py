@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from export.parity.error_stats import EPS, ErrorHistogram, TensorErrors, TensorKind, absolute_errors
-from export.source import Array
-from service.artifact.manifest import TensorParity, UnjudgedTensors
+from turnpike.export.parity.error_stats import EPS, ErrorHistogram, TensorErrors, TensorKind, absolute_errors
+from turnpike.export.source import Array
+from turnpike.service.artifact.manifest import TensorParity, UnjudgedTensors
 
 # how many times PyTorch's error onnxruntime's may be: root mean square, and largest
 RMS_FACTOR, MAX_FACTOR = 4.0, 8.0

@@ -10,10 +10,10 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from export.errors import ParityError
-from export.parity.network_runs import recompute_constant
-from export.source import Array, Source
-from export.trace.trace import TracedGraph
+from turnpike.export.errors import ParityError
+from turnpike.export.parity.network_runs import recompute_constant
+from turnpike.export.source import Array, Source
+from turnpike.export.trace.trace import TracedGraph
 
 # up to this size a constant may be a literal, shape or index instead of a weight; the outputs show its effect
 MAX_LITERAL_SIZE = 8

@@ -10,14 +10,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from export.defaults import MAX_ERROR, MIN_AGREEMENT
-from export.errors import PrecisionError, UsageError
-from export.measure.accuracy import are_probabilities, is_classification, score
-from export.measure.run_rows import first_rows, round_figure, run_rows
-from export.source import Array, Rows
-from service.artifact.devices import DevicePrecision
-from service.artifact.manifest import Gate, Precision, Variant
-from service.artifact.runtime import Runtime
+from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
+from turnpike.export.errors import PrecisionError, UsageError
+from turnpike.export.measure.accuracy import are_probabilities, is_classification, score
+from turnpike.export.measure.run_rows import first_rows, round_figure, run_rows
+from turnpike.export.source import Array, Rows
+from turnpike.service.artifact.devices import DevicePrecision
+from turnpike.service.artifact.manifest import Gate, Precision, Variant
+from turnpike.service.artifact.runtime import Runtime
 
 AnswerKind = Literal["highest", "near", "equal"]
 

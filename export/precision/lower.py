@@ -17,8 +17,8 @@ import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from export.errors import PrecisionError
-from export.trace.trace import silence_exporter
+from turnpike.export.errors import PrecisionError
+from turnpike.export.trace.trace import silence_exporter
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from export.report.html import Markup, tag
+from turnpike.export.report.html import Markup, tag
 
 # size of a chart and its margins, in SVG units
 WIDTH, HEIGHT = 440.0, 250.0

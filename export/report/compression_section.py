@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from export.compression_curve import curve_with_file, differs_from_curve, file_point
-from export.report.charts import Series, bars, chart
-from export.report.data import KeptUnits, ReportData
-from export.report.html import Markup, Part, section, side_by_side, table
-from export.report.maps import unit_map
-from service.artifact.manifest import Compression, CompressionPoint
+from turnpike.export.compression_curve import curve_with_file, differs_from_curve, file_point
+from turnpike.export.report.charts import Series, bars, chart
+from turnpike.export.report.data import KeptUnits, ReportData
+from turnpike.export.report.html import Markup, Part, section, side_by_side, table
+from turnpike.export.report.maps import unit_map
+from turnpike.service.artifact.manifest import Compression, CompressionPoint
 
 # the name of the rings around the points of the file
 FILE_SERIES = "this file"

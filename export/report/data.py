@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from export.measure.run_rows import first_rows, row_axes, run_rows
-from export.parity.error_stats import DECADES
-from export.precision.compare import Comparison
-from export.source import Array, Rows
-from service.artifact.manifest import Gate, Manifest, Profile
-from service.artifact.runtime import Runtime
+from turnpike.export.measure.run_rows import first_rows, row_axes, run_rows
+from turnpike.export.parity.error_stats import DECADES
+from turnpike.export.precision.compare import Comparison
+from turnpike.export.source import Array, Rows
+from turnpike.service.artifact.manifest import Gate, Manifest, Profile
+from turnpike.service.artifact.runtime import Runtime
 
 # for each tensor, the counts of onnxruntime's errors by magnitude, and of PyTorch's
 Histograms = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]

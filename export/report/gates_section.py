@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from export.report.charts import Series, chart
-from export.report.data import ReportData, gates_by_depth
-from export.report.html import Markup, Part, section, side_by_side, table, tag
-from export.report.maps import gate_map, signed_map
-from service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
+from turnpike.export.report.charts import Series, chart
+from turnpike.export.report.data import ReportData, gates_by_depth
+from turnpike.export.report.html import Markup, Part, section, side_by_side, table, tag
+from turnpike.export.report.maps import gate_map, signed_map
+from turnpike.service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
 
 NO_ROWS = (
     "No rows of data were given, so there is no gate profile and the service cannot measure drift. "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from export.report.charts import Series, chart
-from export.report.compression_section import compression_sections
-from export.report.data import ReportData
-from export.report.gates_section import gate_sections
-from export.report.html import Markup, Part, format_bytes, section, side_by_side, table, tag, tile
-from export.report.parity_section import parity_sections
+from turnpike.export.report.charts import Series, chart
+from turnpike.export.report.compression_section import compression_sections
+from turnpike.export.report.data import ReportData
+from turnpike.export.report.gates_section import gate_sections
+from turnpike.export.report.html import Markup, Part, format_bytes, section, side_by_side, table, tag, tile
+from turnpike.export.report.parity_section import parity_sections
 
 # fonts, colors and components; the same file as that of the load test's page
 STYLE_FILE = Path(__file__).parent / "report.css"

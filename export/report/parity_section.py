@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from export.parity.verdict import RMS_FACTOR
-from export.report.charts import Series, chart, histogram
-from export.report.data import ReportData, gates_by_depth
-from export.report.html import Markup, Part, section, side_by_side, table, tag
-from service.artifact.manifest import Manifest, Parity, TensorParity
+from turnpike.export.parity.verdict import RMS_FACTOR
+from turnpike.export.report.charts import Series, chart, histogram
+from turnpike.export.report.data import ReportData, gates_by_depth
+from turnpike.export.report.html import Markup, Part, section, side_by_side, table, tag
+from turnpike.service.artifact.manifest import Manifest, Parity, TensorParity
 
 # with more tensors than this the table has one row per layer and kind, with the largest errors
 MAX_TABLE_ROWS = 80

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from export.report.data import ReportData
-from export.report.page import render_page
-from models.atomic import replacing_all
+from turnpike.export.report.data import ReportData
+from turnpike.export.report.page import render_page
+from turnpike.models.atomic import replacing_all
 
 
 def write_report(folder: Path, report: ReportData) -> Path:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from export.errors import SourceError, UsageError
-from export.input_spec import InputSpec
-from export.source import Source, TextForm
-from export.sources.data.features import recorded_features
-from models.errors import MissingRecordError, ModelsError
-from models.networks.base import Net
-from models.training import checkpoint
-from models.training.checkpoint import TrainingRecord
+from turnpike.export.errors import SourceError, UsageError
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.source import Source, TextForm
+from turnpike.export.sources.data.features import recorded_features
+from turnpike.models.errors import MissingRecordError, ModelsError
+from turnpike.models.networks.base import Net
+from turnpike.models.training import checkpoint
+from turnpike.models.training.checkpoint import TrainingRecord
 
 # name of the checkpoint in the folder of a training run
 WEIGHTS_FILE = "model.safetensors"

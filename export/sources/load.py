@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import (
+from turnpike.export.errors import (
     RefusedError,
     SourceError,
     SourceWarning,
@@ -18,29 +18,34 @@ from export.errors import (
     one_line,
     warn_user,
 )
-from export.input_spec import InputSpec, batch_dimension, model_name
-from export.module_copy import copy_module
-from export.source import Rows, Source
-from export.sources.checkpoint import read_checkpoint
-from export.sources.data.features import named_features
-from export.sources.data.labels import read_labels
-from export.sources.data.rows import (
+from turnpike.export.input_spec import InputSpec, batch_dimension, model_name
+from turnpike.export.module_copy import copy_module
+from turnpike.export.source import Rows, Source
+from turnpike.export.sources.checkpoint import read_checkpoint
+from turnpike.export.sources.data.features import named_features
+from turnpike.export.sources.data.labels import read_labels
+from turnpike.export.sources.data.rows import (
     dataset_rows,
     is_dataset_name,
     is_embedded,
     load_as_in_training,
     read_rows,
 )
-from export.sources.graph.onnx_graph import read_onnx
-from export.sources.module.dict_argument import with_dict_argument
-from export.sources.module.rows_first import with_rows_first
-from export.sources.module.state_dict import PICKLE_SUFFIXES
-from export.sources.module.user_module import FACTORY_SPEC, expect_arguments, expect_ready, read_factory
-from export.sources.program.torch_program import from_program, read_program
-from export.text_input import parse_text_alphabet
-from models.data.download import cache_folder
-from models.errors import ModelsError
-from models.training.checkpoint import TrainingRecord
+from turnpike.export.sources.graph.onnx_graph import read_onnx
+from turnpike.export.sources.module.dict_argument import with_dict_argument
+from turnpike.export.sources.module.rows_first import with_rows_first
+from turnpike.export.sources.module.state_dict import PICKLE_SUFFIXES
+from turnpike.export.sources.module.user_module import (
+    FACTORY_SPEC,
+    expect_arguments,
+    expect_ready,
+    read_factory,
+)
+from turnpike.export.sources.program.torch_program import from_program, read_program
+from turnpike.export.text_input import parse_text_alphabet
+from turnpike.models.data.download import cache_folder
+from turnpike.models.errors import ModelsError
+from turnpike.models.training.checkpoint import TrainingRecord
 
 __all__ = ["SourceWarning", "load_source"]
 

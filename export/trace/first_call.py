@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from export.errors import SourceError, UsageError
-from export.input_spec import BFLOAT16_REMEDY, DTYPES, InputSpec
-from export.module_copy import copy_module
+from turnpike.export.errors import SourceError, UsageError
+from turnpike.export.input_spec import BFLOAT16_REMEDY, DTYPES, InputSpec
+from turnpike.export.module_copy import copy_module
 
 
 def call_once(module: nn.Module, args: tuple[Tensor, ...], inputs: tuple[InputSpec, ...]) -> None:

@@ -31,13 +31,13 @@ from torch._higher_order_ops import utils as higher_order
 from torch.export import Dim, ExportedProgram
 from torch.utils._pytree import GetAttrKey, MappingKey, SequenceKey, tree_flatten_with_path, tree_unflatten
 
-from export.defaults import DEFAULT_OPSET
-from export.errors import UntraceableError, UsageError
-from export.input_spec import NAME_PATTERN, InputSpec
-from export.module_copy import copy_module
-from export.source import Source
-from export.trace.first_call import call_once
-from export.trace.untraceable import (
+from turnpike.export.defaults import DEFAULT_OPSET
+from turnpike.export.errors import UntraceableError, UsageError
+from turnpike.export.input_spec import NAME_PATTERN, InputSpec
+from turnpike.export.module_copy import copy_module
+from turnpike.export.source import Source
+from turnpike.export.trace.first_call import call_once
+from turnpike.export.trace.untraceable import (
     all_nodes,
     expect_no_loop_operators,
     expect_opset,

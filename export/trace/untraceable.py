@@ -23,7 +23,7 @@ from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.nn.utils import rnn
 
-from export.errors import ExportError, UntraceableError, UsageError, error_with_type
+from turnpike.export.errors import ExportError, UntraceableError, UsageError, error_with_type
 
 # code that is not the user's: PyTorch's, and this package's
 TORCH_FOLDER = Path(torch.__file__).parent

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from loadtest.cli.options import OPTIONS, Option, default_text, parse_plan
-from loadtest.plan import LoadPlan
+from turnpike.loadtest.cli.options import OPTIONS, Option, default_text, parse_plan
+from turnpike.loadtest.plan import LoadPlan
 
 app = typer.Typer(add_completion=False)
 
@@ -36,10 +36,10 @@ def command(url: str, **options: Any) -> None:
 def _run(plan: LoadPlan) -> int:
     """Run the test, print the results and write the report; returns the exit status."""
     # locust comes first: it makes the modules that are imported after it cooperative
-    from loadtest.run import run_load_test  # isort: skip
-    from loadtest.cli.progress import LoadProgress
-    from loadtest.measure.summary import failures
-    from loadtest.report.report import prepare_folder, write_report
+    from turnpike.loadtest.run import run_load_test  # isort: skip
+    from turnpike.loadtest.cli.progress import LoadProgress
+    from turnpike.loadtest.measure.summary import failures
+    from turnpike.loadtest.report.report import prepare_folder, write_report
 
     # hide locust's own messages: it logs our errors a second time, and our notes replace its advice
     logging.disable(logging.WARNING)

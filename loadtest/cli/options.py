@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from loadtest.errors import UsageError
-from loadtest.plan import SHAPES, WIRES, LoadPlan, option_name
-from loadtest.slo import Slo
+from turnpike.loadtest.errors import UsageError
+from turnpike.loadtest.plan import SHAPES, WIRES, LoadPlan, option_name
+from turnpike.loadtest.slo import Slo
 
 # seconds
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -17,10 +17,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from loadtest.ledger import PeriodSummary, now
-from loadtest.measure.record import LiveState, RateStep, Record
-from loadtest.report import number_format as fmt
-from loadtest.report.sentences import capacity_rate, capacity_sentence
+from turnpike.loadtest.ledger import PeriodSummary, now
+from turnpike.loadtest.measure.record import LiveState, RateStep, Record
+from turnpike.loadtest.report import number_format as fmt
+from turnpike.loadtest.report.sentences import capacity_rate, capacity_sentence
 
 # length in seconds of the period that recent figures cover
 RECENT_SECONDS = 5

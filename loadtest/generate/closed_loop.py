@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loadtest.generate.sender import PreparedRequest, Sender
+from turnpike.loadtest.generate.sender import PreparedRequest, Sender
 
 
 class ClosedLoopUser:

@@ -15,8 +15,8 @@ import gevent
 from gevent.monkey import get_original
 from geventhttpclient.response import HTTPParseError, HTTPResponse
 
-from loadtest.generate.known_answer import KnownAnswer
-from loadtest.generate.tls_stream import READ_BYTES, TlsStream
+from turnpike.loadtest.generate.known_answer import KnownAnswer
+from turnpike.loadtest.generate.tls_stream import READ_BYTES, TlsStream
 
 # flags of gevent's watchers of sockets
 READABLE, WRITABLE = 1, 2

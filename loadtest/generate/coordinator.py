@@ -15,12 +15,12 @@ from gevent.event import Event
 from locust.env import Environment
 from locust.shape import LoadTestShape
 
-from loadtest.errors import LoadTestError
-from loadtest.generate.locust_users import WireUser
-from loadtest.generate.worker import DRAIN, DRAINED, PORT_DIGITS, RATE, run_worker
-from loadtest.ledger import Ledger
-from loadtest.plan import LoadPlan
-from loadtest.workload.workload import Workload
+from turnpike.loadtest.errors import LoadTestError
+from turnpike.loadtest.generate.locust_users import WireUser
+from turnpike.loadtest.generate.worker import DRAIN, DRAINED, PORT_DIGITS, RATE, run_worker
+from turnpike.loadtest.ledger import Ledger
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.workload.workload import Workload
 
 # seconds that a process may take to connect, or to start its users
 START_SECONDS = 30.0

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from loadtest.plan import LoadPlan
+from turnpike.loadtest.plan import LoadPlan
 
 # the quota of a container, such as `150000 100000` microseconds; `max` means none
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")

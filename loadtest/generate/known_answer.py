@@ -6,7 +6,7 @@ It accepts fewer answers than the parser: what it does not recognize may still b
 
 from __future__ import annotations
 
-from loadtest.workload.answer_decoding import LENGTH_HEADER
+from turnpike.loadtest.workload.answer_decoding import LENGTH_HEADER
 
 END_OF_HEAD = b"\r\n\r\n"
 # headers that change how the body is read, or that end the connection

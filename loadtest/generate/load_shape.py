@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from loadtest.plan import Shape
+from turnpike.loadtest.plan import Shape
 
 # load before and after a spike, as a share of the load in the spike
 SPIKE_BASE = 0.25

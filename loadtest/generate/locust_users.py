@@ -15,10 +15,10 @@ import gevent
 from locust import LoadTestShape, User, task
 from locust.exception import StopTest
 
-from loadtest.errors import LoadTestError
-from loadtest.generate.load_shape import LoadProfile
-from loadtest.generate.process_load import ProcessLoad
-from loadtest.plan import Wire
+from turnpike.loadtest.errors import LoadTestError
+from turnpike.loadtest.generate.load_shape import LoadProfile
+from turnpike.loadtest.generate.process_load import ProcessLoad
+from turnpike.loadtest.plan import Wire
 
 # seconds between the moments at which a user notices that locust wants it to end
 TASK_SECONDS = 0.5

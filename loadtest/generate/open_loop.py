@@ -13,9 +13,9 @@ from typing import Any
 
 import gevent
 
-from loadtest.generate.connection import READABLE
-from loadtest.generate.sender import PreparedRequest, Sender
-from loadtest.ledger import now
+from turnpike.loadtest.generate.connection import READABLE
+from turnpike.loadtest.generate.sender import PreparedRequest, Sender
+from turnpike.loadtest.ledger import now
 
 # constants of Linux' timerfd_create(2)
 CLOCK_MONOTONIC = 1

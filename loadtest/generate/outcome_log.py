@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from loadtest.ledger import Ledger, Outcome
-from loadtest.workload.payloads import Payload
+from turnpike.loadtest.ledger import Ledger, Outcome
+from turnpike.loadtest.workload.payloads import Payload
 
 # Good answers that are counted at once. Larger groups would take hardly less time for each answer, and delay
 # requests that are due: counting 1,000 takes about a quarter of a millisecond.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 
-from loadtest.generate.closed_loop import ClosedLoopUser
-from loadtest.generate.open_loop import MAX_IN_FLIGHT, PoissonSchedule, ScheduledUser
-from loadtest.generate.outcome_log import OnOutcome, OutcomeLog
-from loadtest.generate.sender import PreparedRequest, Sender, prepare, request_cycle
-from loadtest.ledger import Ledger
-from loadtest.plan import LoadPlan, Wire
-from loadtest.workload.workload import Workload
+from turnpike.loadtest.generate.closed_loop import ClosedLoopUser
+from turnpike.loadtest.generate.open_loop import MAX_IN_FLIGHT, PoissonSchedule, ScheduledUser
+from turnpike.loadtest.generate.outcome_log import OnOutcome, OutcomeLog
+from turnpike.loadtest.generate.sender import PreparedRequest, Sender, prepare, request_cycle
+from turnpike.loadtest.ledger import Ledger
+from turnpike.loadtest.plan import LoadPlan, Wire
+from turnpike.loadtest.workload.workload import Workload
 
 
 class ProcessLoad:

@@ -11,16 +11,16 @@ from itertools import cycle
 import gevent
 from gevent.event import Event
 
-from loadtest.generate.connection import Connection, NoAnswerError, RawAnswer, compose_request
-from loadtest.generate.known_answer import KnownAnswer
-from loadtest.generate.outcome_log import OutcomeLog
-from loadtest.generate.server_address import ServerAddress
-from loadtest.ledger import now
-from loadtest.plan import LoadPlan
-from loadtest.workload.answer_check import AnswerChecker
-from loadtest.workload.answer_decoding import LENGTH_HEADER
-from loadtest.workload.http_client import UNOBSERVED, authorization_header
-from loadtest.workload.payloads import Payload
+from turnpike.loadtest.generate.connection import Connection, NoAnswerError, RawAnswer, compose_request
+from turnpike.loadtest.generate.known_answer import KnownAnswer
+from turnpike.loadtest.generate.outcome_log import OutcomeLog
+from turnpike.loadtest.generate.server_address import ServerAddress
+from turnpike.loadtest.ledger import now
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.workload.answer_check import AnswerChecker
+from turnpike.loadtest.workload.answer_decoding import LENGTH_HEADER
+from turnpike.loadtest.workload.http_client import UNOBSERVED, authorization_header
+from turnpike.loadtest.workload.payloads import Payload
 
 # requests drawn at random before the load begins, then sent in this order again and again
 CYCLE_LENGTH = 4096

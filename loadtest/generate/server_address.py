@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from gevent import socket as gevent_socket
 from gevent.ssl import create_default_context
 
-from loadtest.generate.connection import Connection, NoAnswerError, PlainSocket
-from loadtest.generate.tls_stream import TlsStream
+from turnpike.loadtest.generate.connection import Connection, NoAnswerError, PlainSocket
+from turnpike.loadtest.generate.tls_stream import TlsStream
 
 
 class ServerAddress:

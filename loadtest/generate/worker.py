@@ -13,11 +13,11 @@ import locust.runners
 from gevent.os import nb_read
 from locust.env import Environment
 
-from loadtest.generate.locust_users import LoadUser, WireUser
-from loadtest.generate.process_load import ProcessLoad, cpu_seconds
-from loadtest.ledger import now
-from loadtest.plan import LoadPlan
-from loadtest.workload.workload import Workload
+from turnpike.loadtest.generate.locust_users import LoadUser, WireUser
+from turnpike.loadtest.generate.process_load import ProcessLoad, cpu_seconds
+from turnpike.loadtest.ledger import now
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.workload.workload import Workload
 
 # names of the messages between coordinator and workers
 RATE, DRAIN, DRAINED, LEDGER = "turnpike_rate", "turnpike_drain", "turnpike_drained", "turnpike_ledger"

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loadtest.ledger import PeriodSummary
-from loadtest.slo import PERCENTILES, Slo
+from turnpike.loadtest.ledger import PeriodSummary
+from turnpike.loadtest.slo import PERCENTILES, Slo
 
 # the search ends when the lowest rate that missed the SLO is at most this many times the highest that
 # kept it

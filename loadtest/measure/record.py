@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loadtest.ledger import Ledger, PeriodSummary
-from loadtest.measure.server_metrics import Scrape
-from loadtest.plan import LoadPlan
-from loadtest.slo import Limit
-from loadtest.workload.target import Target
+from turnpike.loadtest.ledger import Ledger, PeriodSummary
+from turnpike.loadtest.measure.server_metrics import Scrape
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.slo import Limit
+from turnpike.loadtest.workload.target import Target
 
 
 @dataclass(frozen=True, slots=True)

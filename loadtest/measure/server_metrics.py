@@ -10,12 +10,12 @@ from itertools import pairwise
 import gevent
 from prometheus_client.parser import text_string_to_metric_families
 
-from loadtest.errors import TargetError
-from loadtest.ledger import now
-from loadtest.measure.buckets import Buckets
-from loadtest.plan import LoadPlan
-from loadtest.workload.http_client import HttpClient
-from loadtest.workload.workload import Workload
+from turnpike.loadtest.errors import TargetError
+from turnpike.loadtest.ledger import now
+from turnpike.loadtest.measure.buckets import Buckets
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.workload.http_client import HttpClient
+from turnpike.loadtest.workload.workload import Workload
 
 # seconds: a scrape that takes longer is given up, so that it does not delay the next ones
 TIMEOUT_SECONDS = 5.0

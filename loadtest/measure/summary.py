@@ -8,14 +8,14 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
-from loadtest.ledger import Ledger, PeriodSummary, now
-from loadtest.measure.record import Machine, Record
-from loadtest.measure.server_metrics import MetricsPoller
-from loadtest.plan import WIRES, LoadPlan
-from loadtest.slo import DEFAULT_ERROR_LIMIT
-from loadtest.workload.answer_check import WRONG_PREFIX
-from loadtest.workload.payloads import why_unsupported
-from loadtest.workload.workload import Workload
+from turnpike.loadtest.ledger import Ledger, PeriodSummary, now
+from turnpike.loadtest.measure.record import Machine, Record
+from turnpike.loadtest.measure.server_metrics import MetricsPoller
+from turnpike.loadtest.plan import WIRES, LoadPlan
+from turnpike.loadtest.slo import DEFAULT_ERROR_LIMIT
+from turnpike.loadtest.workload.answer_check import WRONG_PREFIX
+from turnpike.loadtest.workload.payloads import why_unsupported
+from turnpike.loadtest.workload.workload import Workload
 
 # share of a CPU; above it, a sending process is late to send and to read, so latencies are too long
 MAX_BUSY = 0.85

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loadtest.report import sentences
-from loadtest.report.chart_parts import (
+from turnpike.loadtest.report import sentences
+from turnpike.loadtest.report.chart_parts import (
     MS,
     TIME_MEASURES,
     Axis,

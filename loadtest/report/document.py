@@ -9,16 +9,16 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-from loadtest.ledger import OutcomeTotals, PeriodSummary
-from loadtest.measure.buckets import Buckets
-from loadtest.measure.record import RateStep, Record
-from loadtest.measure.summary import failures
-from loadtest.plan import LoadPlan
-from loadtest.report.sentences import capacity_sentence
-from loadtest.report.series import time_series, time_table
-from loadtest.slo import PERCENTILES, Limit
-from loadtest.workload.target import Target
-from loadtest.workload.tensors import TensorSpec
+from turnpike.loadtest.ledger import OutcomeTotals, PeriodSummary
+from turnpike.loadtest.measure.buckets import Buckets
+from turnpike.loadtest.measure.record import RateStep, Record
+from turnpike.loadtest.measure.summary import failures
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.report.sentences import capacity_sentence
+from turnpike.loadtest.report.series import time_series, time_table
+from turnpike.loadtest.slo import PERCENTILES, Limit
+from turnpike.loadtest.workload.target import Target
+from turnpike.loadtest.workload.tensors import TensorSpec
 
 FORMAT = 1
 # Shares of the distribution curve. Above the last, points come closer and closer to 1, this many for each

@@ -14,9 +14,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from loadtest.report import number_format
-from loadtest.report.chart_parts import Chart
-from loadtest.report.svg import draw, show_controls
+from turnpike.loadtest.report import number_format
+from turnpike.loadtest.report.chart_parts import Chart
+from turnpike.loadtest.report.svg import draw, show_controls
 
 # the whole part of a figure; empty if there is none
 LEADING_DIGITS = re.compile(r"-?[\d,]*")

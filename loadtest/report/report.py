@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loadtest.errors import LoadTestError, UsageError
-from loadtest.measure.record import Record
-from loadtest.report import sentences
-from loadtest.report.charts import make_charts
-from loadtest.report.document import build_document
-from loadtest.report.html_output import ensure_writable, render_page, write_all
+from turnpike.loadtest.errors import LoadTestError, UsageError
+from turnpike.loadtest.measure.record import Record
+from turnpike.loadtest.report import sentences
+from turnpike.loadtest.report.charts import make_charts
+from turnpike.loadtest.report.document import build_document
+from turnpike.loadtest.report.html_output import ensure_writable, render_page, write_all
 
 HTML_FILE, JSON_FILE = "loadtest.html", "loadtest.json"
 TEMPLATE = Path(__file__).parent / "template" / "report.html"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loadtest.measure.summary import MORE_PROCESSES
-from loadtest.report import number_format as fmt
+from turnpike.loadtest.measure.summary import MORE_PROCESSES
+from turnpike.loadtest.report import number_format as fmt
 
 WIRES = {
     "json": "tensors as JSON",

@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from loadtest.ledger import OutcomeTotals
-from loadtest.measure.buckets import Buckets
-from loadtest.measure.record import Record
-from loadtest.measure.server_metrics import Scrape
+from turnpike.loadtest.ledger import OutcomeTotals
+from turnpike.loadtest.measure.buckets import Buckets
+from turnpike.loadtest.measure.record import Record
+from turnpike.loadtest.measure.server_metrics import Scrape
 
 # points of a chart, rows of the table, and rows of the table of a soak test, at most
 MAX_POINTS, MAX_TABLE_ROWS, MAX_SOAK_ROWS = 3600, 24, 240

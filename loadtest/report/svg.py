@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-from loadtest.report import number_format as fmt
-from loadtest.report.chart_parts import Axis, Bars, Chart, Level, Line, Marks, Shape
+from turnpike.loadtest.report import number_format as fmt
+from turnpike.loadtest.report.chart_parts import Axis, Bars, Chart, Level, Line, Marks, Shape
 
 # size of a chart and its margins, in SVG units; the left one grows with the labels of the axis
 WIDTH, HEIGHT = 440.0, 250.0

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from loadtest.errors import TargetError
-from loadtest.plan import LoadPlan
-from loadtest.workload.answer_decoding import LENGTH_HEADER, AnswerError, DecodedAnswer, decode
-from loadtest.workload.http_client import Reply
-from loadtest.workload.payloads import Payload
-from loadtest.workload.target import Target
-from loadtest.workload.tensors import Array, TensorSpec
+from turnpike.loadtest.errors import TargetError
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.workload.answer_decoding import LENGTH_HEADER, AnswerError, DecodedAnswer, decode
+from turnpike.loadtest.workload.http_client import Reply
+from turnpike.loadtest.workload.payloads import Payload
+from turnpike.loadtest.workload.target import Target
+from turnpike.loadtest.workload.tensors import Array, TensorSpec
 
 # beginning of the fault of an answer that arrived but is wrong
 WRONG_PREFIX = "wrong: "

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from loadtest.plan import Wire
-from loadtest.workload.payloads import JSON_LENGTH_HEADER
-from loadtest.workload.tensors import DTYPES, Array
+from turnpike.loadtest.plan import Wire
+from turnpike.loadtest.workload.payloads import JSON_LENGTH_HEADER
+from turnpike.loadtest.workload.tensors import DTYPES, Array
 
 LENGTH_HEADER = JSON_LENGTH_HEADER.lower()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from loadtest.errors import TargetError, UsageError
+from turnpike.loadtest.errors import TargetError, UsageError
 
 # made-up rows say nothing about real traffic, so turnpike leaves them out of the drift of gates
 UNOBSERVED = {"X-Turnpike-Drift": "skip"}

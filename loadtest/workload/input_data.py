@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from loadtest.errors import TargetError, UsageError
-from loadtest.plan import LoadPlan
-from loadtest.workload.target import Target
-from loadtest.workload.tensors import ANY_SIZE, DATATYPES, DTYPES, Array, TensorSpec
+from turnpike.loadtest.errors import TargetError, UsageError
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.workload.target import Target
+from turnpike.loadtest.workload.tensors import ANY_SIZE, DATATYPES, DTYPES, Array, TensorSpec
 
 # random numbers are multiples of one over this: six decimals keep a JSON body short
 RANDOM_STEPS = 10**6

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from loadtest.errors import UsageError
-from loadtest.plan import LoadPlan, Wire
-from loadtest.workload.input_data import InputArrays, InputSource
-from loadtest.workload.target import Target
-from loadtest.workload.tensors import DATATYPES, Array, json_numbers
+from turnpike.loadtest.errors import UsageError
+from turnpike.loadtest.plan import LoadPlan, Wire
+from turnpike.loadtest.workload.input_data import InputArrays, InputSource
+from turnpike.loadtest.workload.target import Target
+from turnpike.loadtest.workload.tensors import DATATYPES, Array, json_numbers
 
 # relative frequency of each wire format in the mix
 MIX_WEIGHTS: dict[Wire, float] = {"json": 6, "binary": 2, "v1": 1, "gates": 0.8, "lesion": 0.2}

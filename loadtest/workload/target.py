@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from loadtest.errors import TargetError, UsageError
-from loadtest.plan import LoadPlan
-from loadtest.workload.http_client import HttpClient, Reply
-from loadtest.workload.tensors import TensorSpec
+from turnpike.loadtest.errors import TargetError, UsageError
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.workload.http_client import HttpClient, Reply
+from turnpike.loadtest.workload.tensors import TensorSpec
 
 
 @dataclass(frozen=True, slots=True)

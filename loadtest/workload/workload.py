@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from time import perf_counter
 
-from loadtest.errors import TargetError
-from loadtest.plan import LoadPlan, Wire
-from loadtest.workload.answer_check import AnswerChecker
-from loadtest.workload.http_client import HttpClient, Reply
-from loadtest.workload.payloads import Payload, make_payloads
-from loadtest.workload.target import find_target
+from turnpike.loadtest.errors import TargetError
+from turnpike.loadtest.plan import LoadPlan, Wire
+from turnpike.loadtest.workload.answer_check import AnswerChecker
+from turnpike.loadtest.workload.http_client import HttpClient, Reply
+from turnpike.loadtest.workload.payloads import Payload, make_payloads
+from turnpike.loadtest.workload.target import find_target
 
 
 class Workload:

@@ -12,17 +12,17 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from models.checks import expect_choice
-from models.choices import LayerKind
-from models.cli.output_folder import expect_writable
-from models.cli.progress import console, download_bar, quiet_console, shell_command
-from models.errors import ConfigError
-from models.imports import collector_paused
-from models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
-from models.training.recipe import FIGURE_1_RECIPE, Precision, Schedule
+from turnpike.models.checks import expect_choice
+from turnpike.models.choices import LayerKind
+from turnpike.models.cli.output_folder import expect_writable
+from turnpike.models.cli.progress import console, download_bar, quiet_console, shell_command
+from turnpike.models.errors import ConfigError
+from turnpike.models.imports import collector_paused
+from turnpike.models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
+from turnpike.models.training.recipe import FIGURE_1_RECIPE, Precision, Schedule
 
 if TYPE_CHECKING:
-    from models.study.run import RunProgress
+    from turnpike.models.study.run import RunProgress
 
 app = typer.Typer(add_completion=False)
 
@@ -70,9 +70,9 @@ def command(
     """
     expect_writable(out)
     with collector_paused():
-        from models.study.run import FIGURE_FILE, TABLE_FILE, run_study
-        from models.study.study import Study
-        from models.training.train import available_cpus
+        from turnpike.models.study.run import FIGURE_FILE, TABLE_FILE, run_study
+        from turnpike.models.study.study import Study
+        from turnpike.models.training.train import available_cpus
     recipe = replace(
         FIGURE_1_RECIPE,
         epochs=epochs,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.atomic import writing_problem
-from models.errors import ConfigError
+from turnpike.models.atomic import writing_problem
+from turnpike.models.errors import ConfigError
 
 
 def expect_writable(folder: Path) -> None:

@@ -23,8 +23,8 @@ from rich.progress import (
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from models.data.download import DownloadProgress
-    from models.training.train import StepReport
+    from turnpike.models.data.download import DownloadProgress
+    from turnpike.models.training.train import StepReport
 
 # numbers are not highlighted: they are parts of names and paths too
 console = Console(highlight=False)

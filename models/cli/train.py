@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from models.choices import DATASETS, DEFAULT_PRESET, PRESET_SUMMARIES
-from models.cli.progress import console, quiet_console
-from models.errors import ConfigError
-from models.imports import collector_paused
+from turnpike.models.choices import DATASETS, DEFAULT_PRESET, PRESET_SUMMARIES
+from turnpike.models.cli.progress import console, quiet_console
+from turnpike.models.errors import ConfigError
+from turnpike.models.imports import collector_paused
 
 app = typer.Typer(add_completion=False)
 
@@ -161,7 +161,7 @@ def command(
         if not quiet:
             console.print(f"No PRESET: training {preset}; turnpike train --list shows others.")
     with collector_paused():
-        from models.cli.training_run import train_preset
+        from turnpike.models.cli.training_run import train_preset
     recipe: dict[str, Any] = {
         "epochs": epochs,
         "batch": batch,

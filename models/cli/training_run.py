@@ -14,8 +14,8 @@ import torch
 import typer
 from rich.markup import escape
 
-from models.cli.output_folder import expect_writable
-from models.cli.progress import (
+from turnpike.models.cli.output_folder import expect_writable
+from turnpike.models.cli.progress import (
     console,
     download_bar,
     print_facts,
@@ -23,18 +23,18 @@ from models.cli.progress import (
     show_next_step,
     training_bar,
 )
-from models.data.dataset import Dataset
-from models.data.load import load_dataset
-from models.errors import ConfigError
-from models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
-from models.networks.base import NetConfig, parameter_count
-from models.networks.families import build_network, expect_setting_type, lists_to_tuples
-from models.training.checkpoint import TrainingRecord
-from models.training.checkpoint import load_network as load_checkpoint
-from models.training.presets import find_preset
-from models.training.recipe import SMALL_TABLE_BATCH, SMALL_TABLE_WEIGHT_DECAY, Recipe
-from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
-from models.training.train import TrainingOutcome, train
+from turnpike.models.data.dataset import Dataset
+from turnpike.models.data.load import load_dataset
+from turnpike.models.errors import ConfigError
+from turnpike.models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
+from turnpike.models.networks.base import NetConfig, parameter_count
+from turnpike.models.networks.families import build_network, expect_setting_type, lists_to_tuples
+from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.models.training.checkpoint import load_network as load_checkpoint
+from turnpike.models.training.presets import find_preset
+from turnpike.models.training.recipe import SMALL_TABLE_BATCH, SMALL_TABLE_WEIGHT_DECAY, Recipe
+from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
+from turnpike.models.training.train import TrainingOutcome, train
 
 FIXED_SETTINGS = ("family", "inputs", "classes")  # decided by the preset or the data, so --set refuses them
 # what `turnpike export --name` accepts
@@ -133,7 +133,7 @@ def run_training(
 
 def draw_figures(plan: RunPlan) -> list[Path]:
     """Draw the pictures of a run, with its best network, which is not always the last one."""
-    from models.plots.run import draw_run  # matplotlib is slow to import, and pictures are optional
+    from turnpike.models.plots.run import draw_run  # matplotlib is slow to import, and pictures are optional
 
     with console.status("drawing pictures"):
         net, record = load_checkpoint(plan.folder / BEST_CHECKPOINT)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
-from models.data.dataset import RawDataset, Split
-from models.data.download import DownloadProgress, RemoteFile, cache_folder, fetch
-from models.errors import DataError
+from turnpike.models.data.dataset import RawDataset, Split
+from turnpike.models.data.download import DownloadProgress, RemoteFile, cache_folder, fetch
+from turnpike.models.errors import DataError
 
 LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 RECORD_BYTES = 1 + 3 * 32 * 32

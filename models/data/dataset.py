@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.errors import DataError
+from turnpike.models.errors import DataError
 
 RowKind = Literal["image", "text", "numbers"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from models.errors import DataError
+from turnpike.models.errors import DataError
 
 CHUNK_BYTES = 1 << 20
 TIMEOUT_SECONDS = 30.0  # longest wait for the next bytes

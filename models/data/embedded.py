@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.data.dataset import Dataset, RawDataset, Split, seeded_generator
-from models.errors import DataError
+from turnpike.models.data.dataset import Dataset, RawDataset, Split, seeded_generator
+from turnpike.models.errors import DataError
 
 # the drawings of the data set "drawn-digits"
 DRAWN_DIGITS = Path(__file__).with_name("drawn_digits.npz")

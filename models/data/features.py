@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from models.errors import DataError
+from turnpike.models.errors import DataError
 
 # what stands in brackets at the end of a name, as in "mass [kg]" and "width (mm)"
 UNIT = re.compile(r"[\[(]([^\[\]()]+)[\])]$")

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from models.data.dataset import RawDataset, Split
-from models.errors import DataError
+from turnpike.models.data.dataset import RawDataset, Split
+from turnpike.models.errors import DataError
 
 FORMATS = ("PNG", "JPEG")
 # Pillow's modes of greyscale images, and prefixes of those with more than 8 bits per pixel and channel

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import torch
 
-from models.choices import DATASETS
-from models.data.cifar import find_cifar_files, read_cifar
-from models.data.dataset import Dataset, RawDataset, Split, split_dataset
-from models.data.download import DownloadProgress
-from models.data.embedded import (
+from turnpike.models.choices import DATASETS
+from turnpike.models.data.cifar import find_cifar_files, read_cifar
+from turnpike.models.data.dataset import Dataset, RawDataset, Split, split_dataset
+from turnpike.models.data.download import DownloadProgress
+from turnpike.models.data.embedded import (
     parse_parity_name,
     read_digits,
     read_drawn_digits,
     read_names,
     read_parity,
 )
-from models.data.features import expect_feature_names, read_feature_names
-from models.data.image_folder import read_image_folder
-from models.data.mnist import IDX_DATASETS, find_idx_files, read_mnist
-from models.data.npz import read_npz
-from models.data.table import is_table, read_table
-from models.errors import ConfigError, DataError
+from turnpike.models.data.features import expect_feature_names, read_feature_names
+from turnpike.models.data.image_folder import read_image_folder
+from turnpike.models.data.mnist import IDX_DATASETS, find_idx_files, read_mnist
+from turnpike.models.data.npz import read_npz
+from turnpike.models.data.table import is_table, read_table
+from turnpike.models.errors import ConfigError, DataError
 
 # handwritten digits, with digits drawn by mouse among the training rows
 DRAWN_DIGITS = "drawn-digits"

@@ -16,9 +16,9 @@ from typing import IO
 import torch
 from torch import Tensor
 
-from models.data.dataset import RawDataset, Split
-from models.data.download import DownloadProgress, RemoteFile, cache_folder, fetch
-from models.errors import DataError
+from turnpike.models.data.dataset import RawDataset, Split
+from turnpike.models.data.download import DownloadProgress, RemoteFile, cache_folder, fetch
+from turnpike.models.errors import DataError
 
 IDX_UNSIGNED_BYTE = 0x08
 GZIP_MAGIC = b"\x1f\x8b"

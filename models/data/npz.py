@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.data.dataset import RawDataset, Split
-from models.errors import DataError
+from turnpike.models.data.dataset import RawDataset, Split
+from turnpike.models.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from models.data.dataset import RawDataset, Split
-from models.errors import DataError
+from turnpike.models.data.dataset import RawDataset, Split
+from turnpike.models.errors import DataError
 
 CSV_ENDINGS = (".csv", ".tsv")
 PARQUET_ENDINGS = (".parquet", ".pq")

@@ -7,7 +7,7 @@ import re
 import torch
 from torch import Tensor, nn
 
-from models.errors import ConfigError
+from turnpike.models.errors import ConfigError
 
 
 class Maxout(nn.Module):

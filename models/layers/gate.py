@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from models.errors import ConfigError
+from turnpike.models.errors import ConfigError
 
 Carry = Literal["coupled", "independent"]
 

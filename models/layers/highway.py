@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from models.checks import expect
-from models.layers.gate import Carry, ConvGate1d, ConvGate2d, GatedJoin
-from models.layers.transform import DENSE, Init, MapKind, Transform
+from turnpike.models.checks import expect
+from turnpike.models.layers.gate import Carry, ConvGate1d, ConvGate2d, GatedJoin
+from turnpike.models.layers.transform import DENSE, Init, MapKind, Transform
 
 
 class HighwayLayer(Transform, GatedJoin):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.checks import expect, expect_axis_size
+from turnpike.models.checks import expect, expect_axis_size
 
 
 class ZeroPad(nn.Module):

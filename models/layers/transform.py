@@ -9,9 +9,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from models.checks import expect, expect_axis_size, expect_choice
-from models.layers.activation import initialize_weights, make_activation, maxout_pieces
-from models.layers.gate import DenseGate, Gate
+from turnpike.models.checks import expect, expect_axis_size, expect_choice
+from turnpike.models.layers.activation import initialize_weights, make_activation, maxout_pieces
+from turnpike.models.layers.gate import DenseGate, Gate
 
 Init = Literal["torch", "scaled"]
 Linear = nn.Linear | nn.Conv1d | nn.Conv2d

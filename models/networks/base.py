@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
-from models.checks import expect, expect_choice
-from models.errors import ShapeError
+from turnpike.models.checks import expect, expect_choice
+from turnpike.models.errors import ShapeError
 
 Scaling = Literal["none", "unit", "standard", "columns"]
 

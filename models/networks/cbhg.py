@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.checks import expect
-from models.layers.activation import initialize_weights
-from models.layers.highway import HighwayLayer
-from models.networks.base import Net, NetConfig
-from models.networks.sequence import as_sequence, expect_sequence, sequence_shape
+from turnpike.models.checks import expect
+from turnpike.models.layers.activation import initialize_weights
+from turnpike.models.layers.highway import HighwayLayer
+from turnpike.models.networks.base import Net, NetConfig
+from turnpike.models.networks.sequence import as_sequence, expect_sequence, sequence_shape
 
 
 class NormedConv(nn.Module):

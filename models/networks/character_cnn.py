@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.checks import expect
-from models.errors import ShapeError
-from models.layers.activation import initialize_weights, make_activation, maxout_pieces
-from models.layers.highway import HighwayLayer
-from models.networks.base import Net, NetConfig
+from turnpike.models.checks import expect
+from turnpike.models.errors import ShapeError
+from turnpike.models.layers.activation import initialize_weights, make_activation, maxout_pieces
+from turnpike.models.layers.highway import HighwayLayer
+from turnpike.models.networks.base import Net, NetConfig
 
 PADDING = 0  # the id that fills words and texts up to their size
 

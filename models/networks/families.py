@@ -7,14 +7,14 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from models.errors import ConfigError
-from models.networks.base import Net, NetConfig
-from models.networks.cbhg import CbhgConfig, CbhgNet
-from models.networks.character_cnn import CharacterCnn, CharacterCnnConfig
-from models.networks.feedforward import ConvConfig, ConvNet, Mlp, MlpConfig
-from models.networks.grid_lstm import GridLstm, GridLstmConfig
-from models.networks.recurrent import HighwayLstm, HighwayLstmConfig, Rhn, RhnConfig
-from models.networks.transformer import Transformer, TransformerConfig
+from turnpike.models.errors import ConfigError
+from turnpike.models.networks.base import Net, NetConfig
+from turnpike.models.networks.cbhg import CbhgConfig, CbhgNet
+from turnpike.models.networks.character_cnn import CharacterCnn, CharacterCnnConfig
+from turnpike.models.networks.feedforward import ConvConfig, ConvNet, Mlp, MlpConfig
+from turnpike.models.networks.grid_lstm import GridLstm, GridLstmConfig
+from turnpike.models.networks.recurrent import HighwayLstm, HighwayLstmConfig, Rhn, RhnConfig
+from turnpike.models.networks.transformer import Transformer, TransformerConfig
 
 FAMILIES: dict[type[NetConfig], type[Net]] = {
     MlpConfig: Mlp,

@@ -14,14 +14,14 @@ from typing import ClassVar, Literal, get_args
 
 from torch import Tensor, nn
 
-from models.checks import expect, expect_choice
-from models.choices import LayerKind
-from models.layers.activation import initialize_weights, maxout_pieces
-from models.layers.gate import Carry
-from models.layers.highway import HighwayLayer, convolution_maps
-from models.layers.resize import SubSample, ZeroPad
-from models.layers.transform import DENSE, Init, MapKind, PlainLayer, ResidualLayer
-from models.networks.base import Net, NetConfig
+from turnpike.models.checks import expect, expect_choice
+from turnpike.models.choices import LayerKind
+from turnpike.models.layers.activation import initialize_weights, maxout_pieces
+from turnpike.models.layers.gate import Carry
+from turnpike.models.layers.highway import HighwayLayer, convolution_maps
+from turnpike.models.layers.resize import SubSample, ZeroPad
+from turnpike.models.layers.transform import DENSE, Init, MapKind, PlainLayer, ResidualLayer
+from turnpike.models.networks.base import Net, NetConfig
 
 EntryKind = Literal["plain", "pad", "subsample", "none"]
 

@@ -10,11 +10,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from models.checks import expect, expect_choice
-from models.errors import ShapeError
-from models.layers.activation import initialize_weights
-from models.networks.base import Net, NetConfig
-from models.networks.sequence import as_sequence, sequence_shape
+from turnpike.models.checks import expect, expect_choice
+from turnpike.models.errors import ShapeError
+from turnpike.models.layers.activation import initialize_weights
+from turnpike.models.networks.base import Net, NetConfig
+from turnpike.models.networks.sequence import as_sequence, sequence_shape
 
 Position = tuple[int, ...]
 

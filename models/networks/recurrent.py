@@ -12,12 +12,12 @@ from typing import ClassVar, get_args
 import torch
 from torch import Tensor, nn
 
-from models.checks import expect, expect_axis_size, expect_choice
-from models.errors import ShapeError
-from models.layers.activation import initialize_weights
-from models.layers.gate import Carry, DenseGate, GatedJoin
-from models.networks.base import Net, NetConfig
-from models.networks.sequence import as_sequence, expect_sequence, sequence_shape
+from turnpike.models.checks import expect, expect_axis_size, expect_choice
+from turnpike.models.errors import ShapeError
+from turnpike.models.layers.activation import initialize_weights
+from turnpike.models.layers.gate import Carry, DenseGate, GatedJoin
+from turnpike.models.networks.base import Net, NetConfig
+from turnpike.models.networks.sequence import as_sequence, expect_sequence, sequence_shape
 
 
 class RecurrentHighwayStep(GatedJoin):

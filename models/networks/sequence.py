@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from models.checks import expect, expect_axis_size
-from models.errors import ShapeError
+from turnpike.models.checks import expect, expect_axis_size
+from turnpike.models.errors import ShapeError
 
 
 def sequence_shape(inputs: tuple[int, ...]) -> tuple[int, int]:

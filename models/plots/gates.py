@@ -15,13 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from models.data.dataset import Dataset
-from models.layers.gate import DenseGate, GatedJoin, record_gates
-from models.networks.base import Net
-from models.plots import style
-from models.plots.style import FAINT, GREY, INK
-from models.training.checkpoint import TrainingRecord
-from models.training.evaluate import to_network_input
+from turnpike.models.data.dataset import Dataset
+from turnpike.models.layers.gate import DenseGate, GatedJoin, record_gates
+from turnpike.models.networks.base import Net
+from turnpike.models.plots import style
+from turnpike.models.plots.style import FAINT, GREY, INK
+from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.models.training.evaluate import to_network_input
 
 MAX_ROWS = 1000  # test rows to average over
 BATCH_ROWS = 50  # small, because a recording keeps the gates and outputs of all layers in memory

@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from models.data.dataset import Dataset
-from models.networks.base import Net
-from models.plots import style
-from models.plots.gates import gate_figure
-from models.plots.style import BLUE, FAINT, GREEN, GREY, INK, ORANGE, RED
-from models.training.checkpoint import TrainingRecord
-from models.training.evaluate import predict_logits
+from turnpike.models.data.dataset import Dataset
+from turnpike.models.networks.base import Net
+from turnpike.models.plots import style
+from turnpike.models.plots.gates import gate_figure
+from turnpike.models.plots.style import BLUE, FAINT, GREEN, GREY, INK, ORANGE, RED
+from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.models.training.evaluate import predict_logits
 
 MAX_MISTAKES = 10  # misclassified rows to show
 MAX_PANELS_ACROSS = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log, sqrt
 
-from models.data.dataset import Dataset
+from turnpike.models.data.dataset import Dataset
 
 
 @dataclass(frozen=True)

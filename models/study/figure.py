@@ -10,12 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from models.choices import LayerKind
-from models.plots import style
-from models.plots.style import BLUE, GREEN, GREY, INK, ORANGE
-from models.study.baseline import MajorityBaseline
-from models.study.results import RunResult
-from models.study.study import Study
+from turnpike.models.choices import LayerKind
+from turnpike.models.plots import style
+from turnpike.models.plots.style import BLUE, GREEN, GREY, INK, ORANGE
+from turnpike.models.study.baseline import MajorityBaseline
+from turnpike.models.study.results import RunResult
+from turnpike.models.study.study import Study
 
 STYLES: dict[LayerKind, tuple[str, str]] = {
     "highway": (BLUE, "o"),

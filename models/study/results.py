@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import torch
 
-from models.atomic import replacing
-from models.errors import ConfigError
-from models.networks.base import NetConfig, parameter_count
-from models.networks.families import build_network
-from models.study.study import Study, StudyRun
-from models.training.checkpoint import read_checkpoint
-from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan, first_difference
+from turnpike.models.atomic import replacing
+from turnpike.models.errors import ConfigError
+from turnpike.models.networks.base import NetConfig, parameter_count
+from turnpike.models.networks.families import build_network
+from turnpike.models.study.study import Study, StudyRun
+from turnpike.models.training.checkpoint import read_checkpoint
+from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan, first_difference
 
 STUDY_FILE = "compare.json"  # in the study's folder
 DIVERGED_FILE = "diverged.json"  # in the folder of a run that diverged

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from models.atomic import replacing
-from models.checks import expect
-from models.data.download import DownloadProgress
-from models.plots import style
-from models.study.baseline import MajorityBaseline, majority_baseline
-from models.study.figure import depth_figure
-from models.study.results import (
+from turnpike.models.atomic import replacing
+from turnpike.models.checks import expect
+from turnpike.models.data.download import DownloadProgress
+from turnpike.models.plots import style
+from turnpike.models.study.baseline import MajorityBaseline, majority_baseline
+from turnpike.models.study.figure import depth_figure
+from turnpike.models.study.results import (
     STUDY_FILE,
     RunResult,
     RunState,
@@ -26,9 +26,9 @@ from models.study.results import (
     shared_settings,
     write_json,
 )
-from models.study.study import Study
-from models.study.table import best_results, study_table
-from models.study.worker_processes import EndMessage, StepMessage, train_runs
+from turnpike.models.study.study import Study
+from turnpike.models.study.table import best_results, study_table
+from turnpike.models.study.worker_processes import EndMessage, StepMessage, train_runs
 
 TABLE_FILE = "compare.md"
 FIGURE_FILE = "compare.png"

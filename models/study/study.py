@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from models.checks import expect, expect_choice
-from models.choices import LayerKind
-from models.data.dataset import Dataset
-from models.data.download import DownloadProgress
-from models.data.load import load_dataset
-from models.networks.feedforward import MlpConfig
-from models.training.presets import figure_1_config
-from models.training.recipe import Recipe
-from models.training.run_plan import RunPlan
+from turnpike.models.checks import expect, expect_choice
+from turnpike.models.choices import LayerKind
+from turnpike.models.data.dataset import Dataset
+from turnpike.models.data.download import DownloadProgress
+from turnpike.models.data.load import load_dataset
+from turnpike.models.networks.feedforward import MlpConfig
+from turnpike.models.training.presets import figure_1_config
+from turnpike.models.training.recipe import Recipe
+from turnpike.models.training.run_plan import RunPlan
 
 
 @dataclass(frozen=True)

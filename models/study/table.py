@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from models.study.baseline import MajorityBaseline
-from models.study.results import RunResult, RunState
-from models.study.study import Study
+from turnpike.models.study.baseline import MajorityBaseline
+from turnpike.models.study.results import RunResult, RunState
+from turnpike.models.study.study import Study
 
 # a network whose loss is below this share of that of chance has fitted the training rows
 FITTED_SHARE = 0.1

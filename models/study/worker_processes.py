@@ -20,11 +20,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 
-from models.errors import ModelsError, TrainingError
-from models.study.results import load_result, save_divergence
-from models.study.study import Study, StudyRun
-from models.training.run_plan import LAST_CHECKPOINT, RunPlan
-from models.training.train import StepReport, train
+from turnpike.models.errors import ModelsError, TrainingError
+from turnpike.models.study.results import load_result, save_divergence
+from turnpike.models.study.study import Study, StudyRun
+from turnpike.models.training.run_plan import LAST_CHECKPOINT, RunPlan
+from turnpike.models.training.train import StepReport, train
 
 # time between two progress messages of a worker, and between two calls of `should_stop`
 PROGRESS_INTERVAL_SECONDS = 0.2

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.training.recipe import Recipe
+from turnpike.models.training.recipe import Recipe
 
 
 def augment(images: Tensor, recipe: Recipe) -> Tensor:

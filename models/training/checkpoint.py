@@ -16,10 +16,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from models.atomic import replacing
-from models.errors import CheckpointError, ConfigError, MissingRecordError
-from models.networks.base import Net
-from models.networks.families import build_network, config_from_dict
+from turnpike.models.atomic import replacing
+from turnpike.models.errors import CheckpointError, ConfigError, MissingRecordError
+from turnpike.models.networks.base import Net
+from turnpike.models.networks.families import build_network, config_from_dict
 
 METADATA_KEY = "turnpike"
 FORMAT_VERSION = 1

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.data.dataset import Split
-from models.networks.base import Net
+from turnpike.models.data.dataset import Split
+from turnpike.models.networks.base import Net
 
 EVALUATION_BATCH_ROWS = 1000  # limits memory; the result does not depend on it
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import torch
 
-from models.data.dataset import Dataset
-from models.errors import ConfigError
-from models.layers.gate import GatedJoin
-from models.networks.base import Net
-from models.networks.families import config_from_dict
-from models.training.checkpoint import load_network
-from models.training.recipe import Recipe
-from models.training.run_plan import BEST_CHECKPOINT, RunPlan
-from models.training.train import StepReport, train
+from turnpike.models.data.dataset import Dataset
+from turnpike.models.errors import ConfigError
+from turnpike.models.layers.gate import GatedJoin
+from turnpike.models.networks.base import Net
+from turnpike.models.networks.families import config_from_dict
+from turnpike.models.training.checkpoint import load_network
+from turnpike.models.training.recipe import Recipe
+from turnpike.models.training.run_plan import BEST_CHECKPOINT, RunPlan
+from turnpike.models.training.train import StepReport, train
 
 # bias of a shut gate: sigmoid(-1000) is 0 and sigmoid(1000) is 1 in float64, too
 SHUT_BIAS = 1000.0

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models.errors import ConfigError
-from models.layers.gate import GatedJoin
+from turnpike.models.errors import ConfigError
+from turnpike.models.layers.gate import GatedJoin
 
 
 class GatePenalty:

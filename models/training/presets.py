@@ -9,16 +9,16 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, replace
 
-from models.choices import DEFAULT_PRESET, PRESET_SUMMARIES, LayerKind
-from models.errors import ConfigError
-from models.networks.base import NetConfig
-from models.networks.cbhg import CbhgConfig
-from models.networks.character_cnn import CharacterCnnConfig
-from models.networks.feedforward import ConvConfig, MlpConfig, matched_width
-from models.networks.grid_lstm import GridLstmConfig
-from models.networks.recurrent import HighwayLstmConfig, RhnConfig
-from models.networks.transformer import TransformerConfig
-from models.training.recipe import FIGURE_1_RECIPE, Recipe
+from turnpike.models.choices import DEFAULT_PRESET, PRESET_SUMMARIES, LayerKind
+from turnpike.models.errors import ConfigError
+from turnpike.models.networks.base import NetConfig
+from turnpike.models.networks.cbhg import CbhgConfig
+from turnpike.models.networks.character_cnn import CharacterCnnConfig
+from turnpike.models.networks.feedforward import ConvConfig, MlpConfig, matched_width
+from turnpike.models.networks.grid_lstm import GridLstmConfig
+from turnpike.models.networks.recurrent import HighwayLstmConfig, RhnConfig
+from turnpike.models.networks.transformer import TransformerConfig
+from turnpike.models.training.recipe import FIGURE_1_RECIPE, Recipe
 
 # shapes of one row
 DIGIT = (1, 8, 8)

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from models.checks import expect, expect_choice
+from turnpike.models.checks import expect, expect_choice
 
 Schedule = Literal["constant", "cosine", "onecycle"]
 Precision = Literal["fp32", "bf16"]

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from models.checks import expect, expect_choice
-from models.data.dataset import Dataset
-from models.data.features import describe_features
-from models.errors import CheckpointError, ConfigError
-from models.networks.base import NetConfig
-from models.networks.families import FAMILIES
-from models.training.checkpoint import TrainingRecord
-from models.training.recipe import Recipe
+from turnpike.models.checks import expect, expect_choice
+from turnpike.models.data.dataset import Dataset
+from turnpike.models.data.features import describe_features
+from turnpike.models.errors import CheckpointError, ConfigError
+from turnpike.models.networks.base import NetConfig
+from turnpike.models.networks.families import FAMILIES
+from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.models.training.recipe import Recipe
 
 # files in a run's folder
 BEST_CHECKPOINT = "model.safetensors"  # the best network by validation accuracy

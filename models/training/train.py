@@ -20,19 +20,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.errors import TrainingError
-from models.networks.base import Net
-from models.networks.families import build_network
-from models.training.augment import augment
-from models.training.checkpoint import (
+from turnpike.models.errors import TrainingError
+from turnpike.models.networks.base import Net
+from turnpike.models.networks.families import build_network
+from turnpike.models.training.augment import augment
+from turnpike.models.training.checkpoint import (
     TrainingRecord,
     expect_matching_weights,
     read_checkpoint,
     save_checkpoint,
 )
-from models.training.evaluate import evaluate, to_network_input
-from models.training.gate_budget import GatePenalty
-from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
+from turnpike.models.training.evaluate import evaluate, to_network_input
+from turnpike.models.training.gate_budget import GatePenalty
+from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 
 
 class EpochTotals(TypedDict):

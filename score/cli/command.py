@@ -61,7 +61,7 @@ def command(
     same command continues it.
     """
     # imported here, so that --help needs neither pyarrow nor onnxruntime
-    from score.run import JobOptions, run_job
+    from turnpike.score.run import JobOptions, run_job
 
     console.quiet = quiet
     options = JobOptions(model, source, output, gates, engine.value, workers, overwrite)

@@ -14,11 +14,11 @@ from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from score.errors import ScoreError
-from score.job.score_part import score_part
-from score.job.scoring_model import ScoringModel
-from score.sources.parts import Part
-from service.config.cpus import available_cpus
+from turnpike.score.errors import ScoreError
+from turnpike.score.job.score_part import score_part
+from turnpike.score.job.scoring_model import ScoringModel
+from turnpike.score.sources.parts import Part
+from turnpike.service.config.cpus import available_cpus
 
 # seconds between two looks at the number of rows
 REFRESH_SECONDS = 0.2

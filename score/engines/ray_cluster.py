@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from score.errors import ScoreError
-from score.job.score_part import score_part
-from score.job.scoring_model import ScoringModel
-from score.sources.parts import Part
+from turnpike.score.errors import ScoreError
+from turnpike.score.job.score_part import score_part
+from turnpike.score.job.scoring_model import ScoringModel
+from turnpike.score.sources.parts import Part
 
 
 class PartScorer:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from score.errors import UsageError
-from score.sources.parts import Part
+from turnpike.score.errors import UsageError
+from turnpike.score.sources.parts import Part
 
 # programs that read a folder of Parquet files leave out names that begin with an underscore
 PLAN_FILE = "_job.json"

@@ -10,10 +10,10 @@ from typing import Self
 import pyarrow
 from pyarrow import parquet
 
-from score.errors import ScoreError
-from score.job.scoring_model import ScoringModel
-from score.sources.files import read_part
-from score.sources.parts import Part
+from turnpike.score.errors import ScoreError
+from turnpike.score.job.scoring_model import ScoringModel
+from turnpike.score.sources.files import read_part
+from turnpike.score.sources.parts import Part
 
 # rows that are held until they are written together
 ROW_GROUP_ROWS = 65_536

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 
-from score.errors import ScoreError, UsageError
-from score.sources.parts import RowBatch, spans, to_arrow
-from service.cli.model_argument import find_model
-from service.config.settings import Settings
-from service.errors import ServiceError
-from service.inference_types import Array
-from service.protocol.classification import probabilities
-from service.registry.loader import load
-from service.telemetry.counters import RequestCounters
+from turnpike.score.errors import ScoreError, UsageError
+from turnpike.score.sources.parts import RowBatch, spans, to_arrow
+from turnpike.service.cli.model_argument import find_model
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import ServiceError
+from turnpike.service.inference_types import Array
+from turnpike.service.protocol.classification import probabilities
+from turnpike.service.registry.loader import load
+from turnpike.service.telemetry.counters import RequestCounters
 
 # rows of one run; more make no model faster
 MAX_RUN_ROWS = 1024

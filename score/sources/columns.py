@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow
 
-from score.errors import RowsError
-from score.sources.parts import RowBatch
-from service.artifact.datatypes import WIRE_DTYPES
-from service.artifact.runtime import Signature, Tensor
-from service.errors import RequestError
-from service.inference_types import Array
-from service.protocol.feature_names import expect_features
-from service.protocol.tensors import expect_fit, infer_shape
+from turnpike.score.errors import RowsError
+from turnpike.score.sources.parts import RowBatch
+from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.errors import RequestError
+from turnpike.service.inference_types import Array
+from turnpike.service.protocol.feature_names import expect_features
+from turnpike.service.protocol.tensors import expect_fit, infer_shape
 
 # says where a row is, as in "line 7", from its number in the batch
 PlaceOf = Callable[[int], str]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow
 from pyarrow import csv as arrow_csv
 
-from score.errors import RowsError
-from score.sources.columns import ColumnMap
-from score.sources.parts import Part, RowBatch
-from score.sources.text_parts import split_lines
-from service.artifact.runtime import Signature
+from turnpike.score.errors import RowsError
+from turnpike.score.sources.columns import ColumnMap
+from turnpike.score.sources.parts import Part, RowBatch
+from turnpike.score.sources.text_parts import split_lines
+from turnpike.service.artifact.runtime import Signature
 
 DELIMITERS = ",;\t"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -6,14 +6,14 @@ import glob
 from collections.abc import Iterator
 from pathlib import Path
 
-from score.errors import UsageError
-from score.sources import images
-from score.sources.csv_text import CsvReader
-from score.sources.json_lines import JsonLinesReader
-from score.sources.numpy_array import NumpyReader
-from score.sources.parquet import ParquetReader
-from score.sources.parts import Part, Reader, RowBatch
-from service.artifact.runtime import Signature
+from turnpike.score.errors import UsageError
+from turnpike.score.sources import images
+from turnpike.score.sources.csv_text import CsvReader
+from turnpike.score.sources.json_lines import JsonLinesReader
+from turnpike.score.sources.numpy_array import NumpyReader
+from turnpike.score.sources.parquet import ParquetReader
+from turnpike.score.sources.parts import Part, Reader, RowBatch
+from turnpike.service.artifact.runtime import Signature
 
 READERS: dict[str, Reader] = {
     ".parquet": ParquetReader(),

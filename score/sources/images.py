@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow
 from PIL import Image, UnidentifiedImageError
 
-from score.errors import RowsError
-from score.sources.parts import Part, RowBatch, spans
-from service.artifact.datatypes import WIRE_DTYPES
-from service.artifact.runtime import Signature
-from service.inference_types import Array
+from turnpike.score.errors import RowsError
+from turnpike.score.sources.parts import Part, RowBatch, spans
+from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.service.artifact.runtime import Signature
+from turnpike.service.inference_types import Array
 
 ENDINGS = (".png", ".jpg", ".jpeg")
 # decoding takes longer than scoring, so fewer rows keep a process busy

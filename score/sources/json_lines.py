@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pyarrow
 
-from score.errors import RowsError
-from score.sources.columns import ColumnMap
-from score.sources.parts import Part, RowBatch
-from score.sources.text_parts import split_lines
-from service.artifact.runtime import Signature
+from turnpike.score.errors import RowsError
+from turnpike.score.sources.columns import ColumnMap
+from turnpike.score.sources.parts import Part, RowBatch
+from turnpike.score.sources.text_parts import split_lines
+from turnpike.service.artifact.runtime import Signature
 
 
 class JsonLinesReader:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from score.errors import RowsError
-from score.sources.columns import fitting, shaped
-from score.sources.parts import PART_ROWS, Part, RowBatch, spans
-from service.artifact.datatypes import WIRE_DTYPES
-from service.artifact.runtime import Signature
-from service.inference_types import Array
+from turnpike.score.errors import RowsError
+from turnpike.score.sources.columns import fitting, shaped
+from turnpike.score.sources.parts import PART_ROWS, Part, RowBatch, spans
+from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.service.artifact.runtime import Signature
+from turnpike.service.inference_types import Array
 
 
 class NumpyReader:

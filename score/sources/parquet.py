@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow
 from pyarrow import parquet
 
-from score.errors import RowsError
-from score.sources.columns import ColumnMap
-from score.sources.parts import PART_ROWS, Part, RowBatch
-from service.artifact.runtime import Signature
+from turnpike.score.errors import RowsError
+from turnpike.score.sources.columns import ColumnMap
+from turnpike.score.sources.parts import PART_ROWS, Part, RowBatch
+from turnpike.service.artifact.runtime import Signature
 
 
 class ParquetReader:

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import pyarrow
 
-from service.artifact.runtime import Signature
-from service.inference_types import Array
+from turnpike.service.artifact.runtime import Signature
+from turnpike.service.inference_types import Array
 
 # rows of a part: enough to keep a process busy for a while, and few enough to lose when a job is killed
 PART_ROWS = 50_000

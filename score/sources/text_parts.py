@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from score.errors import RowsError
-from score.sources.parts import PART_BYTES, Part
+from turnpike.score.errors import RowsError
+from turnpike.score.sources.parts import PART_BYTES, Part
 
 # a cell or line that is longer is taken for a quote that is never closed
 MAX_RECORD_BYTES = 64 << 20

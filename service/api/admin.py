@@ -7,13 +7,13 @@ from typing import Any
 
 import orjson
 
-from service.api.context import ServiceContext
-from service.api.openapi.operation import operation
-from service.errors import NotFoundError, NotReadyError, RequestError
-from service.http.request import Request
-from service.http.response import Response, UncompressedResponse
-from service.http.router import Router
-from service.protocol.json_document import expect_shallow, expect_short, kind, syntax_error
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.openapi.operation import operation
+from turnpike.service.errors import NotFoundError, NotReadyError, RequestError
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response, UncompressedResponse
+from turnpike.service.http.router import Router
+from turnpike.service.protocol.json_document import expect_shallow, expect_short, kind, syntax_error
 
 # the group of these routes on the page /docs
 TAG = "Model repository"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
-from service.api import (
+from turnpike.service.api import (
     admin,
     gates,
     health,
@@ -28,37 +28,37 @@ from service.api import (
     statistics,
     traffic,
 )
-from service.api.context import ServiceContext, SupervisorClient
-from service.api.openapi.operation import operation
-from service.artifact.limits import RequestLimits
-from service.artifact.low_priority import low_priority_caller
-from service.artifact.runtime import expect_device
-from service.config.cpus import threads_per_worker
-from service.config.memory_share import max_held_bytes
-from service.http.asgi import AsgiEndpoint, AsgiRequest
-from service.http.auth import Authenticator
-from service.http.body import BodyReader
-from service.http.connection.shared_state import ConnectionLimits, HttpApplication
-from service.http.cors import Cors
-from service.http.hosts import AllowedHosts
-from service.http.middleware import RequestMiddleware
-from service.http.observer import RequestObserver
-from service.http.request import Request
-from service.http.response import Response
-from service.http.router import Endpoint, Route, Router
-from service.http.tracing import Tracing
-from service.memory.budget import MemoryBudget
-from service.registry.loader import load
-from service.registry.model import Model
-from service.registry.registry import ModelRegistry
-from service.repository.scan import ModelFile
-from service.telemetry.access_log import access_log
-from service.telemetry.counters import RequestCounters
+from turnpike.service.api.context import ServiceContext, SupervisorClient
+from turnpike.service.api.openapi.operation import operation
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.low_priority import low_priority_caller
+from turnpike.service.artifact.runtime import expect_device
+from turnpike.service.config.cpus import threads_per_worker
+from turnpike.service.config.memory_share import max_held_bytes
+from turnpike.service.http.asgi import AsgiEndpoint, AsgiRequest
+from turnpike.service.http.auth import Authenticator
+from turnpike.service.http.body import BodyReader
+from turnpike.service.http.connection.shared_state import ConnectionLimits, HttpApplication
+from turnpike.service.http.cors import Cors
+from turnpike.service.http.hosts import AllowedHosts
+from turnpike.service.http.middleware import RequestMiddleware
+from turnpike.service.http.observer import RequestObserver
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response
+from turnpike.service.http.router import Endpoint, Route, Router
+from turnpike.service.http.tracing import Tracing
+from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.registry.loader import load
+from turnpike.service.registry.model import Model
+from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.repository.scan import ModelFile
+from turnpike.service.telemetry.access_log import access_log
+from turnpike.service.telemetry.counters import RequestCounters
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from service.config.settings import Settings
+    from turnpike.service.config.settings import Settings
 
 
 class Application:
@@ -204,7 +204,7 @@ class FastApiEndpoint:
     def _load(self) -> LoadedFastApi:
         with self._loading:
             if self._loaded is None:
-                from service.api.fastapi_app import create_app, without_middleware
+                from turnpike.service.api.fastapi_app import create_app, without_middleware
 
                 app = create_app(self._context, self.routes)
                 self._loaded = LoadedFastApi(app, AsgiEndpoint(without_middleware(app)))
@@ -224,8 +224,8 @@ class MetricsEndpoint:
 
     async def __call__(self, _: Request) -> Response:
         # prometheus_client is imported at the first scrape, in a thread because the import is slow
-        await asyncio.to_thread(import_module, "service.api.metrics")
-        from service.api.metrics import collect_metrics, metrics_response
+        await asyncio.to_thread(import_module, "turnpike.service.api.metrics")
+        from turnpike.service.api.metrics import collect_metrics, metrics_response
 
         snapshots = await self._context.supervisor.ask("snapshots")
         families = collect_metrics(snapshots, self._context.registry)

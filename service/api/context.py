@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from service.artifact.limits import RequestLimits
-from service.http.auth import Authenticator
-from service.http.body import BodyReader
-from service.memory.budget import MemoryBudget
-from service.registry.registry import ModelRegistry
-from service.telemetry.counters import RequestCounters
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.http.auth import Authenticator
+from turnpike.service.http.body import BodyReader
+from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.telemetry.counters import RequestCounters
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
+    from turnpike.service.config.settings import Settings
 
 
 class SupervisorClient(Protocol):

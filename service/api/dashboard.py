@@ -12,9 +12,9 @@ from pathlib import Path
 from fastapi import Depends, FastAPI, Request
 from starlette.responses import Response
 
-from service.errors import NotFoundError
-from service.http.auth import Authenticator
-from service.http.static_file import StaticFile
+from turnpike.service.errors import NotFoundError
+from turnpike.service.http.auth import Authenticator
+from turnpike.service.http.static_file import StaticFile
 
 FOLDER = Path(__file__).parents[1] / "dashboard"
 INDEX = "index.html"

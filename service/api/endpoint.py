@@ -9,17 +9,17 @@ from functools import cached_property, partial
 from time import perf_counter_ns
 from typing import Any
 
-from service.api.context import ServiceContext
-from service.api.inference import InferenceCall, run_deadline
-from service.errors import RequestError
-from service.gates.query import check_gate_output_size
-from service.http.request import Request
-from service.http.response import Response, ResponseBody, body_response
-from service.http.router import Endpoint, Router
-from service.inference_types import InferenceRequest
-from service.protocol.infer_request import JSON_LENGTH_HEADER
-from service.protocol.infer_request_cache import CachingDecoder
-from service.registry.model import Model
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.inference import InferenceCall, run_deadline
+from turnpike.service.errors import RequestError
+from turnpike.service.gates.query import check_gate_output_size
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response, ResponseBody, body_response
+from turnpike.service.http.router import Endpoint, Router
+from turnpike.service.inference_types import InferenceRequest
+from turnpike.service.protocol.infer_request import JSON_LENGTH_HEADER
+from turnpike.service.protocol.infer_request_cache import CachingDecoder
+from turnpike.service.registry.model import Model
 
 # how headers are looked up
 JSON_LENGTH_FIELD = JSON_LENGTH_HEADER.lower().encode()

@@ -10,11 +10,11 @@ from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.context import ServiceContext
-from service.api.dashboard import add_dashboard
-from service.api.openapi.reference_page import add_reference
-from service.http.router import Route
-from service.version import VERSION
+from turnpike.common.distribution import VERSION
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.dashboard import add_dashboard
+from turnpike.service.api.openapi.reference_page import add_reference
+from turnpike.service.http.router import Route
 
 
 def create_app(context: ServiceContext, routes: list[Route]) -> FastAPI:

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from service.api.context import ServiceContext
-from service.api.endpoint import ModelEndpoint, add_model_routes
-from service.api.inference import InferenceCall, expect_bytes, merge_json
-from service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation, parameter
-from service.bounded_cache import BoundedCache
-from service.config.cpus import threads_per_worker
-from service.errors import NotFiniteError, NotFoundError, RequestError
-from service.gates.lesions import MOVE_KEYS, parse_lesion_request
-from service.gates.query import (
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.endpoint import ModelEndpoint, add_model_routes
+from turnpike.service.api.inference import InferenceCall, expect_bytes, merge_json
+from turnpike.service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation, parameter
+from turnpike.service.bounded_cache import BoundedCache
+from turnpike.service.config.cpus import threads_per_worker
+from turnpike.service.errors import NotFiniteError, NotFoundError, RequestError
+from turnpike.service.gates.lesions import MOVE_KEYS, parse_lesion_request
+from turnpike.service.gates.query import (
     GateQuery,
     OutputSizes,
     block_names,
@@ -22,12 +22,12 @@ from service.gates.query import (
     parse_gate_query,
     requested_tensors,
 )
-from service.gates.reader import GateReader, GateSummary
-from service.http.response import ResponseBody
-from service.http.router import Router
-from service.inference_types import Array, InferenceRequest
-from service.protocol.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors
-from service.registry.model import Model
+from turnpike.service.gates.reader import GateReader, GateSummary
+from turnpike.service.http.response import ResponseBody
+from turnpike.service.http.router import Router
+from turnpike.service.inference_types import Array, InferenceRequest
+from turnpike.service.protocol.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors
+from turnpike.service.registry.model import Model
 
 # the group of the routes of gates on the page /docs
 GATES_TAG = "Gates"

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import orjson
 
-from service.api.openapi.operation import operation
-from service.http.accept import prefers_page
-from service.http.request import Request
-from service.http.response import JSON_LINES, Response
-from service.http.router import Endpoint, Router
+from turnpike.service.api.openapi.operation import operation
+from turnpike.service.http.accept import prefers_page
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import JSON_LINES, Response
+from turnpike.service.http.router import Endpoint, Router
 
 # the answer at `/` for clients of KServe's first protocol; browsers that accept HTML get the dashboard there
 ALIVE = orjson.dumps({"status": "alive"})

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from service.artifact.runtime import Tensor
-from service.batching.queue import QueuedRequest
-from service.errors import InternalError, NotFiniteError, RequestError, RunError
-from service.http.request import Request
-from service.http.response import ResponseBody
-from service.inference_types import (
+from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.batching.queue import QueuedRequest
+from turnpike.service.errors import InternalError, NotFiniteError, RequestError, RunError
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import ResponseBody
+from turnpike.service.inference_types import (
     Array,
     Feeds,
     InferenceRequest,
@@ -26,8 +26,8 @@ from service.inference_types import (
     RunPlan,
     Waiter,
 )
-from service.protocol.infer_response import encode_infer
-from service.registry.model import Model
+from turnpike.service.protocol.infer_response import encode_infer
+from turnpike.service.registry.model import Model
 
 log = logging.getLogger(__name__)
 

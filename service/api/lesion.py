@@ -7,13 +7,13 @@ from typing import Any
 
 import orjson
 
-from service.api.context import ServiceContext
-from service.api.endpoint import add_model_routes
-from service.api.gates import GATES_TAG, GatedEndpoint
-from service.api.inference import InferenceCall, merge_json, wrap_json
-from service.api.openapi.operation import DIGIT_TENSOR, example, operation
-from service.errors import NotFiniteError, RequestError
-from service.gates.lesions import (
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.endpoint import add_model_routes
+from turnpike.service.api.gates import GATES_TAG, GatedEndpoint
+from turnpike.service.api.inference import InferenceCall, merge_json, wrap_json
+from turnpike.service.api.openapi.operation import DIGIT_TENSOR, example, operation
+from turnpike.service.errors import NotFiniteError, RequestError
+from turnpike.service.gates.lesions import (
     LESION_KEYS,
     LesionEffect,
     LesionRequest,
@@ -22,10 +22,10 @@ from service.gates.lesions import (
     lesion_effect,
     parse_lesion_request,
 )
-from service.http.response import ResponseBody
-from service.http.router import Router
-from service.inference_types import Array
-from service.registry.model import Model
+from turnpike.service.http.response import ResponseBody
+from turnpike.service.http.router import Router
+from turnpike.service.inference_types import Array
+from turnpike.service.registry.model import Model
 
 LESION = operation(
     "LesionAnswer",

@@ -16,12 +16,12 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from service.gates.drift import DriftReport
-from service.http.response import Response
-from service.registry.registry import ModelRegistry
-from service.repository.deployment import NEW, NOT_CHOSEN, UNLOADED
-from service.telemetry.counters import ROW_BOUNDS, TIME_BOUNDS_NS, Snapshot, merge_snapshots
-from service.version import VERSION
+from turnpike.common.distribution import VERSION
+from turnpike.service.gates.drift import DriftReport
+from turnpike.service.http.response import Response
+from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.repository.deployment import NEW, NOT_CHOSEN, UNLOADED
+from turnpike.service.telemetry.counters import ROW_BOUNDS, TIME_BOUNDS_NS, Snapshot, merge_snapshots
 
 NANOSECONDS = 1e9
 MODEL_LABELS = ("model", "version")

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import orjson
 
-from service.api.context import ServiceContext
-from service.api.endpoint import add_model_routes
-from service.api.gates import GATES_TAG, find_model_with_gates
-from service.api.openapi.operation import operation
-from service.artifact.datatypes import DATATYPES
-from service.artifact.manifest import Gate, Parity, Profile, SampleInput
-from service.artifact.runtime import Tensor
-from service.artifact.sample_rows import to_input_row
-from service.errors import NotFoundError
-from service.http.request import Request
-from service.http.response import Response
-from service.http.router import Endpoint, Router
-from service.inference_types import Array
-from service.registry.model import Model
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.endpoint import add_model_routes
+from turnpike.service.api.gates import GATES_TAG, find_model_with_gates
+from turnpike.service.api.openapi.operation import operation
+from turnpike.service.artifact.datatypes import DATATYPES
+from turnpike.service.artifact.manifest import Gate, Parity, Profile, SampleInput
+from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.sample_rows import to_input_row
+from turnpike.service.errors import NotFoundError
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response
+from turnpike.service.http.router import Endpoint, Router
+from turnpike.service.inference_types import Array
+from turnpike.service.registry.model import Model
 
 # the group of the routes of the model file on the page /docs
 FILE_TAG = "Model file"

@@ -7,20 +7,20 @@ from typing import Any
 
 import orjson
 
-from service.api.context import ServiceContext
-from service.api.endpoint import ModelEndpoint, add_model_routes
-from service.api.inference import InferenceCall, expect_bytes
-from service.api.model_facts import find_model
-from service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation
-from service.artifact.datatypes import DATATYPES
-from service.artifact.runtime import Signature, Tensor
-from service.http.request import Request
-from service.http.response import Response, ResponseBody, UncompressedResponse
-from service.http.router import Endpoint, Router
-from service.protocol.infer_response import JsonAnswers, encode_infer
-from service.registry.model import Model
-from service.registry.registry import ModelRegistry
-from service.version import VERSION
+from turnpike.common.distribution import VERSION
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.endpoint import ModelEndpoint, add_model_routes
+from turnpike.service.api.inference import InferenceCall, expect_bytes
+from turnpike.service.api.model_facts import find_model
+from turnpike.service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation
+from turnpike.service.artifact.datatypes import DATATYPES
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response, ResponseBody, UncompressedResponse
+from turnpike.service.http.router import Endpoint, Router
+from turnpike.service.protocol.infer_response import JsonAnswers, encode_infer
+from turnpike.service.registry.model import Model
+from turnpike.service.registry.registry import ModelRegistry
 
 # the group of these routes on the page /docs
 TAG = "Open Inference Protocol"

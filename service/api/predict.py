@@ -8,18 +8,18 @@ from typing import Any
 
 import orjson
 
-from service.api.context import ServiceContext
-from service.api.endpoint import ModelEndpoint, add_model_routes
-from service.api.inference import InferenceCall
-from service.api.open_inference import JsonEndpoint
-from service.api.openapi.operation import DIGIT, example, operation
-from service.http.request import Request
-from service.http.response import Response, ResponseBody
-from service.http.router import Router
-from service.inference_types import InferenceRequest
-from service.protocol.predict_csv import decode_csv, predictions_csv
-from service.protocol.predict_json import decode_instances, encode_predictions
-from service.registry.model import Model
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.endpoint import ModelEndpoint, add_model_routes
+from turnpike.service.api.inference import InferenceCall
+from turnpike.service.api.open_inference import JsonEndpoint
+from turnpike.service.api.openapi.operation import DIGIT, example, operation
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response, ResponseBody
+from turnpike.service.http.router import Router
+from turnpike.service.inference_types import InferenceRequest
+from turnpike.service.protocol.predict_csv import decode_csv, predictions_csv
+from turnpike.service.protocol.predict_json import decode_instances, encode_predictions
+from turnpike.service.registry.model import Model
 
 CSV_LINES = b"content-type: text/csv; charset=utf-8\r\n"
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import orjson
 
-from service.api.context import ServiceContext
-from service.api.endpoint import add_model_routes
-from service.api.open_inference import TAG
-from service.api.openapi.operation import operation
-from service.http.request import Request
-from service.http.response import Response, UncompressedResponse
-from service.http.router import Router
-from service.telemetry.counters import Snapshot, merge_snapshots
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.endpoint import add_model_routes
+from turnpike.service.api.open_inference import TAG
+from turnpike.service.api.openapi.operation import operation
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response, UncompressedResponse
+from turnpike.service.http.router import Router
+from turnpike.service.telemetry.counters import Snapshot, merge_snapshots
 
 ALL_STATISTICS = operation("Statistics", "Statistics of all models, over all workers", TAG)
 STATISTICS = operation("Statistics", "A model's statistics, over all workers", TAG)

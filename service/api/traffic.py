@@ -7,12 +7,12 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from service.api.context import ServiceContext
-from service.api.openapi.operation import operation, parameter
-from service.errors import RequestError
-from service.http.request import Request
-from service.http.response import Response
-from service.http.router import Router
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.openapi.operation import operation, parameter
+from turnpike.service.errors import RequestError
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response
+from turnpike.service.http.router import Router
 
 AFTER = parameter(
     "after", "query", "Only moments later than this `at`.", {"type": "number", "default": 0, "minimum": 0}

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from service.errors import DeviceError
+from turnpike.service.errors import DeviceError
 
 Device = Literal["cpu", "cuda", "openvino"]
 # the precision of a device's arithmetic

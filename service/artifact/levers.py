@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from service.artifact.manifest import Gate
-from service.inference_types import Array
+from turnpike.service.artifact.manifest import Gate
+from turnpike.service.inference_types import Array
 
 # added to the logit of T to saturate it: the sigmoid of this is exactly 0 or 1, even in half precision
 SATURATING_SHIFT = 1e4

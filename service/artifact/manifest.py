@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from service.errors import ModelFileError
+from turnpike.service.errors import ModelFileError
 
 # key in `metadata_props`
 METADATA_KEY = "turnpike"

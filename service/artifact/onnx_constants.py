@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
-from service.artifact.protobuf import Field, MalformedError, fields, submessages, unpack_varints
-from service.errors import ModelFileError
-from service.inference_types import Array
+from turnpike.service.artifact.protobuf import Field, MalformedError, fields, submessages, unpack_varints
+from turnpike.service.errors import ModelFileError
+from turnpike.service.inference_types import Array
 
 # field numbers of onnx.proto, by the message that has them
 MODEL_GRAPH, MODEL_OPSETS, MODEL_TRAINING, MODEL_FUNCTIONS = 7, 8, 20, 25

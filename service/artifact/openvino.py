@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from service.artifact.protobuf import BYTES, encode_varint, raw_fields, submessages
-from service.inference_types import Array
+from turnpike.service.artifact.protobuf import BYTES, encode_varint, raw_fields, submessages
+from turnpike.service.inference_types import Array
 
 # field numbers of onnx.proto
 GRAPH_FIELD = 7

@@ -13,22 +13,22 @@ import numpy as np
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
-from service.artifact.devices import (
+from turnpike.service.artifact.devices import (
     PROVIDERS,
     Device,
     DevicePrecision,
     expect_precision,
     provider_options,
 )
-from service.artifact.low_priority import Caller, call_directly
-from service.artifact.manifest import METADATA_KEY, Manifest
-from service.artifact.openvino import OpenVinoRun, reduce_graph
-from service.errors import DeviceError, ModelFileError, RunError
-from service.inference_types import Array
-from service.memory.thread_stacks import stack_room
+from turnpike.service.artifact.low_priority import Caller, call_directly
+from turnpike.service.artifact.manifest import METADATA_KEY, Manifest
+from turnpike.service.artifact.openvino import OpenVinoRun, reduce_graph
+from turnpike.service.errors import DeviceError, ModelFileError, RunError
+from turnpike.service.inference_types import Array
+from turnpike.service.memory.thread_stacks import stack_room
 
 if TYPE_CHECKING:
-    from service.artifact.text_encoder import TextEncoder
+    from turnpike.service.artifact.text_encoder import TextEncoder
 
 # what the errors of onnxruntime's allocators contain
 NO_MEMORY = ("Failed to allocate memory", "bad_alloc")

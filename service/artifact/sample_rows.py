@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from service.artifact.datatypes import WIRE_DTYPES
-from service.artifact.manifest import Manifest, SampleInput
-from service.artifact.runtime import Tensor
-from service.inference_types import Array
+from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.service.artifact.manifest import Manifest, SampleInput
+from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.inference_types import Array
 
 Inputs = Mapping[str, Tensor]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from service.artifact.manifest import Manifest, TextInput, TextScheme
-from service.inference_types import Array
+from turnpike.service.artifact.manifest import Manifest, TextInput, TextScheme
+from turnpike.service.inference_types import Array
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Tensor
+    from turnpike.service.artifact.runtime import Tensor
 
 # ids of a word are the code points of a string, because Python converts strings much faster than lists
 PADDING = chr(0)

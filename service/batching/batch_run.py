@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from service.batching.queue import QueuedRequest
-from service.errors import InternalError
-from service.inference_types import Array, FeedLayout, InferenceResult, OutputProcessor, RunPlan
+from turnpike.service.batching.queue import QueuedRequest
+from turnpike.service.errors import InternalError
+from turnpike.service.inference_types import Array, FeedLayout, InferenceResult, OutputProcessor, RunPlan
 
 Run = Callable[[Mapping[str, Array], tuple[str, ...]], list[Array]]
 

@@ -21,10 +21,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import perf_counter_ns
 
-from service.batching.batch_run import BatchRunner, CompletedBatch
-from service.batching.queue import QueuedRequest, RequestQueue
-from service.errors import OverloadedError
-from service.inference_types import FeedLayout, Feeds, InferenceResult, OutputProcessor, RunPlan, Waiter
+from turnpike.service.batching.batch_run import BatchRunner, CompletedBatch
+from turnpike.service.batching.queue import QueuedRequest, RequestQueue
+from turnpike.service.errors import OverloadedError
+from turnpike.service.inference_types import (
+    FeedLayout,
+    Feeds,
+    InferenceResult,
+    OutputProcessor,
+    RunPlan,
+    Waiter,
+)
 
 # Runs expected to take less than this (2 ms) stay in the event loop. A change of thread costs about 0.1 ms,
 # which is little compared to a longer run, and others can wait for a shorter one.

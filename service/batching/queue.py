@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from time import monotonic, perf_counter_ns
 
-from service.errors import DeadlineError, InternalError
-from service.inference_types import Feeds, InferenceResult, RunPlan, Waiter
+from turnpike.service.errors import DeadlineError, InternalError
+from turnpike.service.inference_types import Feeds, InferenceResult, RunPlan, Waiter
 
 # Default of the requests that `take_batch` passes over in search of rows that match the first request's. It
 # bounds the work for each run when every request has another shape.

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.artifact.manifest import Compression, Feature, Gate, Manifest, Parity
-from service.artifact.runtime import Runtime, Tensor, open_model
-from service.cli.model_argument import find_model
-from service.repository.location import names_address
+from turnpike.service.artifact.manifest import Compression, Feature, Gate, Manifest, Parity
+from turnpike.service.artifact.runtime import Runtime, Tensor, open_model
+from turnpike.service.cli.model_argument import find_model
+from turnpike.service.repository.location import names_address
 
 app = typer.Typer(add_completion=False)
 # output that is not on a terminal is wide, so that names of gates are not cut

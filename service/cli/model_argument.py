@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from service.errors import SettingError
-from service.repository.location import locate
-from service.repository.scan import ModelFile
+from turnpike.service.errors import SettingError
+from turnpike.service.repository.location import locate
+from turnpike.service.repository.scan import ModelFile
 
 
 def find_model(path: Path) -> ModelFile:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.artifact.limits import MAX_ROWS
-from service.errors import RequestError, SettingError
+from turnpike.service.artifact.limits import MAX_ROWS
+from turnpike.service.errors import RequestError, SettingError
 
 if TYPE_CHECKING:
-    from service.inference_types import Array
+    from turnpike.service.inference_types import Array
 
 app = typer.Typer(add_completion=False)
 
@@ -50,9 +50,9 @@ def command(
     # imported here, so that --help needs neither NumPy nor onnxruntime
     import numpy as np
 
-    from service.cli.prediction_source import local_model, read_key, served_model
-    from service.cli.table_file import read_rows
-    from service.protocol.predict_csv import predictions_csv
+    from turnpike.service.cli.prediction_source import local_model, read_key, served_model
+    from turnpike.service.cli.table_file import read_rows
+    from turnpike.service.protocol.predict_csv import predictions_csv
 
     if out is not None:
         expect_writable(out)

@@ -15,18 +15,18 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 from pydantic import ValidationError
 
-from service.artifact.datatypes import DATATYPES
-from service.artifact.limits import RequestLimits
-from service.artifact.manifest import TextInput
-from service.artifact.runtime import Signature, Tensor
-from service.artifact.text_encoder import TextEncoder
-from service.cli.model_argument import find_model
-from service.config.settings import Settings
-from service.errors import RequestError, ServiceError, SettingError
-from service.inference_types import Array, InferenceResult
-from service.protocol.predict_json import decode_instances, encode_predictions
-from service.registry.loader import load
-from service.telemetry.counters import RequestCounters
+from turnpike.service.artifact.datatypes import DATATYPES
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.manifest import TextInput
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.text_encoder import TextEncoder
+from turnpike.service.cli.model_argument import find_model
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import RequestError, ServiceError, SettingError
+from turnpike.service.inference_types import Array, InferenceResult
+from turnpike.service.protocol.predict_json import decode_instances, encode_predictions
+from turnpike.service.registry.loader import load
+from turnpike.service.telemetry.counters import RequestCounters
 
 # from rows, and whether gates are wanted, to predictions, and the mean of each gate for each row
 Predict = Callable[[list[Any], bool], tuple[list[Any], dict[str, Array]]]

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from service.config.pipes import buffer_pipes
-from service.config.settings import KEYWORDS, SECRETS, Settings
-from service.config.sources import flag_of, resolve, settings_as_toml
-from service.errors import SettingError
-from service.process.supervisor import supervise
-from service.telemetry.log import configure_logging
+from turnpike.common.distribution import needs_extra
+from turnpike.service.config.pipes import buffer_pipes
+from turnpike.service.config.settings import KEYWORDS, SECRETS, Settings
+from turnpike.service.config.sources import flag_of, resolve, settings_as_toml
+from turnpike.service.errors import SettingError
+from turnpike.service.process.supervisor import supervise
+from turnpike.service.telemetry.log import configure_logging
 
 if TYPE_CHECKING:
-    from service.process.ipc import IpcChannel
-    from service.process.worker import WorkerApplication
+    from turnpike.service.process.ipc import IpcChannel
+    from turnpike.service.process.worker import WorkerApplication
 
 app = typer.Typer(add_completion=False)
 
@@ -85,16 +86,12 @@ def launch_on_ray(settings: Settings) -> int:
     os.environ.setdefault("RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", str(settings.drain_wait))
     # on a busy machine, a proxy needs longer to start than Ray's 5 seconds, after which Ray ends it
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
-    # a new cluster sends no statistics of its use
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        from service.ray.launch import launch
+        from turnpike.service.ray.launch import launch
     except ImportError as error:
         if error.name != "ray":
             raise
-        raise SettingError(
-            "--engine ray: needs Ray, which is not installed: pip install 'turnpike[ray]'"
-        ) from error
+        raise SettingError(needs_extra("--engine ray", "ray", "ray")) from error
     return launch(settings)
 
 
@@ -106,9 +103,7 @@ def expect_grpc_packages() -> None:
         except ModuleNotFoundError:
             found = None
         if found is None:
-            raise SettingError(
-                f"--grpc-port: needs {package}, which is not installed: pip install 'turnpike[serve,grpc]'"
-            )
+            raise SettingError(needs_extra("--grpc-port", package, "serve,grpc"))
 
 
 def has_haproxy() -> bool:
@@ -119,10 +114,10 @@ def has_haproxy() -> bool:
 def make_app(settings: Settings, channel: IpcChannel) -> WorkerApplication:
     """Create the application. Imports it here, in the worker, so that the supervisor stays small."""
     if settings.grpc_port is None:
-        from service.api.app import Application
+        from turnpike.service.api.app import Application
 
         return Application(settings, channel)
-    from service.grpc.application import GrpcApplication
+    from turnpike.service.grpc.application import GrpcApplication
 
     return GrpcApplication(settings, channel)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from service.artifact.datatypes import WIRE_DTYPES
-from service.artifact.runtime import Signature
-from service.errors import RequestError, SettingError
-from service.protocol.predict_csv import read_table, read_texts
+from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.service.artifact.runtime import Signature
+from turnpike.service.errors import RequestError, SettingError
+from turnpike.service.protocol.predict_csv import read_table, read_texts
 
 FORMATS = ".csv, .npy, .npz, .json or .jsonl"
 

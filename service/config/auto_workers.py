@@ -18,13 +18,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from service.artifact.protobuf import submessages
-from service.config.cpus import available_cpus, cpu_model, default_workers
-from service.config.settings import MAX_WORKERS, Settings
-from service.errors import SettingError
-from service.remote.remote_repository import open_repository
-from service.repository.location import locate
-from service.repository.scan import VersionPolicy
+from turnpike.service.artifact.protobuf import submessages
+from turnpike.service.config.cpus import available_cpus, cpu_model, default_workers
+from turnpike.service.config.settings import MAX_WORKERS, Settings
+from turnpike.service.errors import SettingError
+from turnpike.service.remote.remote_repository import open_repository
+from turnpike.service.repository.location import locate
+from turnpike.service.repository.scan import VersionPolicy
 
 # the file in a model repository that `turnpike tune` writes
 TUNED_FILE = "tuned.toml"

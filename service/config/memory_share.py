@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_limits, read_text
+from turnpike.service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_limits, read_text
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
+    from turnpike.service.config.settings import Settings
 
 # part of a container's memory for the workers; the rest is for the supervisor, libraries and buffers of the
 # kernel

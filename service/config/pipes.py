@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from service.config.settings import FILE_SETTINGS, Settings
-from service.errors import SettingError
+from turnpike.service.config.settings import FILE_SETTINGS, Settings
+from turnpike.service.errors import SettingError
 
 
 def buffer_pipes(settings: Settings) -> Settings:

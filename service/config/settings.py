@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from service.artifact.limits import MAX_ROWS
-from service.errors import SettingError
-from service.remote.remote_repository import check_address, is_address
-from service.repository.location import locate
+from turnpike.service.artifact.limits import MAX_ROWS
+from turnpike.service.errors import SettingError
+from turnpike.service.remote.remote_repository import check_address, is_address
+from turnpike.service.repository.location import locate
 
 MIB = 1 << 20
 PREFIX = "TURNPIKE_"

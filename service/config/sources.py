@@ -16,9 +16,9 @@ from annotated_types import Ge, Gt, Le
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from service.config.auto_workers import MEASURED_TABLE, auto_settings
-from service.config.settings import KEYWORDS, PREFIX, SECRETS, Settings
-from service.errors import SettingError
+from turnpike.service.config.auto_workers import MEASURED_TABLE, auto_settings
+from turnpike.service.config.settings import KEYWORDS, PREFIX, SECRETS, Settings
+from turnpike.service.errors import SettingError
 
 # names the file of settings, as --config does
 CONFIG_VARIABLE = "TURNPIKE_CONFIG"

@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from service.artifact.manifest import Gate, Profile
-from service.artifact.runtime import Runtime
-from service.errors import ModelFileError
-from service.inference_types import Array
+from turnpike.service.artifact.manifest import Gate, Profile
+from turnpike.service.artifact.runtime import Runtime
+from turnpike.service.errors import ModelFileError
+from turnpike.service.inference_types import Array
 
 log = logging.getLogger(__name__)
 

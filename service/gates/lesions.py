@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from service.artifact.levers import SATURATING_SHIFT, override_biases
-from service.artifact.manifest import Gate
-from service.errors import RequestError
-from service.inference_types import Array
-from service.protocol.classification import probabilities
+from turnpike.service.artifact.levers import SATURATING_SHIFT, override_biases
+from turnpike.service.artifact.manifest import Gate
+from turnpike.service.errors import RequestError
+from turnpike.service.inference_types import Array
+from turnpike.service.protocol.classification import probabilities
 
 # keys that move gates, in the body of a request for a lesion or for gates
 MOVE_KEYS = frozenset({"close", "open", "shift"})

@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from service.artifact.manifest import Gate
-from service.artifact.runtime import Signature
-from service.errors import RequestError, TooLargeError
-from service.gates.reader import unit_statistics
-from service.inference_types import Array, InferenceRequest
+from turnpike.service.artifact.manifest import Gate
+from turnpike.service.artifact.runtime import Signature
+from turnpike.service.errors import RequestError, TooLargeError
+from turnpike.service.gates.reader import unit_statistics
+from turnpike.service.inference_types import Array, InferenceRequest
 
 Detail = Literal["summary", "units", "rows"]
 DETAILS = ("summary", "units", "rows")

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from service.artifact.manifest import Gate, Profile
-from service.artifact.runtime import Signature
-from service.errors import NotFiniteError
-from service.gates.statistics import (
+from turnpike.service.artifact.manifest import Gate, Profile
+from turnpike.service.artifact.runtime import Signature
+from turnpike.service.errors import NotFiniteError
+from turnpike.service.gates.statistics import (
     carried_product,
     gate_statistics,
     longest_run,
@@ -26,7 +26,7 @@ from service.gates.statistics import (
     stack_carry_gates,
     stack_gates,
 )
-from service.inference_types import Array
+from turnpike.service.inference_types import Array
 
 # used if the file has no profile: T this close to 0 or 1 counts as closed or open; levels of the quantiles
 DEFAULT_EPSILON = 0.01

@@ -13,7 +13,7 @@ from math import ceil
 
 import numpy as np
 
-from service.inference_types import Array
+from turnpike.service.inference_types import Array
 
 # Up to this many values are sorted as float32. More are sorted far faster as whole numbers from 0 to
 # QUANTILE_STEPS, which gives quantiles to 1e-5.

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from service.api.app import Application
-from service.api.context import SupervisorClient
-from service.config.settings import Settings
-from service.errors import UnimplementedError
-from service.grpc.messages.descriptors import POOL
-from service.grpc.methods.gates import GrpcLesionCurveEndpoint, GrpcLesionEndpoint, ReadGatesEndpoint
-from service.grpc.methods.health import HealthMethods, WatchEndpoint
-from service.grpc.methods.infer import GrpcInferEndpoint
-from service.grpc.methods.open_inference import OpenInferenceMethods
-from service.grpc.methods.reflection import ReflectionEndpoint
-from service.grpc.methods.stream_infer import StreamInferEndpoint
-from service.grpc.methods.unary import UnaryEndpoint
-from service.http.auth import AccessLevel
-from service.http.hosts import AllowedHosts
-from service.http.middleware import RequestMiddleware
-from service.http.request import Request
-from service.http.response import Response
-from service.http.router import Endpoint, Router
+from turnpike.service.api.app import Application
+from turnpike.service.api.context import SupervisorClient
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import UnimplementedError
+from turnpike.service.grpc.messages.descriptors import POOL
+from turnpike.service.grpc.methods.gates import GrpcLesionCurveEndpoint, GrpcLesionEndpoint, ReadGatesEndpoint
+from turnpike.service.grpc.methods.health import HealthMethods, WatchEndpoint
+from turnpike.service.grpc.methods.infer import GrpcInferEndpoint
+from turnpike.service.grpc.methods.open_inference import OpenInferenceMethods
+from turnpike.service.grpc.methods.reflection import ReflectionEndpoint
+from turnpike.service.grpc.methods.stream_infer import StreamInferEndpoint
+from turnpike.service.grpc.methods.unary import UnaryEndpoint
+from turnpike.service.http.auth import AccessLevel
+from turnpike.service.http.hosts import AllowedHosts
+from turnpike.service.http.middleware import RequestMiddleware
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response
+from turnpike.service.http.router import Endpoint, Router
 
 INFERENCE = "inference.GRPCInferenceService"
 GATES = "turnpike.v1.GateService"

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Literal
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
-from service.errors import ForbiddenError, SettingError, UnauthorizedError
+from turnpike.service.errors import ForbiddenError, SettingError, UnauthorizedError
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
+    from turnpike.service.config.settings import Settings
 
 AccessLevel = Literal["open", "api", "admin"]
 Headers = Iterable[tuple[bytes, bytes]]

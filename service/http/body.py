@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 
-from service.errors import RequestTimeoutError, TooLargeError
-from service.http.decompression import Decompressor
-from service.http.request import ClientGoneError, Request
-from service.memory.budget import MemoryBudget
+from turnpike.service.errors import RequestTimeoutError, TooLargeError
+from turnpike.service.http.decompression import Decompressor
+from turnpike.service.http.request import ClientGoneError, Request
+from turnpike.service.memory.budget import MemoryBudget
 
 
 class BodyReader:

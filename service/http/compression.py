@@ -12,12 +12,12 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from service.errors import OverloadedError
-from service.http.accept import preferred_encoding
-from service.http.decompression import WINDOW_BITS
-from service.http.request import Request
-from service.http.response import Response
-from service.memory.budget import MemoryBudget
+from turnpike.service.errors import OverloadedError
+from turnpike.service.http.accept import preferred_encoding
+from turnpike.service.http.decompression import WINDOW_BITS
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response
+from turnpike.service.memory.budget import MemoryBudget
 
 # Smaller answers are sent as they are. They nearly fit into the ten packets that TCP sends before it waits
 # for the client (14.6 KB), so they would not arrive sooner, and compressing takes 0.2 ms for the shortest.

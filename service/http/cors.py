@@ -9,8 +9,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response as StarletteResponse
 from starlette.types import Receive, Scope, Send
 
-from service.http.request import Request
-from service.http.response import MAX_QUOTED_LENGTH, ErrorResponse, Response
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import MAX_QUOTED_LENGTH, ErrorResponse, Response
 
 METHODS = ("GET", "POST")
 EXPOSED_HEADERS = ("Inference-Header-Content-Length", "X-Request-Id", "Retry-After")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import zlib
 
-from service.errors import RequestError, TooLargeError, UnsupportedEncodingError
-from service.protocol.json_document import quoted
+from turnpike.service.errors import RequestError, TooLargeError, UnsupportedEncodingError
+from turnpike.service.protocol.json_document import quoted
 
 # the argument `wbits` of zlib for each encoding
 WINDOW_BITS = {"gzip": 31, "deflate": 15}

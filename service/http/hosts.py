@@ -11,12 +11,12 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from service.errors import MisdirectedError
-from service.http.request import RequestHead
-from service.http.response import MAX_QUOTED_LENGTH
+from turnpike.service.errors import MisdirectedError
+from turnpike.service.http.request import RequestHead
+from turnpike.service.http.response import MAX_QUOTED_LENGTH
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
+    from turnpike.service.config.settings import Settings
 
 ANY_HOST = "*"
 # Any host may ask for these: probes send the address of the container, and the answers are no secret.

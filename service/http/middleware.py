@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from starlette.requests import ClientDisconnect
 
-from service.http.auth import Authenticator
-from service.http.compression import COMPRESSED_FROM_BYTES, AnswerCompressor
-from service.http.cors import Cors
-from service.http.hosts import AllowedHosts
-from service.http.observer import RequestObserver
-from service.http.request import ClientGoneError, Request
-from service.http.response import LARGE_RESPONSE_BYTES, Response
-from service.http.router import Router
-from service.memory.budget import MemoryBudget
+from turnpike.service.http.auth import Authenticator
+from turnpike.service.http.compression import COMPRESSED_FROM_BYTES, AnswerCompressor
+from turnpike.service.http.cors import Cors
+from turnpike.service.http.hosts import AllowedHosts
+from turnpike.service.http.observer import RequestObserver
+from turnpike.service.http.request import ClientGoneError, Request
+from turnpike.service.http.response import LARGE_RESPONSE_BYTES, Response
+from turnpike.service.http.router import Router
+from turnpike.service.memory.budget import MemoryBudget
 
 
 class RequestMiddleware:

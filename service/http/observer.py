@@ -7,14 +7,14 @@ from asyncio import get_running_loop
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from service.errors import OverloadedError
-from service.http.request import Request, RequestIds, read_trace
-from service.http.response import ErrorResponse, error_response
+from turnpike.service.errors import OverloadedError
+from turnpike.service.http.request import Request, RequestIds, read_trace
+from turnpike.service.http.response import ErrorResponse, error_response
 
 if TYPE_CHECKING:
-    from service.http.tracing import Tracing
-    from service.telemetry.access_log import AccessLog, Entry
-    from service.telemetry.counters import RequestCounters
+    from turnpike.service.http.tracing import Tracing
+    from turnpike.service.telemetry.access_log import AccessLog, Entry
+    from turnpike.service.telemetry.counters import RequestCounters
 
 log = logging.getLogger(__name__)
 

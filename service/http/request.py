@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from service.http.driver import Driver, DriverWaiter
+from turnpike.service.http.driver import Driver, DriverWaiter
 
 if TYPE_CHECKING:
-    from service.http.response import Response
-    from service.http.router import Match
-    from service.inference_types import InferenceResult, Waiter
+    from turnpike.service.http.response import Response
+    from turnpike.service.http.router import Match
+    from turnpike.service.inference_types import InferenceResult, Waiter
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -11,8 +11,8 @@ import http
 import orjson
 from starlette.exceptions import HTTPException
 
-from service.errors import OverloadedError, RequestError, RequestTimeoutError, UnauthorizedError
-from service.http.request import Request
+from turnpike.service.errors import OverloadedError, RequestError, RequestTimeoutError, UnauthorizedError
+from turnpike.service.http.request import Request
 
 # a response body, and the number of its bytes that are JSON (None if all are, without binary tensors)
 ResponseBody = tuple[bytes, int | None]

@@ -9,10 +9,10 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from service.bounded_cache import BoundedCache
-from service.http.auth import AccessLevel
-from service.http.request import Request, RequestHead
-from service.http.response import Response
+from turnpike.service.bounded_cache import BoundedCache
+from turnpike.service.http.auth import AccessLevel
+from turnpike.service.http.request import Request, RequestHead
+from turnpike.service.http.response import Response
 
 # an endpoint returns its answer, or None if it has sent one itself
 Endpoint = Callable[[Request], Awaitable[Response | None]]

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from service.http.accept import preferred_encoding
+from turnpike.service.http.accept import preferred_encoding
 
 # bytes of a response body that are sent at a time
 CHUNK_SIZE = 1 << 14

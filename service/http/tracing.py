@@ -13,16 +13,16 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from service.errors import SettingError
-from service.http.request import Request, Trace
-from service.version import VERSION
+from turnpike.common.distribution import VERSION, needs_extra
+from turnpike.service.errors import SettingError
+from turnpike.service.http.request import Request, Trace
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-    from service.config.settings import Settings
+    from turnpike.service.config.settings import Settings
 
 TRACES_PATH = "/v1/traces"
 # seconds that a worker waits at its end for a collector that does not respond
@@ -51,9 +51,7 @@ class Tracing:
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError as error:
-            raise SettingError(
-                f"otlp: expected the packages of the extra serve-otel, and {error.name} is not installed"
-            ) from error
+            raise SettingError(needs_extra("otlp", str(error.name), "serve,serve-otel")) from error
         name = os.environ.get("OTEL_SERVICE_NAME", "turnpike")
         provider = TracerProvider(resource=Resource.create({"service.name": name}))
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))

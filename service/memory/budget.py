@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
-from service.errors import OverloadedError
+from turnpike.service.errors import OverloadedError
 
 
 class BudgetedRequest(Protocol):

@@ -14,7 +14,7 @@ import logging
 import resource
 from pathlib import Path
 
-from service.memory.thread_stacks import STATUS, limit_data, status_bytes
+from turnpike.service.memory.thread_stacks import STATUS, limit_data, status_bytes
 
 log = logging.getLogger(__name__)
 

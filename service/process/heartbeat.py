@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from service.process.ipc import IpcChannel
+from turnpike.service.process.ipc import IpcChannel
 
 # Pause between two beats, and time of one wait for an answer. With a limit on the silence that is small, a
 # tenth of it.

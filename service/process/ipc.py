@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from service import errors
-from service.errors import InternalError, NotReadyError, RequestError
+from turnpike.service import errors
+from turnpike.service.errors import InternalError, NotReadyError, RequestError
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from service.http.connection.connection_counts import NOT_ACCEPTING, ConnectionCounts, SharedPort
+from turnpike.service.http.connection.connection_counts import NOT_ACCEPTING, ConnectionCounts, SharedPort
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,18 @@ import signal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from service.http.connection.listener import listen, listener_address, listener_url, tls_context
-from service.process.ipc import Handler
-from service.process.ports import Ports
-from service.process.worker_handle import WorkerHandle
-from service.process.worker_pool import WorkerPool
-from service.remote.remote_repository import open_repository
-from service.repository.rollout import Rollout
-from service.telemetry.log import TERMINAL_LINES, configure_logging
+from turnpike.service.http.connection.listener import listen, listener_address, listener_url, tls_context
+from turnpike.service.process.ipc import Handler
+from turnpike.service.process.ports import Ports
+from turnpike.service.process.worker_handle import WorkerHandle
+from turnpike.service.process.worker_pool import WorkerPool
+from turnpike.service.remote.remote_repository import open_repository
+from turnpike.service.repository.rollout import Rollout
+from turnpike.service.telemetry.log import TERMINAL_LINES, configure_logging
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
-    from service.process.worker import MakeApp
+    from turnpike.service.config.settings import Settings
+    from turnpike.service.process.worker import MakeApp
 
 log = logging.getLogger("turnpike")
 

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import uvloop
 
-from service.config.memory_share import allocation_limit
-from service.errors import ServiceError
-from service.http.connection.server import Server
-from service.http.connection.shared_state import HttpApplication
-from service.memory.free_memory import FreeMemory
-from service.memory.process_limit import limit_memory
-from service.process.ipc import Handler, IpcChannel
-from service.process.ports import Ports
-from service.telemetry.log import configure_logging
-from service.telemetry.log_writer import log_writer
+from turnpike.service.config.memory_share import allocation_limit
+from turnpike.service.errors import ServiceError
+from turnpike.service.http.connection.server import Server
+from turnpike.service.http.connection.shared_state import HttpApplication
+from turnpike.service.memory.free_memory import FreeMemory
+from turnpike.service.memory.process_limit import limit_memory
+from turnpike.service.process.ipc import Handler, IpcChannel
+from turnpike.service.process.ports import Ports
+from turnpike.service.telemetry.log import configure_logging
+from turnpike.service.telemetry.log_writer import log_writer
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
+    from turnpike.service.config.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class Worker:
         servers = [Server(self._settings, self._ports.http, self._number, app)]
         if self._ports.grpc is not None and app.grpc is not None:
             # imported here, since it needs the packages of the extra `grpc`
-            from service.grpc.connection.protocol import ALPN, grpc_protocols
+            from turnpike.service.grpc.connection.protocol import ALPN, grpc_protocols
 
             servers.append(
                 Server(

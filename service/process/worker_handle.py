@@ -13,15 +13,15 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from service.memory.process_limit import offer_to_oom_killer
-from service.process.heartbeat import Heartbeat
-from service.process.ipc import Handler, IpcChannel
-from service.process.ports import Ports
-from service.telemetry.log_writer import log_writer
+from turnpike.service.memory.process_limit import offer_to_oom_killer
+from turnpike.service.process.heartbeat import Heartbeat
+from turnpike.service.process.ipc import Handler, IpcChannel
+from turnpike.service.process.ports import Ports
+from turnpike.service.telemetry.log_writer import log_writer
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
-    from service.process.worker import MakeApp
+    from turnpike.service.config.settings import Settings
+    from turnpike.service.process.worker import MakeApp
 
 log = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ def _worker_main(
     # shared with the supervisor, two workers took 9 MiB more.
     gc.disable()
     try:
-        from service.process.worker import run_worker
+        from turnpike.service.process.worker import run_worker
 
         status = run_worker(settings, ports, channel_end, number, make_app)
     except BaseException:

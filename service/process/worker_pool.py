@@ -10,18 +10,18 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from service.errors import ServiceError
-from service.process.heartbeat import START_FACTOR
-from service.process.ipc import ChannelClosedError, Handler
-from service.process.ports import Ports
-from service.process.worker_handle import WorkerHandle, describe_exit
-from service.telemetry.counters import RequestCounters, merge_snapshots, without_gauges
-from service.telemetry.log_writer import log_writer
-from service.telemetry.traffic_history import MOMENT_SECONDS, TrafficHistory
+from turnpike.service.errors import ServiceError
+from turnpike.service.process.heartbeat import START_FACTOR
+from turnpike.service.process.ipc import ChannelClosedError, Handler
+from turnpike.service.process.ports import Ports
+from turnpike.service.process.worker_handle import WorkerHandle, describe_exit
+from turnpike.service.telemetry.counters import RequestCounters, merge_snapshots, without_gauges
+from turnpike.service.telemetry.log_writer import log_writer
+from turnpike.service.telemetry.traffic_history import MOMENT_SECONDS, TrafficHistory
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
-    from service.process.worker import MakeApp
+    from turnpike.service.config.settings import Settings
+    from turnpike.service.process.worker import MakeApp
 
 log = logging.getLogger(__name__)
 

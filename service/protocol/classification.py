@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from service.inference_types import Array
+from turnpike.service.inference_types import Array
 
 
 def probabilities(values: Array, *, distribution: bool) -> Array:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from service.errors import RequestError
-from service.protocol.json_document import quoted
+from turnpike.service.errors import RequestError
+from turnpike.service.protocol.json_document import quoted
 
 MAX_LISTED = 3
 # characters and names that are compared to find a similar name, in less than 10 ms

@@ -10,11 +10,11 @@ import numpy as np
 from simdjson import Array as JsonArray
 from simdjson import Object as JsonObject
 
-from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
-from service.artifact.limits import RequestLimits
-from service.errors import RequestError
-from service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm
-from service.protocol.json_document import (
+from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.errors import RequestError
+from turnpike.service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm
+from turnpike.service.protocol.json_document import (
     MISSING,
     expect_array,
     expect_flag,
@@ -31,9 +31,9 @@ from service.protocol.json_document import (
     to_json,
     to_python,
 )
-from service.protocol.request_inputs import RequestInputs
-from service.protocol.tensor_faults import first_fault
-from service.protocol.tensors import (
+from turnpike.service.protocol.request_inputs import RequestInputs
+from turnpike.service.protocol.tensor_faults import first_fault
+from turnpike.service.protocol.tensors import (
     arrays_in,
     expect_even,
     expect_fit,
@@ -43,11 +43,11 @@ from service.protocol.tensors import (
     read_shape,
     read_sizes,
 )
-from service.protocol.text_input import split_elements, texts_in_bytes, texts_in_json
+from turnpike.service.protocol.text_input import split_elements, texts_in_bytes, texts_in_json
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Signature, Tensor
-    from service.artifact.text_encoder import TextEncoder
+    from turnpike.service.artifact.runtime import Signature, Tensor
+    from turnpike.service.artifact.text_encoder import TextEncoder
 
 
 class InputReader(RequestInputs):

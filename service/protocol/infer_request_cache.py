@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from simdjson import Parser
 
-from service.artifact.limits import RequestLimits
-from service.bounded_cache import BoundedCache
-from service.errors import RequestError
-from service.inference_types import Array, InferenceRequest, RequestForm
-from service.protocol.infer_request import decode_infer
-from service.protocol.tensors import NUMBER_READERS, NumberReader, read_binary
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.bounded_cache import BoundedCache
+from turnpike.service.errors import RequestError
+from turnpike.service.inference_types import Array, InferenceRequest, RequestForm
+from turnpike.service.protocol.infer_request import decode_infer
+from turnpike.service.protocol.tensors import NUMBER_READERS, NumberReader, read_binary
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Signature
+    from turnpike.service.artifact.runtime import Signature
 
 DATA_KEY = b'"data":'
 # more than the kinds of requests that are in use at any one time

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
-from service.errors import NotFiniteError, RequestError
-from service.inference_types import Array, InferenceResult, RequestForm
-from service.protocol.classification import classification
+from turnpike.service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
+from turnpike.service.errors import NotFiniteError, RequestError
+from turnpike.service.inference_types import Array, InferenceResult, RequestForm
+from turnpike.service.protocol.classification import classification
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Signature
+    from turnpike.service.artifact.runtime import Signature
 
 HALF = "float16"
 

@@ -12,8 +12,8 @@ from simdjson import Array as JsonArray
 from simdjson import Object as JsonObject
 from simdjson import Parser
 
-from service.errors import RequestError, TooLargeError
-from service.inference_types import Parameter
+from turnpike.service.errors import RequestError, TooLargeError
+from turnpike.service.inference_types import Parameter
 
 # Bytes of an invalid text that is parsed once more to find the position of the error, which takes less than
 # 10 ms. The error of a longer text has no position.

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.artifact.datatypes import WIRE_DTYPES
-from service.artifact.limits import RequestLimits
-from service.errors import RequestError, TooLargeError
-from service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm
-from service.protocol.feature_names import expect_features
-from service.protocol.json_document import quoted
-from service.protocol.tensors import expect_fit, infer_shape, value_range
-from service.protocol.text_input import text_ids
+from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.errors import RequestError, TooLargeError
+from turnpike.service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm
+from turnpike.service.protocol.feature_names import expect_features
+from turnpike.service.protocol.json_document import quoted
+from turnpike.service.protocol.tensors import expect_fit, infer_shape, value_range
+from turnpike.service.protocol.text_input import text_ids
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Signature
+    from turnpike.service.artifact.runtime import Signature
 
 # whole numbers up to this size are exact in float64, in which the cells are read
 MAX_EXACT = 2.0**53

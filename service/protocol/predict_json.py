@@ -12,10 +12,10 @@ from simdjson import Array as JsonArray
 from simdjson import Object as JsonObject
 from simdjson import Parser
 
-from service.artifact.datatypes import WIRE_DTYPES
-from service.artifact.limits import RequestLimits
-from service.errors import NotFiniteError, RequestError
-from service.inference_types import (
+from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.errors import NotFiniteError, RequestError
+from turnpike.service.inference_types import (
     Array,
     FeedLayout,
     InferenceRequest,
@@ -23,9 +23,9 @@ from service.inference_types import (
     RequestedOutput,
     RequestForm,
 )
-from service.protocol.classification import probabilities
-from service.protocol.feature_names import expect_features
-from service.protocol.json_document import (
+from turnpike.service.protocol.classification import probabilities
+from turnpike.service.protocol.feature_names import expect_features
+from turnpike.service.protocol.json_document import (
     MISSING,
     expect_array,
     expect_object,
@@ -38,12 +38,12 @@ from service.protocol.json_document import (
     to_json,
     to_python,
 )
-from service.protocol.tensor_faults import first_fault
-from service.protocol.tensors import arrays_in, expect_even, expect_fit, infer_shape, read_json
-from service.protocol.text_input import text_ids, texts_in_json
+from turnpike.service.protocol.tensor_faults import first_fault
+from turnpike.service.protocol.tensors import arrays_in, expect_even, expect_fit, infer_shape, read_json
+from turnpike.service.protocol.text_input import text_ids, texts_in_json
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Signature
+    from turnpike.service.artifact.runtime import Signature
 
 
 def decode_instances(

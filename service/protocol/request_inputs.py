@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from service.artifact.datatypes import BYTES, DATATYPES
-from service.artifact.limits import RequestLimits
-from service.errors import RequestError
-from service.inference_types import Array
-from service.protocol.json_document import quoted
-from service.protocol.tensors import expect_fit
-from service.protocol.text_input import expect_text_shape, text_ids
+from turnpike.service.artifact.datatypes import BYTES, DATATYPES
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.errors import RequestError
+from turnpike.service.inference_types import Array
+from turnpike.service.protocol.json_document import quoted
+from turnpike.service.protocol.tensors import expect_fit
+from turnpike.service.protocol.text_input import expect_text_shape, text_ids
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Signature, Tensor
-    from service.artifact.text_encoder import TextEncoder
+    from turnpike.service.artifact.runtime import Signature, Tensor
+    from turnpike.service.artifact.text_encoder import TextEncoder
 
 
 class RequestInputs:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from simdjson import Array as JsonArray
 
-from service.errors import RequestError
-from service.protocol.json_document import kind, quoted, to_json
-from service.protocol.tensors import NUMBER_READERS, is_nested, value_range
+from turnpike.service.errors import RequestError
+from turnpike.service.protocol.json_document import kind, quoted, to_json
+from turnpike.service.protocol.tensors import NUMBER_READERS, is_nested, value_range
 
 # Arrays and values that are looked at one by one, in less than 20 ms. A fault behind them is not found.
 MAX_STEPS = 8192

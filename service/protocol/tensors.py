@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from simdjson import Array as JsonArray
 
-from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
-from service.errors import RequestError
-from service.inference_types import Array
-from service.protocol.json_document import expect_array, expect_whole, to_json, to_python
+from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.service.errors import RequestError
+from turnpike.service.inference_types import Array
+from turnpike.service.protocol.json_document import expect_array, expect_whole, to_json, to_python
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Tensor
+    from turnpike.service.artifact.runtime import Tensor
 
 # A number too large for the dtype that it is cast to is an error. NumPy only warns of it, and its own way to
 # raise an error, `np.errstate`, would take 1 µs of each request.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from simdjson import Array as JsonArray
 
-from service.artifact.limits import RequestLimits
-from service.errors import RequestError, TooLargeError
-from service.inference_types import Array
-from service.protocol.json_document import kind
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.errors import RequestError, TooLargeError
+from turnpike.service.inference_types import Array
+from turnpike.service.protocol.json_document import kind
 
 if TYPE_CHECKING:
-    from service.artifact.text_encoder import TextEncoder
+    from turnpike.service.artifact.text_encoder import TextEncoder
 
 # bytes of the number before a string in binary form
 LENGTH_BYTES = 4

@@ -1,6 +1,7 @@
 """The application of Ray Serve: for `turnpike serve --engine ray`, and for `serve build` and `serve deploy`.
 
-In a config file of Ray Serve, `import_path` is `service.ray.application:build`, and `args` has the settings.
+In a config file of Ray Serve, `import_path` is `turnpike.service.ray.application:build`, and `args` has the
+settings.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 from ray import serve
 from ray.serve import Application
 
-from service.config.settings import SECRETS, Settings
-from service.config.sources import resolve, unknown_setting
-from service.errors import SettingError
-from service.http.auth import AccessLevel, Authenticator
-from service.ray.coordinator import Coordinator
-from service.ray.replica import Replica, replica_with_models_on_request
+from turnpike.service.config.settings import SECRETS, Settings
+from turnpike.service.config.sources import resolve, unknown_setting
+from turnpike.service.errors import SettingError
+from turnpike.service.http.auth import AccessLevel, Authenticator
+from turnpike.service.ray.coordinator import Coordinator
+from turnpike.service.ray.replica import Replica, replica_with_models_on_request
 
 NAME = "turnpike"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104

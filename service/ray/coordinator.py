@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from service.telemetry.counters import Snapshot, merge_snapshots, without_gauges
-from service.telemetry.traffic_history import MOMENT_SECONDS, TrafficHistory
+from turnpike.service.telemetry.counters import Snapshot, merge_snapshots, without_gauges
+from turnpike.service.telemetry.traffic_history import MOMENT_SECONDS, TrafficHistory
 
 log = logging.getLogger(__name__)
 

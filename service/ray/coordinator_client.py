@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from service.errors import NotReadyError
-from service.repository.rollout import Rollout
+from turnpike.service.errors import NotReadyError
+from turnpike.service.repository.rollout import Rollout
 
 log = logging.getLogger(__name__)
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from service.ray.application import build
+from turnpike.service.ray.application import build
 
 app = build({})

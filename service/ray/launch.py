@@ -11,11 +11,11 @@ import ray
 from ray import serve
 from ray.exceptions import RayError
 
-from service.config.settings import Settings
-from service.errors import ServiceError, SettingError
-from service.http.connection.listener import url_of
-from service.ray.application import NAME, arguments_of, build_with
-from service.telemetry.log import TERMINAL_LINES, configure_logging
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import ServiceError, SettingError
+from turnpike.service.http.connection.listener import url_of
+from turnpike.service.ray.application import NAME, arguments_of, build_with
+from turnpike.service.telemetry.log import TERMINAL_LINES, configure_logging
 
 log = logging.getLogger("turnpike")
 

@@ -12,18 +12,18 @@ from typing import Any
 from ray import serve
 from starlette.types import ASGIApp
 
-from service.api.app import Application
-from service.config.settings import Settings
-from service.config.sources import resolve
-from service.errors import SettingError
-from service.http.auth import AccessLevel, Authenticator
-from service.process.worker import GC_THRESHOLD
-from service.ray.coordinator_client import CoordinatorClient
-from service.ray.model_on_request import HeldModel, ModelsOnRequest
-from service.remote.remote_repository import open_repository
-from service.repository.rollout import Rollout
-from service.telemetry.log import configure_logging
-from service.telemetry.log_writer import log_writer
+from turnpike.service.api.app import Application
+from turnpike.service.config.settings import Settings
+from turnpike.service.config.sources import resolve
+from turnpike.service.errors import SettingError
+from turnpike.service.http.auth import AccessLevel, Authenticator
+from turnpike.service.process.worker import GC_THRESHOLD
+from turnpike.service.ray.coordinator_client import CoordinatorClient
+from turnpike.service.ray.model_on_request import HeldModel, ModelsOnRequest
+from turnpike.service.remote.remote_repository import open_repository
+from turnpike.service.repository.rollout import Rollout
+from turnpike.service.telemetry.log import configure_logging
+from turnpike.service.telemetry.log_writer import log_writer
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.artifact.devices import DevicePrecision
-from service.artifact.manifest import Manifest, Precision
-from service.artifact.runtime import Runtime
-from service.errors import ModelFileError
-from service.inference_types import Array
-from service.registry.probe import find_rows
+from turnpike.service.artifact.devices import DevicePrecision
+from turnpike.service.artifact.manifest import Manifest, Precision
+from turnpike.service.artifact.runtime import Runtime
+from turnpike.service.errors import ModelFileError
+from turnpike.service.inference_types import Array
+from turnpike.service.registry.probe import find_rows
 
 # rows on which a device is compared with the CPU
 AGREEMENT_ROWS = 64

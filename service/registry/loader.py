@@ -9,29 +9,29 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from service.artifact.low_priority import Caller, call_directly
-from service.artifact.manifest import Manifest
-from service.artifact.onnx_constants import expect_self_contained, read_initializers
-from service.artifact.protobuf import content_digest
-from service.artifact.runtime import Runtime, Signature, Tensor, open_model
-from service.artifact.sample_rows import check_sample_rows
-from service.artifact.text_encoder import TextEncoder
-from service.batching.batch_run import BatchRunner
-from service.batching.batcher import Batcher
-from service.config.memory_share import memory_per_worker
-from service.errors import DeviceError, ModelFileError
-from service.gates.drift import DriftMonitor, sampled_run
-from service.inference_types import Array
-from service.memory.free_memory import trim_memory
-from service.registry.device_agreement import check_device_agreement
-from service.registry.model import Model
-from service.registry.openvino_inputs import check_openvino_inputs
-from service.registry.probe import ProbeResult, probe
-from service.repository.scan import ModelFile, expect_unchanged, read_model_file
-from service.telemetry.counters import RequestCounters
+from turnpike.service.artifact.low_priority import Caller, call_directly
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.onnx_constants import expect_self_contained, read_initializers
+from turnpike.service.artifact.protobuf import content_digest
+from turnpike.service.artifact.runtime import Runtime, Signature, Tensor, open_model
+from turnpike.service.artifact.sample_rows import check_sample_rows
+from turnpike.service.artifact.text_encoder import TextEncoder
+from turnpike.service.batching.batch_run import BatchRunner
+from turnpike.service.batching.batcher import Batcher
+from turnpike.service.config.memory_share import memory_per_worker
+from turnpike.service.errors import DeviceError, ModelFileError
+from turnpike.service.gates.drift import DriftMonitor, sampled_run
+from turnpike.service.inference_types import Array
+from turnpike.service.memory.free_memory import trim_memory
+from turnpike.service.registry.device_agreement import check_device_agreement
+from turnpike.service.registry.model import Model
+from turnpike.service.registry.openvino_inputs import check_openvino_inputs
+from turnpike.service.registry.probe import ProbeResult, probe
+from turnpike.service.repository.scan import ModelFile, expect_unchanged, read_model_file
+from turnpike.service.telemetry.counters import RequestCounters
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
+    from turnpike.service.config.settings import Settings
 
 log = logging.getLogger(__name__)
 

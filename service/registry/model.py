@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from service.artifact.manifest import Gate, Manifest
-from service.artifact.runtime import Runtime, Signature
-from service.batching.batcher import Batcher
-from service.gates.drift import DriftMonitor
-from service.inference_types import Array
-from service.telemetry.counters import ModelCounters
+from turnpike.service.artifact.manifest import Gate, Manifest
+from turnpike.service.artifact.runtime import Runtime, Signature
+from turnpike.service.batching.batcher import Batcher
+from turnpike.service.gates.drift import DriftMonitor
+from turnpike.service.inference_types import Array
+from turnpike.service.telemetry.counters import ModelCounters
 
 CachedAnswers = dict[Callable[["Model"], bytes], bytes]
 

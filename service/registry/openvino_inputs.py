@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.artifact.runtime import Runtime, Tensor
-from service.errors import ModelFileError, RunError
-from service.registry.probe import find_rows
+from turnpike.service.artifact.runtime import Runtime, Tensor
+from turnpike.service.errors import ModelFileError, RunError
+from turnpike.service.registry.probe import find_rows
 
 # OpenVINO computes with 32 bits
 WIDE_DTYPES = frozenset({"int64", "uint64", "float64"})

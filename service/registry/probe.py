@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.artifact.runtime import Runtime, Tensor
-from service.errors import RunError
-from service.inference_types import Array
+from turnpike.service.artifact.runtime import Runtime, Tensor
+from turnpike.service.errors import RunError
+from turnpike.service.inference_types import Array
 
 Rows = dict[str, Array]
 

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from service.errors import ModelFileError, NotFoundError, NotReadyError, RequestError
-from service.registry.model import Model
-from service.repository.deployment import NEW, Deployment, UnavailableModel
-from service.repository.scan import ModelFile
+from turnpike.service.errors import ModelFileError, NotFoundError, NotReadyError, RequestError
+from turnpike.service.registry.model import Model
+from turnpike.service.repository.deployment import NEW, Deployment, UnavailableModel
+from turnpike.service.repository.scan import ModelFile
 
 log = logging.getLogger(__name__)
 

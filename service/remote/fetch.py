@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from service.artifact.manifest import METADATA_KEY
-from service.artifact.protobuf import METADATA_FIELD, content_digest, submessages
-from service.errors import ModelFileError, SettingError, StoreError
-from service.memory.process_limit import offer_to_oom_killer
-from service.remote.listing import (
+from turnpike.service.artifact.manifest import METADATA_KEY
+from turnpike.service.artifact.protobuf import METADATA_FIELD, content_digest, submessages
+from turnpike.service.errors import ModelFileError, SettingError, StoreError
+from turnpike.service.memory.process_limit import offer_to_oom_killer
+from turnpike.service.remote.listing import (
     Listing,
     RemoteFile,
     current_revision,
@@ -31,8 +31,8 @@ from service.remote.listing import (
     one_line,
     open_store,
 )
-from service.remote.model_cache import ModelCache
-from service.repository.scan import MAX_FILE_BYTES, FileIdentity, SkippedPath, VersionPolicy
+from turnpike.service.remote.model_cache import ModelCache
+from turnpike.service.repository.scan import MAX_FILE_BYTES, FileIdentity, SkippedPath, VersionPolicy
 
 # between two looks at a download
 PROGRESS_SECONDS = 0.5

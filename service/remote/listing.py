@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from service.errors import SettingError, StoreError
-from service.repository.location import VOLUME_FOLDER
-from service.repository.scan import MODEL_FILE, SkippedPath, is_version, name_problem, printable
+from turnpike.common.distribution import needs_extra
+from turnpike.service.errors import SettingError, StoreError
+from turnpike.service.repository.location import VOLUME_FOLDER
+from turnpike.service.repository.scan import MODEL_FILE, SkippedPath, is_version, name_problem, printable
 
 # what to install for the usual protocols; for others, fsspec has a sentence
 PACKAGES = {
@@ -66,9 +67,7 @@ def open_store(address: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        raise SettingError(
-            f"models: expected the library fsspec for {address!r}, got none: pip install -e '.[remote]'"
-        ) from error
+        raise SettingError(needs_extra(f"models: {address!r}", "fsspec", "serve,remote")) from error
     try:
         return url_to_fs(address)
     except ImportError as error:

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from service.errors import SettingError
-from service.repository.scan import FileIdentity, file_identity
+from turnpike.service.errors import SettingError
+from turnpike.service.repository.scan import FileIdentity, file_identity
 
 DIGEST_PATTERN = re.compile(r"[0-9a-f]{64}")
 DRAFT_PREFIX = ".draft-"

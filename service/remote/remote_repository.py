@@ -19,21 +19,22 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
 
-from service.errors import SettingError, StoreError
-from service.remote.model_cache import ModelCache, default_cache_folder
-from service.repository.location import BUNDLED_REPOSITORY, Location, locate
-from service.repository.scan import FileIdentity, ModelFile, RepositoryScan, SkippedPath
+import turnpike
+from turnpike.service.errors import SettingError, StoreError
+from turnpike.service.remote.model_cache import ModelCache, default_cache_folder
+from turnpike.service.repository.location import BUNDLED_REPOSITORY, Location, locate
+from turnpike.service.repository.scan import FileIdentity, ModelFile, RepositoryScan, SkippedPath
 
 log = logging.getLogger(__name__)
 
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]\S*|file:///\S+")
 PASSWORD = re.compile(r"://[^/]*:[^/]*@")
-# where Python finds the package `service`, which need not be installed
-PACKAGE_PARENT = Path(__file__).parents[2]
-# PACKAGE_PARENT is on the path only until `service` is imported, as it may hold all installed packages
+# where Python finds turnpike, which need not be installed
+IMPORT_ROOT = Path(turnpike.__file__).parents[1]
+# IMPORT_ROOT is on the path only until turnpike is imported, as it may hold all installed packages
 CHILD_PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); import service; del sys.path[0]; "
-    "from service.remote.fetch import main; main()"
+    "import sys; sys.path.insert(0, sys.argv[1]); import turnpike; del sys.path[0]; "
+    "from turnpike.service.remote.fetch import main; main()"
 )
 # a child that prints more is not ours
 MAX_ANSWER_BYTES = 64 << 20
@@ -202,7 +203,7 @@ class RemoteRepository:
                 stdin.write(request)
                 stdin.seek(0)
                 process = subprocess.Popen(  # noqa: S603
-                    [sys.executable, "-P", "-c", CHILD_PROGRAM, PACKAGE_PARENT],
+                    [sys.executable, "-P", "-c", CHILD_PROGRAM, IMPORT_ROOT],
                     stdin=stdin,
                     stdout=write_end,
                     stderr=subprocess.STDOUT,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.repository.scan import ModelFile
+from turnpike.service.repository.scan import ModelFile
 
 # beginnings of the reasons why a good file is not served
 UNLOADED, NOT_CHOSEN = "unloaded", "not chosen by versions="

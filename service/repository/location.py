@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from service.errors import SettingError
-from service.repository.scan import (
+from turnpike.service.errors import SettingError
+from turnpike.service.repository.scan import (
     MODEL_FILE,
     ModelFile,
     RepositoryScan,

@@ -13,9 +13,16 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from service.errors import SettingError
-from service.repository.deployment import NEW, NOT_CHOSEN, ON_REQUEST, UNLOADED, Deployment, UnavailableModel
-from service.repository.scan import ModelFile, RepositoryScan, VersionPolicy
+from turnpike.service.errors import SettingError
+from turnpike.service.repository.deployment import (
+    NEW,
+    NOT_CHOSEN,
+    ON_REQUEST,
+    UNLOADED,
+    Deployment,
+    UnavailableModel,
+)
+from turnpike.service.repository.scan import ModelFile, RepositoryScan, VersionPolicy
 
 log = logging.getLogger(__name__)
 

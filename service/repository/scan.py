@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from service.errors import ModelFileError, SettingError
+from turnpike.service.errors import ModelFileError, SettingError
 
 MODEL_FILE = "model.onnx"
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from service.bounded_cache import BoundedCache
-from service.telemetry.log_writer import log_writer
+from turnpike.service.bounded_cache import BoundedCache
+from turnpike.service.telemetry.log_writer import log_writer
 
 if TYPE_CHECKING:
-    from service.inference_types import InferenceResult
+    from turnpike.service.inference_types import InferenceResult
 
 # client, method, path, route and status of a request, then name and version of the model that it ran, if any
 Labels = tuple[str | None, str, str, str, int, str | None, int]

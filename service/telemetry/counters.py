@@ -11,11 +11,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from service.telemetry.log_writer import log_writer
+from turnpike.service.telemetry.log_writer import log_writer
 
 if TYPE_CHECKING:
-    from service.batching.batch_run import CompletedBatch
-    from service.inference_types import InferenceResult
+    from turnpike.service.batching.batch_run import CompletedBatch
+    from turnpike.service.inference_types import InferenceResult
 
 Snapshot = dict[str, Any]
 

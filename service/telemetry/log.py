@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from service.telemetry.access_log import access_log
-from service.telemetry.log_writer import unblock_stderr
+from turnpike.service.telemetry.access_log import access_log
+from turnpike.service.telemetry.log_writer import unblock_stderr
 
 # key of `extra`: more lines of a message, only for people at a terminal
 TERMINAL_LINES = "terminal_lines"

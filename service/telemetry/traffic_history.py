@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from service.telemetry.counters import ROW_BOUNDS, TIME_BOUNDS_NS, Snapshot
+from turnpike.service.telemetry.counters import ROW_BOUNDS, TIME_BOUNDS_NS, Snapshot
 
 MOMENT_SECONDS = 3.0
 HISTORY_SECONDS = 15 * 60

@@ -1,7 +1,6 @@
-"""The `turnpike` command, and the library's public names: `from turnpike import HighwayLayer, export_model`.
+"""The command line: finds the module of a command when it is called, and prints an error as one line.
 
-A package is imported only when one of its commands or names is used. So `turnpike serve` never imports torch,
-and `import turnpike` imports neither torch, onnx nor onnxruntime.
+So `turnpike serve` never imports torch, and `turnpike --help` imports no large library.
 """
 
 from __future__ import annotations
@@ -14,176 +13,13 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-if TYPE_CHECKING:
-    from client.client import AsyncClient, Client
-    from client.errors import (
-        ClientError,
-        DeadlineError,
-        InputError,
-        RequestRefusedError,
-        ServerError,
-        UnavailableError,
-    )
-    from client.results import Gates, Lesion
-    from export.compress.compress import CompressionResult, compress_model
-    from export.pipeline import ExportResult, export_model
-    from export.verify import VerificationResult, verify_model
-    from models.layers.activation import Maxout
-    from models.layers.gate import ConvGate1d, ConvGate2d, DenseGate, GateRecording, record_gates
-    from models.layers.highway import ConvHighwayLayer, HighwayLayer
-    from models.layers.resize import SubSample, ZeroPad
-    from models.layers.transform import PlainLayer, ResidualLayer
-    from models.networks.cbhg import Cbhg, CbhgConfig, CbhgNet
-    from models.networks.character_cnn import CharacterCnn, CharacterCnnConfig, CharacterEncoder
-    from models.networks.feedforward import ConvConfig, ConvNet, Mlp, MlpConfig
-    from models.networks.grid_lstm import GridLstm, GridLstmBlock, GridLstmConfig
-    from models.networks.recurrent import (
-        HighwayLstm,
-        HighwayLstmConfig,
-        HighwayLstmLayer,
-        RecurrentHighway,
-        Rhn,
-        RhnConfig,
-    )
-    from models.networks.transformer import HighwayJoin, Transformer, TransformerConfig
-    from service.artifact.runtime import Runtime, open_model
-
-__all__ = [
-    "AsyncClient",
-    "Cbhg",
-    "CbhgConfig",
-    "CbhgNet",
-    "CharacterCnn",
-    "CharacterCnnConfig",
-    "CharacterEncoder",
-    "Client",
-    "ClientError",
-    "CompressionResult",
-    "ConvConfig",
-    "ConvGate1d",
-    "ConvGate2d",
-    "ConvHighwayLayer",
-    "ConvNet",
-    "DeadlineError",
-    "DenseGate",
-    "ExportResult",
-    "GateRecording",
-    "Gates",
-    "GridLstm",
-    "GridLstmBlock",
-    "GridLstmConfig",
-    "HighwayJoin",
-    "HighwayLayer",
-    "HighwayLstm",
-    "HighwayLstmConfig",
-    "HighwayLstmLayer",
-    "InputError",
-    "Lesion",
-    "Maxout",
-    "Mlp",
-    "MlpConfig",
-    "PlainLayer",
-    "RecurrentHighway",
-    "RequestRefusedError",
-    "ResidualLayer",
-    "Rhn",
-    "RhnConfig",
-    "Runtime",
-    "ServerError",
-    "SubSample",
-    "Transformer",
-    "TransformerConfig",
-    "UnavailableError",
-    "VerificationResult",
-    "ZeroPad",
-    "compress_model",
-    "export_model",
-    "open_model",
-    "record_gates",
-    "verify_model",
-]
-
-# module: the names above that it defines; the imports for type checkers at the top say the same
-PUBLIC_NAMES = {
-    "client.client": ("AsyncClient", "Client"),
-    "client.errors": (
-        "ClientError",
-        "DeadlineError",
-        "InputError",
-        "RequestRefusedError",
-        "ServerError",
-        "UnavailableError",
-    ),
-    "client.results": ("Gates", "Lesion"),
-    "export.compress.compress": ("CompressionResult", "compress_model"),
-    "export.pipeline": ("ExportResult", "export_model"),
-    "export.verify": ("VerificationResult", "verify_model"),
-    "models.layers.activation": ("Maxout",),
-    "models.layers.gate": ("ConvGate1d", "ConvGate2d", "DenseGate", "GateRecording", "record_gates"),
-    "models.layers.highway": ("ConvHighwayLayer", "HighwayLayer"),
-    "models.layers.resize": ("SubSample", "ZeroPad"),
-    "models.layers.transform": ("PlainLayer", "ResidualLayer"),
-    "models.networks.cbhg": ("Cbhg", "CbhgConfig", "CbhgNet"),
-    "models.networks.character_cnn": ("CharacterCnn", "CharacterCnnConfig", "CharacterEncoder"),
-    "models.networks.feedforward": ("ConvConfig", "ConvNet", "Mlp", "MlpConfig"),
-    "models.networks.grid_lstm": ("GridLstm", "GridLstmBlock", "GridLstmConfig"),
-    "models.networks.recurrent": (
-        "HighwayLstm",
-        "HighwayLstmConfig",
-        "HighwayLstmLayer",
-        "RecurrentHighway",
-        "Rhn",
-        "RhnConfig",
-    ),
-    "models.networks.transformer": ("HighwayJoin", "Transformer", "TransformerConfig"),
-    "service.artifact.runtime": ("Runtime", "open_model"),
-}
-
-if not TYPE_CHECKING:  # type checkers read the imports above, and so report a name that does not exist
-
-    def __getattr__(name: str) -> Any:
-        for module, names in PUBLIC_NAMES.items():
-            if name in names:
-                return getattr(importlib.import_module(module), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
-# command: (module with a typer application, the extra that installs what it needs, one line of help)
-COMMANDS = {
-    "train": ("models.cli.train", "train", "Train a preset, keep the best network, and draw its gates."),
-    "compare": ("models.cli.compare", "train", "Compare plain, residual and highway networks by depth."),
-    "export": (
-        "export.cli.export",
-        "export",
-        "Export to ONNX with proved parity and visible gates.",
-    ),
-    "compress": ("export.cli.compress", "export", "Remove the units whose gates change least, with proof."),
-    "verify": ("export.cli.verify", "export", "Prove an exported file again, on any device."),
-    "inspect": ("service.cli.inspect", "serve", "Show what a model file contains."),
-    "predict": (
-        "service.cli.predict",
-        "serve",
-        "Predict the rows of a table, with a model file or a running service.",
-    ),
-    "score": ("score.cli.command", "score", "Score large files of rows, on all cores, resumably."),
-    "serve": ("service.cli.serve", "serve", "Serve models and their gates over HTTP."),
-    "loadtest": (
-        "loadtest.cli.command",
-        "loadtest",
-        "Load a server, check its answers, measure latency.",
-    ),
-    "tune": ("tune.cli.command", "serve,loadtest", "Find the fastest serving settings for this machine."),
-    "demo": ("export.cli.demo", "export", "Train, export and prove the default network in a minute."),
-}
+from turnpike.commands import COMMANDS, missing_library
+from turnpike.common.distribution import VERSION
 
 
 class CommandGroup(TyperGroup):
@@ -222,7 +58,7 @@ class CommandGroup(TyperGroup):
         except Exception as error:
             if self.verbose:
                 traceback.print_exc()
-            if isinstance(error, ModuleNotFoundError) and self.called:
+            if isinstance(error, ModuleNotFoundError) and self.called and not _is_ours(error):
                 message, status = describe_error(MissingExtraError(self.called, str(error.name)))
             else:
                 message, status = describe_error(error)
@@ -236,7 +72,7 @@ class CommandGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """Import the module of a command, which imports the large libraries when it is called."""
-    command = typer.main.get_command(importlib.import_module(COMMANDS[name][0]).app)
+    command = typer.main.get_command(importlib.import_module(COMMANDS[name].module).app)
     command.name = name
     return command
 
@@ -247,10 +83,12 @@ class MissingExtraError(Exception):
     exit_status = 1
 
     def __init__(self, command: str, module: str) -> None:
-        extra = COMMANDS[command][1]
-        super().__init__(
-            f"turnpike {command} needs {module}, which is not installed: pip install -e '.[{extra}]'"
-        )
+        super().__init__(missing_library(command, module))
+
+
+def _is_ours(error: ModuleNotFoundError) -> bool:
+    """Whether a module of turnpike itself is missing, which no extra installs."""
+    return str(error.name).partition(".")[0] == "turnpike"
 
 
 # codes that color text in a terminal; libraries write them into some messages
@@ -293,16 +131,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _name, (_, _, _help) in COMMANDS.items():
+for _name, _command in COMMANDS.items():
     # a placeholder for the list of commands; `resolve_command` replaces it
-    app.command(_name, help=_help)(lambda: None)
+    app.command(_name, help=_command.help)(lambda: None)
 
 
 def _print_version(requested: bool) -> None:
     if requested:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"turnpike {version('turnpike')}\n")
+        sys.stdout.write(f"turnpike {VERSION}\n")
         raise typer.Exit
 
 
@@ -321,7 +157,3 @@ def main() -> None:
     # without this, Python's last garbage collection takes a second if PyTorch was imported
     atexit.register(gc.freeze)
     app(prog_name="turnpike")
-
-
-if __name__ == "__main__":
-    main()

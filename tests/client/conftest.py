@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from client.inputs import Array
 from tests.support.client_server import create_repository
 from tests.support.live_server import Server, serving
+from turnpike.client.inputs import Array
 
 
 @pytest.fixture(scope="session")

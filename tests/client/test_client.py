@@ -11,10 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from client.client import AsyncClient, Client
-from client.errors import InputError, RequestRefusedError
-from client.inputs import Array
-from service.artifact.runtime import open_model
 from tests.support.client_server import DTYPES, Kind, call
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.identity_model import identity_model
@@ -22,6 +18,10 @@ from tests.support.live_server import Server, serving
 from tests.support.text_models import encoder
 from tests.support.tiny_repository import put_model
 from tests.support.waiting import wait_until
+from turnpike.client.client import AsyncClient, Client
+from turnpike.client.errors import InputError, RequestRefusedError
+from turnpike.client.inputs import Array
+from turnpike.service.artifact.runtime import open_model
 
 pytestmark = pytest.mark.parametrize("kind", ["blocking", "async"])
 FIRST_GATE = "layer00.transform_gate"

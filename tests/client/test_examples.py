@@ -9,10 +9,10 @@ from types import ModuleType
 import pytest
 from sklearn.datasets import load_digits
 
-from client import client as clients
-from client import results
-from client.client import Client
 from tests.support.live_server import Server
+from turnpike.client import client as clients
+from turnpike.client import results
+from turnpike.client.client import Client
 
 ADDRESS = "http://127.0.0.1:8000"
 
@@ -34,4 +34,8 @@ def test_the_examples_of_docstrings_run(bundled_server: Server, test: doctest.Do
 
 def test_every_class_with_methods_has_an_example() -> None:
     names = {test.name for test in [*examples(clients), *examples(results)]}
-    assert names == {"client.client.AsyncClient", "client.client.Client", "client.results.Gates"}
+    assert names == {
+        "turnpike.client.client.AsyncClient",
+        "turnpike.client.client.Client",
+        "turnpike.client.results.Gates",
+    }

@@ -15,10 +15,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from client.client import AsyncClient, Client
-from client.errors import InputError, RequestRefusedError, UnavailableError
-from client.inputs import Array
-from service.artifact.runtime import open_model
 from tests.support.client_server import DTYPES, Kind, call
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.identity_model import identity_model
@@ -26,6 +22,10 @@ from tests.support.live_server import ROOT, Server, serving
 from tests.support.tiny_repository import put_model
 from tests.support.tls_certificate import certificate
 from tests.support.waiting import wait_until
+from turnpike.client.client import AsyncClient, Client
+from turnpike.client.errors import InputError, RequestRefusedError, UnavailableError
+from turnpike.client.inputs import Array
+from turnpike.service.artifact.runtime import open_model
 
 KINDS: list[Kind] = ["blocking", "async"]
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("kind", KINDS)]

@@ -8,21 +8,21 @@ import grpc
 import numpy as np
 import pytest
 
-from client.client import Client
-from client.errors import (
+from tests.support.client_server import Kind, call
+from tests.support.digit_requests import BUNDLED_MODEL
+from tests.support.grpc_stand_in import Failure, answering
+from tests.support.live_server import free_port, serving
+from turnpike.client.client import Client
+from turnpike.client.errors import (
     ClientError,
     DeadlineError,
     RequestRefusedError,
     ServerError,
     UnavailableError,
 )
-from service.artifact.runtime import open_model
-from service.grpc.connection.status import CODES
-from service.grpc.messages.descriptors import message_class
-from tests.support.client_server import Kind, call
-from tests.support.digit_requests import BUNDLED_MODEL
-from tests.support.grpc_stand_in import Failure, answering
-from tests.support.live_server import free_port, serving
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.grpc.connection.status import CODES
+from turnpike.service.grpc.messages.descriptors import message_class
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 

@@ -11,8 +11,8 @@ import httpx
 import numpy as np
 import pytest
 
-from client.client import Client
-from client.errors import (
+from turnpike.client.client import Client
+from turnpike.client.errors import (
     ClientError,
     DeadlineError,
     InputError,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.errors import ClientError, InputError
-from client.inputs import DTYPES, TEXT, to_bytes, to_datatype, to_tensors
-from service.artifact.datatypes import DATATYPES
+from turnpike.client.errors import ClientError, InputError
+from turnpike.client.inputs import DTYPES, TEXT, to_bytes, to_datatype, to_tensors
+from turnpike.service.artifact.datatypes import DATATYPES
 
 DIGITS = {"name": "digits", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 1, 8, 8]}]}
 TWO = {

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.results import Gates
 from tests.support.browser import axe_violations
+from turnpike.client.results import Gates
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

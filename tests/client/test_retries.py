@@ -11,13 +11,13 @@ import httpx
 import numpy as np
 import pytest
 
-from client.client import Client
-from client.errors import DeadlineError, RequestRefusedError, UnavailableError
-from client.inputs import Array
-from service.artifact.runtime import open_model
 from tests.support.client_server import Action, Kind, call, http_answer, misbehaving
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import free_port, serving, worker_processes
+from turnpike.client.client import Client
+from turnpike.client.errors import DeadlineError, RequestRefusedError, UnavailableError
+from turnpike.client.inputs import Array
+from turnpike.service.artifact.runtime import open_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
@@ -93,7 +93,7 @@ def test_the_state_of_the_service_is_asked_once() -> None:
 def pauses(monkeypatch: pytest.MonkeyPatch, answers: list[httpx.Response], retries: int) -> list[float]:
     """The pauses between the requests of a client that gets these answers."""
     seconds: list[float] = []
-    monkeypatch.setattr("client.http.time.sleep", seconds.append)
+    monkeypatch.setattr("turnpike.client.http.time.sleep", seconds.append)
     remaining = iter(answers)
     transport = httpx.MockTransport(lambda request: next(remaining))
     with Client("http://host", transport=transport, retries=retries, timeout=1e4) as client:

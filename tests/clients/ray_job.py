@@ -16,8 +16,8 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
-from score.errors import ScoreError
-from score.run import JobOptions, run_job
+from turnpike.score.errors import ScoreError
+from turnpike.score.run import JobOptions, run_job
 
 NODES = 3
 

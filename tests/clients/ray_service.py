@@ -26,7 +26,7 @@ import requests
 from ray import serve
 from ray.cluster_utils import Cluster
 
-from service.ray.application import NAME, build
+from turnpike.service.ray.application import NAME, build
 
 NODES, CLIENTS = 3, 8
 BODY = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 1, 1, 1]}]}

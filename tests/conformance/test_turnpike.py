@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.grpc.messages.descriptors import message_class
 from tests.conformance.suite import NAMES, differences
 from tests.support.conformance_servers import turnpike_server
+from turnpike.service.grpc.messages.descriptors import message_class
 
 
 @pytest.fixture(scope="module")

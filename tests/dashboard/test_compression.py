@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from export.compress import trials
-from export.compress.compress import compress_model
-from export.compress.speed import Timing
-from export.pipeline import export_model
-from models.networks.families import build_network
-from models.networks.feedforward import MlpConfig
 from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
 from tests.support.live_server import Server, serving
+from turnpike.export.compress import trials
+from turnpike.export.compress.compress import compress_model
+from turnpike.export.compress.speed import Timing
+from turnpike.export.pipeline import export_model
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import MlpConfig
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

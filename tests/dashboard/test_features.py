@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from service.artifact.manifest import Feature
 from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
 from tests.support.dashboard_repository import LABELS, MARKUP
 from tests.support.dashboard_try import CURRENT_ROW, run_curl, run_python, upload, wait_for_prediction
 from tests.support.live_server import Server, serving
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
+from turnpike.service.artifact.manifest import Feature
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

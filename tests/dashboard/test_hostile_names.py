@@ -17,12 +17,6 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from export.report.data import ReportData, gate_panel
-from export.report.write import write_report as write_export_report
-from export.sources.data.rows import Rows
-from loadtest.ledger import Ledger
-from loadtest.report.report import write_report as write_load_report
-from service.artifact.runtime import open_model
 from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
 from tests.support.dashboard_row import choose_sample
 from tests.support.dashboard_try import SET_LAYER_STATE
@@ -38,7 +32,13 @@ from tests.support.hostile_names import (
 from tests.support.live_server import Server, serving
 from tests.support.loadtest_records import START, add_requests, sample_record, sample_target
 from tests.support.tune_results import sample_result
-from tune.report.report import write_results
+from turnpike.export.report.data import ReportData, gate_panel
+from turnpike.export.report.write import write_report as write_export_report
+from turnpike.export.sources.data.rows import Rows
+from turnpike.loadtest.ledger import Ledger
+from turnpike.loadtest.report.report import write_report as write_load_report
+from turnpike.service.artifact.runtime import open_model
+from turnpike.tune.report.report import write_results
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from export.errors import error_with_type, one_line
+from turnpike.export.errors import error_with_type, one_line
 
 
 @pytest.mark.parametrize(

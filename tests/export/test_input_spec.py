@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
-from export.errors import SourceError, SourceWarning, UsageError
-from export.input_spec import (
+from turnpike.export.errors import SourceError, SourceWarning, UsageError
+from turnpike.export.input_spec import (
     InputSpec,
     expect_batch_dimension,
     model_name,

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import weight_norm
 
-from export.module_copy import copy_module
-from export.pipeline import export_model
+from turnpike.export.module_copy import copy_module
+from turnpike.export.pipeline import export_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
 

@@ -17,17 +17,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import export
-from export.cli.progress import summary_lines
-from export.errors import GateCountError, ParityError, PrecisionError, SourceError, UsageError
-from export.output.model_bytes import embed_manifest
-from export.pipeline import ExportResult, export_model
-from export.steps import ProgressListener
-from export.verify import verify_model
-from models.layers.highway import HighwayLayer
-from service.artifact.runtime import open_model
-from service.errors import RunError
 from tests.support.run_cli import run_in_process
+from turnpike import export
+from turnpike.export.cli.progress import summary_lines
+from turnpike.export.errors import GateCountError, ParityError, PrecisionError, SourceError, UsageError
+from turnpike.export.output.model_bytes import embed_manifest
+from turnpike.export.pipeline import ExportResult, export_model
+from turnpike.export.steps import ProgressListener
+from turnpike.export.verify import verify_model
+from turnpike.models.layers.highway import HighwayLayer
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.errors import RunError
 
 
 def network() -> nn.Module:

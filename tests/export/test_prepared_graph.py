@@ -10,10 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
-from export.errors import GateCountError
-from export.input_spec import InputSpec
-from export.prepared_graph import expect_gate_count, prepare
-from export.source import Source
+from turnpike.export.errors import GateCountError
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.prepared_graph import expect_gate_count, prepare
+from turnpike.export.source import Source
 
 UNITS = 4
 

@@ -11,14 +11,14 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from export.pipeline import export_model
-from export.source import Source
-from export.sources.checkpoint import network_input
-from export.trace.trace import trace
-from models.layers.gate import record_gates
-from models.networks.families import build_network
-from models.training.presets import PRESETS, find_preset
-from service.artifact.runtime import open_model
+from turnpike.export.pipeline import export_model
+from turnpike.export.source import Source
+from turnpike.export.sources.checkpoint import network_input
+from turnpike.export.trace.trace import trace
+from turnpike.models.layers.gate import record_gates
+from turnpike.models.networks.families import build_network
+from turnpike.models.training.presets import PRESETS, find_preset
+from turnpike.service.artifact.runtime import open_model
 
 QUICK = ("digits-10", "charcnn")
 # the smallest of each kind; the others take as long as all other slow tests of exports

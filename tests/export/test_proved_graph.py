@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.errors import ParityError
-from export.input_spec import parse_inputs
-from export.pipeline import export_model
-from export.prepared_graph import prepare, with_short_sums
-from export.proved_graph import prove_first
-from export.source import Source
-from export.steps import Steps
-from export.verify import verify_model
-from service.artifact.manifest import Precision
+from turnpike.export.errors import ParityError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.pipeline import export_model
+from turnpike.export.prepared_graph import prepare, with_short_sums
+from turnpike.export.proved_graph import prove_first
+from turnpike.export.source import Source
+from turnpike.export.steps import Steps
+from turnpike.export.verify import verify_model
+from turnpike.service.artifact.manifest import Precision
 
 INPUT = "x:float32[batch,8]"
 

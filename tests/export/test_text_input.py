@@ -13,28 +13,28 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from export.errors import ParityError, SourceOptionError, UsageError
-from export.input_spec import InputSpec, parse_inputs
-from export.pipeline import export_model
-from export.source import Array, Rows, Source, TextForm
-from export.text_input import (
+from tests.support.manifests import MANIFEST
+from tests.support.text_checkpoint import save_names_checkpoint
+from turnpike.export.errors import ParityError, SourceOptionError, UsageError
+from turnpike.export.input_spec import InputSpec, parse_inputs
+from turnpike.export.pipeline import export_model
+from turnpike.export.source import Array, Rows, Source, TextForm
+from turnpike.export.text_input import (
     difficult_texts,
     expect_ids_in_table,
     parse_text_alphabet,
     prove_text_input,
     verify_text_input,
 )
-from export.verify import verify_model
-from models.data.embedded import encode_texts
-from models.data.load import load_dataset
-from models.networks.character_cnn import CharacterCnnConfig
-from models.networks.families import build_network
-from models.training.checkpoint import TrainingRecord
-from service.artifact.manifest import TextInput, TextScheme
-from service.artifact.runtime import open_model
-from service.artifact.text_encoder import TextEncoder
-from tests.support.manifests import MANIFEST
-from tests.support.text_checkpoint import save_names_checkpoint
+from turnpike.export.verify import verify_model
+from turnpike.models.data.embedded import encode_texts
+from turnpike.models.data.load import load_dataset
+from turnpike.models.networks.character_cnn import CharacterCnnConfig
+from turnpike.models.networks.families import build_network
+from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.service.artifact.manifest import TextInput, TextScheme
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.artifact.text_encoder import TextEncoder
 
 ALPHABET = " ABC"
 TEXTS = ("A B C", "", "CABBA unknown A", "x" * 200)

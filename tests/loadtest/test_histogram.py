@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from loadtest.ledger import LatencyHistogram
+from turnpike.loadtest.ledger import LatencyHistogram
 
 
 def histogram_of(times: list[float]) -> LatencyHistogram:

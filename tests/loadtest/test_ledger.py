@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from loadtest.ledger import Ledger, Outcome
+from turnpike.loadtest.ledger import Ledger, Outcome
 
 START = 1_700_000_000
 

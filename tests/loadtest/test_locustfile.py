@@ -26,7 +26,7 @@ PRINT_PORTS = """
 import json, sys
 from locust.argument_parser import get_empty_argument_parser, setup_parser_arguments
 from locust.event import Events
-from loadtest.locust_hooks import LocustHooks
+from turnpike.loadtest.locust_hooks import LocustHooks
 
 for line in sys.stdin:
     sys.argv[1:] = line.split()

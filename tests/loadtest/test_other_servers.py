@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadtest.errors import TargetError, UsageError
-from loadtest.plan import LoadPlan, Wire
-from loadtest.workload.answer_check import AnswerChecker
-from loadtest.workload.http_client import HttpClient
-from loadtest.workload.payloads import Payload, make_payloads
-from loadtest.workload.target import find_target
 from tests.support import fake_servers, live_server
 from tests.support.fake_servers import LENGTH_HEADER, FakeAnswer, ReceivedRequest
+from turnpike.loadtest.errors import TargetError, UsageError
+from turnpike.loadtest.plan import LoadPlan, Wire
+from turnpike.loadtest.workload.answer_check import AnswerChecker
+from turnpike.loadtest.workload.http_client import HttpClient
+from turnpike.loadtest.workload.payloads import Payload, make_payloads
+from turnpike.loadtest.workload.target import find_target
 
 Change = Callable[[FakeAnswer], FakeAnswer]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from loadtest.errors import UsageError
-from loadtest.plan import LoadPlan
-from loadtest.slo import Slo
+from turnpike.loadtest.errors import UsageError
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.slo import Slo
 
 URL = "http://127.0.0.1:8000"
 

@@ -20,14 +20,14 @@ from tests.support.tls_certificate import certificate
 
 # locust patches the standard library when it is imported, so this runs in a process of its own
 SEARCH = """
-from loadtest.run import LoadTest  # isort: skip
+from turnpike.loadtest.run import LoadTest  # isort: skip
 import json
 import math
 from types import SimpleNamespace
 
-from loadtest.ledger import Ledger, now
-from loadtest.plan import LoadPlan
-from loadtest.slo import Slo
+from turnpike.loadtest.ledger import Ledger, now
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.slo import Slo
 from tests.support.loadtest_records import add_requests, sample_target
 
 

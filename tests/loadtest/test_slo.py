@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from loadtest.errors import UsageError
-from loadtest.ledger import OutcomeTotals, PeriodSummary
-from loadtest.slo import Slo
+from turnpike.loadtest.errors import UsageError
+from turnpike.loadtest.ledger import OutcomeTotals, PeriodSummary
+from turnpike.loadtest.slo import Slo
 
 
 def summary(milliseconds: list[float], bad: int = 0, seconds: float = 1) -> PeriodSummary:

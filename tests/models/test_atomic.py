@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from models.atomic import replacing, replacing_all
-from models.errors import WriteError
 from tests.support.run_cli import environment
+from turnpike.models.atomic import replacing, replacing_all
+from turnpike.models.errors import WriteError
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -193,7 +193,7 @@ def test_a_file_system_that_cannot_flush_folders_is_no_error(
 WRITE_AS_ANOTHER_USER = """
 import os, sys
 from pathlib import Path
-from models.atomic import replacing
+from turnpike.models.atomic import replacing
 if os.getuid() == 0:
     os.setgroups([])
     os.setgid(65534)
@@ -252,7 +252,7 @@ def test_files_that_belong_together_are_replaced_together(tmp_path: Path) -> Non
 WRITER = """
 import sys
 from pathlib import Path
-from models.atomic import replacing
+from turnpike.models.atomic import replacing
 with replacing(Path(sys.argv[1])) as draft:
     draft.write_text("half")
     print(draft, flush=True)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from models.imports import collector_paused
+from turnpike.models.imports import collector_paused
 
 
 def test_the_collector_is_paused_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,11 +121,11 @@ def _run_in_child(copy: Path, names: Sequence[str]) -> NoReturn:
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
         os.chdir(copy)
-        os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        os.environ |= {"PYTHONPATH": f"{copy}/src{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
         # the copy's own modules, not those of this program
-        sys.path.insert(0, str(copy))
+        sys.path[:0] = [str(copy / "src"), str(copy)]
         sys.dont_write_bytecode = True
-        for module in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+        for module in [name for name in sys.modules if name.split(".")[0] in {"tests", "turnpike"}]:
             del sys.modules[module]
         options = ["--quiet", "--exitfirst", "-p", "no:cacheprovider", "--timeout", str(TEST_SECONDS)]
         # some libraries have plugins for pytest

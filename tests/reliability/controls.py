@@ -50,7 +50,7 @@ def run_test(copy: Path, test: str) -> int:
     """Run one test in a copy of the repository. Returns the exit status of pytest."""
     command = [sys.executable, "-m", "pytest", "--quiet", "--exitfirst", "-p", "no:cacheprovider"]
     command += ["-m", "", "--timeout", str(TEST_SECONDS), test]
-    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": f"{copy}/src{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
         command,
         cwd=copy,

@@ -12,8 +12,6 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from service.artifact.runtime import open_model
-from service.inference_types import Array
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.run_cli import run_in_process
 from tests.support.score_models import (
@@ -26,6 +24,8 @@ from tests.support.score_models import (
     scored,
     table_model,
 )
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.inference_types import Array
 
 ROWS = random_rows(300)
 

@@ -14,11 +14,6 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from score.errors import ScoreError, UsageError
-from score.job.plan import PLAN_FILE
-from score.job.score_part import score_part
-from score.job.scoring_model import ScoringModel
-from score.sources.files import split_files
 from tests.support.run_cli import command, environment
 from tests.support.score_models import (
     as_table,
@@ -29,6 +24,11 @@ from tests.support.score_models import (
     scored,
     table_model,
 )
+from turnpike.score.errors import ScoreError, UsageError
+from turnpike.score.job.plan import PLAN_FILE
+from turnpike.score.job.score_part import score_part
+from turnpike.score.job.scoring_model import ScoringModel
+from turnpike.score.sources.files import split_files
 
 FILES, ROWS_PER_FILE = 6, 50
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from service.bounded_cache import BoundedCache
+from turnpike.service.bounded_cache import BoundedCache
 
 
 def test_a_full_cache_is_emptied() -> None:

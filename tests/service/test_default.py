@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-import service
-from service.artifact.manifest import InputRange
-from service.artifact.protobuf import content_digest
-from service.registry.model import Model
-from service.repository.scan import scan
 from tests.support.tiny_repository import load_model
+from turnpike import service
+from turnpike.service.artifact.manifest import InputRange
+from turnpike.service.artifact.protobuf import content_digest
+from turnpike.service.registry.model import Model
+from turnpike.service.repository.scan import scan
 
 DEFAULT = Path(service.__file__).parent / "default"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from starlette.types import Message
 
-from service.http.body import BodyReader
-from service.http.request import ClientGoneError, RequestHead
-from service.memory.budget import MemoryBudget
 from tests.support.fake_request import FakeRequest
+from turnpike.service.http.body import BodyReader
+from turnpike.service.http.request import ClientGoneError, RequestHead
+from turnpike.service.memory.budget import MemoryBudget
 
 GONE: Message = {"type": "http.disconnect"}
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import service
-from client.client import AsyncClient, Client
-from service.artifact.manifest import Feature
 from tests.support.identity_model import identity_model
 from tests.support.text_models import text_file
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
 from tests.support.two_inputs import two_input_model
+from turnpike import service
+from turnpike.client.client import AsyncClient, Client
+from turnpike.service.artifact.manifest import Feature
 
 Kind = Literal["blocking", "async"]
 FEATURES = ("height [m]", "mass", "age", "0")

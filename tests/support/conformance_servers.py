@@ -17,11 +17,11 @@ from typing import Any
 
 from onnx import TensorProto, helper
 
-from service.repository.scan import MODEL_FILE
 from tests.conformance.models import MODELS, Model
 from tests.support.clients import client_programs
 from tests.support.live_server import ROOT, environment, free_port, serving
 from tests.support.onnx_sources import model_of, value
+from turnpike.service.repository.scan import MODEL_FILE
 
 ONNX_TYPES = {"FP16": "FLOAT16", "FP32": "FLOAT", "FP64": "DOUBLE"}
 START_SECONDS = 120
@@ -170,7 +170,7 @@ def _running(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment(PYTHONPATH=str(ROOT), **variables),
+            env=environment(**variables),
             stdout=log,
             stderr=subprocess.STDOUT,
         )

@@ -9,20 +9,20 @@ import numpy as np
 import torch
 from torch import nn
 
-import service
-from export.output.model_bytes import embed_manifest
-from export.pipeline import export_model
-from models.networks.character_cnn import CharacterCnnConfig
-from models.networks.families import build_network
-from models.networks.feedforward import ConvConfig
-from models.networks.recurrent import RhnConfig
-from service.artifact.manifest import TextInput
-from service.artifact.runtime import open_model
 from tests.highways.carries import Independent, LearnedCarry
 from tests.highways.dense import Layer
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
 from tests.support.two_inputs import two_input_model
+from turnpike import service
+from turnpike.export.output.model_bytes import embed_manifest
+from turnpike.export.pipeline import export_model
+from turnpike.models.networks.character_cnn import CharacterCnnConfig
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import ConvConfig
+from turnpike.models.networks.recurrent import RhnConfig
+from turnpike.service.artifact.manifest import TextInput
+from turnpike.service.artifact.runtime import open_model
 
 # names that strangers may give their models and classes
 MARKUP = "<img src=x onerror=document.title='owned'>"

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from service.artifact.runtime import open_model
 from tests.support.live_server import ROOT
 from tests.support.load_clients import ClientRequest
+from turnpike.service.artifact.runtime import open_model
 
 BUNDLED_MODEL = ROOT / "service/default/digits-10/1/model.onnx"
 INFER_PATH = "/v2/models/digits-10/infer"

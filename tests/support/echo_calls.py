@@ -9,24 +9,24 @@ from typing import Any, cast
 import uvloop
 from uvicorn.server import ServerState
 
-from service.config.settings import Settings
-from service.errors import RequestError, UnimplementedError
-from service.grpc.connection import http2_connection
-from service.grpc.connection.call import Call
-from service.grpc.connection.protocol import GrpcProtocol
-from service.grpc.methods.read_messages import next_message, read_message
-from service.http.auth import Authenticator
-from service.http.body import BodyReader
-from service.http.connection.shared_state import ConnectionLimits, SharedState
-from service.http.middleware import RequestMiddleware
-from service.http.observer import RequestObserver
-from service.http.request import Request
-from service.http.response import Response
-from service.http.router import Router
-from service.memory.budget import MemoryBudget
-from service.telemetry.counters import RequestCounters
 from tests.support.h2_client import H2Client
 from tests.support.in_process_worker import MemoryTransport, until
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import RequestError, UnimplementedError
+from turnpike.service.grpc.connection import http2_connection
+from turnpike.service.grpc.connection.call import Call
+from turnpike.service.grpc.connection.protocol import GrpcProtocol
+from turnpike.service.grpc.methods.read_messages import next_message, read_message
+from turnpike.service.http.auth import Authenticator
+from turnpike.service.http.body import BodyReader
+from turnpike.service.http.connection.shared_state import ConnectionLimits, SharedState
+from turnpike.service.http.middleware import RequestMiddleware
+from turnpike.service.http.observer import RequestObserver
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response
+from turnpike.service.http.router import Router
+from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.telemetry.counters import RequestCounters
 
 UNARY, STREAM, WAIT, LARGE, LATE, FAIL, REFUSE = (
     f"/test.Echo/{name}" for name in ("Unary", "Stream", "Wait", "Large", "Late", "Fail", "Refuse")

@@ -10,18 +10,18 @@ from typing import Any
 
 import uvloop
 
-from service.config.settings import Settings
-from service.http.asgi import AsgiEndpoint
-from service.http.auth import Authenticator
-from service.http.connection.connection_counts import ConnectionCounts, SharedPort
-from service.http.connection.listener import listen
-from service.http.connection.server import DrainTiming, Server
-from service.http.connection.shared_state import ConnectionLimits
-from service.http.middleware import RequestMiddleware
-from service.http.observer import RequestObserver
-from service.http.router import Router
-from service.memory.budget import MemoryBudget
-from service.telemetry.counters import RequestCounters
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.asgi import AsgiEndpoint
+from turnpike.service.http.auth import Authenticator
+from turnpike.service.http.connection.connection_counts import ConnectionCounts, SharedPort
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.http.connection.server import DrainTiming, Server
+from turnpike.service.http.connection.shared_state import ConnectionLimits
+from turnpike.service.http.middleware import RequestMiddleware
+from turnpike.service.http.observer import RequestObserver
+from turnpike.service.http.router import Router
+from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.telemetry.counters import RequestCounters
 
 GET = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]

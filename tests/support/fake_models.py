@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from service.batching.batch_run import BatchRunner, CompletedBatch
-from service.batching.batcher import Batcher
-from service.inference_types import Array, InferenceResult
+from turnpike.service.batching.batch_run import BatchRunner, CompletedBatch
+from turnpike.service.batching.batcher import Batcher
+from turnpike.service.inference_types import Array, InferenceResult
 
 Rule = Callable[[Mapping[str, Array]], None]
 RunInLoop = Callable[[Coroutine[Any, Any, None]], None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from service.http.request import Headers, Request, RequestHead
-from service.http.response import Response
+from turnpike.service.http.request import Headers, Request, RequestHead
+from turnpike.service.http.response import Response
 
 
 class FakeRequest(Request):

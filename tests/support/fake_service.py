@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
-from service.config.settings import Settings
-from service.errors import DeviceError, NotReadyError, ServiceError
-from service.process.ipc import Handler, IpcChannel
-from service.process.supervisor import supervise
-from service.telemetry.counters import RequestCounters
 from tests.support.echo_server import AsgiApplication
 from tests.support.waiting import wait_until
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import DeviceError, NotReadyError, ServiceError
+from turnpike.service.process.ipc import Handler, IpcChannel
+from turnpike.service.process.supervisor import supervise
+from turnpike.service.telemetry.counters import RequestCounters
 
 ROOT = Path(__file__).parents[2]
 

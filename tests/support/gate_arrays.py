@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from service.artifact.manifest import Gate
-from service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.manifest import Gate
+from turnpike.service.artifact.runtime import Signature, Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | str, ...]

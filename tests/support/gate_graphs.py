@@ -9,12 +9,12 @@ import onnx
 import onnx_ir as ir
 from torch import nn
 
-from export.gates.instrument import Instrumentation, instrument
-from export.input_spec import InputSpec
-from export.source import Source
-from export.trace.trace import trace
-from service.artifact.manifest import Gate
-from service.artifact.runtime import Runtime, open_model
+from turnpike.export.gates.instrument import Instrumentation, instrument
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.source import Source
+from turnpike.export.trace.trace import trace
+from turnpike.service.artifact.manifest import Gate
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

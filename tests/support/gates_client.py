@@ -12,27 +12,27 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from export.output.model_bytes import embed_manifest
-from service.api import gates, lesion, model_facts
-from service.api.context import ServiceContext
-from service.artifact.limits import RequestLimits
-from service.artifact.manifest import Gate, LayerProfile, Manifest, Profile
-from service.config.settings import Settings
-from service.http.auth import Authenticator
-from service.http.body import BodyReader
-from service.http.request import Request
-from service.http.response import Response
-from service.http.router import Router
-from service.inference_types import InferenceResult
-from service.memory.budget import MemoryBudget
-from service.registry.loader import load
-from service.registry.model import Model
-from service.registry.registry import ModelRegistry
-from service.repository.scan import ModelFile, file_identity
-from service.telemetry.counters import RequestCounters
 from tests.support.fake_request import FakeRequest
 from tests.support.manifests import PARITY
 from tests.support.tiny_highway import Gated
+from turnpike.export.output.model_bytes import embed_manifest
+from turnpike.service.api import gates, lesion, model_facts
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.manifest import Gate, LayerProfile, Manifest, Profile
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.auth import Authenticator
+from turnpike.service.http.body import BodyReader
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response
+from turnpike.service.http.router import Router
+from turnpike.service.inference_types import InferenceResult
+from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.registry.loader import load
+from turnpike.service.registry.model import Model
+from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.repository.scan import ModelFile, file_identity
+from turnpike.service.telemetry.counters import RequestCounters
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from service.grpc.messages.descriptors import message_class
+from turnpike.service.grpc.messages.descriptors import message_class
 
 InferRequest = message_class("inference.ModelInferRequest")
 InferResponse = message_class("inference.ModelInferResponse")

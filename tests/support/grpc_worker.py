@@ -16,19 +16,19 @@ from unittest.mock import patch
 import grpc.aio
 import numpy as np
 
-from service.api import app
-from service.api.context import SupervisorClient
-from service.config.settings import Settings
-from service.grpc.application import GrpcApplication
-from service.grpc.connection.protocol import grpc_protocols
-from service.grpc.messages.descriptors import POOL, message_class
-from service.http.connection.connection_counts import ConnectionCounts, SharedPort
-from service.http.connection.listener import listen
-from service.http.connection.server import DrainTiming, Server
-from service.repository.deployment import Deployment
-from service.repository.scan import ModelFile, file_identity
 from tests.support.fake_request import FakeRequest
 from tests.support.in_process_worker import ACCESS_LOG, MODEL_FILE, NAME, NoSupervisor
+from turnpike.service.api import app
+from turnpike.service.api.context import SupervisorClient
+from turnpike.service.config.settings import Settings
+from turnpike.service.grpc.application import GrpcApplication
+from turnpike.service.grpc.connection.protocol import grpc_protocols
+from turnpike.service.grpc.messages.descriptors import POOL, message_class
+from turnpike.service.http.connection.connection_counts import ConnectionCounts, SharedPort
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.http.connection.server import DrainTiming, Server
+from turnpike.service.repository.deployment import Deployment
+from turnpike.service.repository.scan import ModelFile, file_identity
 
 INFERENCE = "inference.GRPCInferenceService"
 

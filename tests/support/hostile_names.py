@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from export.output.model_bytes import embed_manifest
-from service.artifact.manifest import (
+from tests.support.manifests import MANIFEST, PARITY, stored_input
+from tests.support.tiny_highway import highway
+from tests.support.tiny_repository import put_model
+from turnpike.export.output.model_bytes import embed_manifest
+from turnpike.service.artifact.manifest import (
     LayerLesion,
     LayerProfile,
     LesionCurve,
@@ -18,9 +21,6 @@ from service.artifact.manifest import (
     Sample,
     TensorParity,
 )
-from tests.support.manifests import MANIFEST, PARITY, stored_input
-from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import put_model
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from onnx import TensorProto, helper
 
-from service.repository.scan import MODEL_FILE
 from tests.support.onnx_sources import model_of, value
+from turnpike.service.repository.scan import MODEL_FILE
 
 
 def put_identity(

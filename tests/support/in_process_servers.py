@@ -10,12 +10,12 @@ from typing import Any
 
 import uvicorn
 
-from service.config.settings import Settings
-from service.http.connection.connection_counts import ConnectionCounts, SharedPort
-from service.http.connection.listener import listen
-from service.http.connection.server import DrainTiming, Server
 from tests.support.asgi import Reply
 from tests.support.in_process_worker import InProcessWorker
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.connection.connection_counts import ConnectionCounts, SharedPort
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.http.connection.server import DrainTiming, Server
 
 
 @contextlib.asynccontextmanager

@@ -17,19 +17,19 @@ import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from service.api import app
-from service.api.app import Application
-from service.batching.batcher import RunTimeEstimator
-from service.config.settings import Settings
-from service.http.connection.protocol import HttpProtocol
-from service.http.connection.shared_state import SharedState
-from service.inference_types import Array
-from service.registry.model import Model
-from service.repository.deployment import Deployment
-from service.repository.scan import ModelFile, file_identity
 from tests.support.asgi import Reply
 from tests.support.live_server import ROOT
 from tests.support.recorded_access_log import RecordedAccessLog
+from turnpike.service.api import app
+from turnpike.service.api.app import Application
+from turnpike.service.batching.batcher import RunTimeEstimator
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.connection.protocol import HttpProtocol
+from turnpike.service.http.connection.shared_state import SharedState
+from turnpike.service.inference_types import Array
+from turnpike.service.registry.model import Model
+from turnpike.service.repository.deployment import Deployment
+from turnpike.service.repository.scan import ModelFile, file_identity
 
 NAME = "digits-10"
 MODEL_FILE = ROOT / "service/default" / NAME / "1/model.onnx"

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.runtime import Signature, Tensor
 
 
 def signature(

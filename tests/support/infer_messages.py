@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from service.artifact.datatypes import BYTES, DATATYPES
-from service.artifact.limits import RequestLimits
-from service.artifact.runtime import Signature
-from service.errors import RequestError
-from service.grpc.messages.infer_request import CONTENT_FIELDS, InferRequest
-from service.grpc.messages.infer_request_cache import InferMessageDecoder
-from service.grpc.messages.infer_response import varint
-from service.inference_types import Array, InferenceRequest
 from tests.support.infer_bodies import ROWS
+from turnpike.service.artifact.datatypes import BYTES, DATATYPES
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.runtime import Signature
+from turnpike.service.errors import RequestError
+from turnpike.service.grpc.messages.infer_request import CONTENT_FIELDS, InferRequest
+from turnpike.service.grpc.messages.infer_request_cache import InferMessageDecoder
+from turnpike.service.grpc.messages.infer_response import varint
+from turnpike.service.inference_types import Array, InferenceRequest
 
 LIMITS = RequestLimits(max_rows=50)
 

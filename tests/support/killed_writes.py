@@ -49,12 +49,12 @@ Read = Callable[[Path], dict[str, str]]
 
 def model_writer() -> tuple[Write, Read]:
     """An export's model, read as the service reads it."""
-    from export.output.repository import write_model
-    from service.artifact.protobuf import content_digest
-    from service.artifact.runtime import open_model
-    from service.repository.scan import read_model_file, scan
     from tests.support.manifests import MANIFEST
     from tests.support.tiny_highway import highway
+    from turnpike.export.output.repository import write_model
+    from turnpike.service.artifact.protobuf import content_digest
+    from turnpike.service.artifact.runtime import open_model
+    from turnpike.service.repository.scan import read_model_file, scan
 
     networks = {OLD: highway(units=NETWORK_UNITS), NEW: highway(units=NETWORK_UNITS, seed=1)}
     fields = {"outputs": ("logits",), "labels": ("a", "b", "c"), "gates": networks[OLD].gates}
@@ -79,7 +79,7 @@ def checkpoint_writer() -> tuple[Write, Read]:
     """A training's checkpoint."""
     import torch
 
-    from models.training.checkpoint import TrainingRecord, read_checkpoint, save_checkpoint
+    from turnpike.models.training.checkpoint import TrainingRecord, read_checkpoint, save_checkpoint
 
     torch.set_num_threads(1)  # threads do not survive a fork
     tensors = {OLD: torch.zeros(100_000), NEW: torch.ones(100_000)}
@@ -98,7 +98,7 @@ def checkpoint_writer() -> tuple[Write, Read]:
 
 def pair_writer() -> tuple[Write, Read]:
     """Two files that belong together, written as the report of an export is."""
-    from models.atomic import replacing_all
+    from turnpike.models.atomic import replacing_all
 
     def write(folder: Path, generation: str) -> None:
         with replacing_all(folder / "report.json", folder / "index.html") as drafts:
@@ -110,7 +110,7 @@ def pair_writer() -> tuple[Write, Read]:
 
 def load_report_writer() -> tuple[Write, Read]:
     """The report of a load test, or the results of tune."""
-    from loadtest.report.html_output import write_all
+    from turnpike.loadtest.report.html_output import write_all
 
     names = ("report.json", "report.html")
 

@@ -19,6 +19,8 @@ import orjson
 import psutil
 import requests
 
+from tests.support.python_path import python_path
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -77,7 +79,7 @@ class Server:
 def environment(**changes: str) -> dict[str, str]:
     """The environment without TURNPIKE_ variables, except for those in `changes`."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
-    return inherited | {"OMP_NUM_THREADS": "1"} | changes
+    return inherited | {"OMP_NUM_THREADS": "1", "PYTHONPATH": python_path()} | changes
 
 
 def free_port() -> int:

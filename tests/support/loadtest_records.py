@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from loadtest.ledger import Ledger, Outcome
-from loadtest.measure.buckets import Buckets
-from loadtest.measure.record import Capacity, Machine, RateStep, Record
-from loadtest.measure.server_metrics import Scrape
-from loadtest.plan import LoadPlan
-from loadtest.slo import Slo
-from loadtest.workload.target import Target
-from loadtest.workload.tensors import TensorSpec
+from turnpike.loadtest.ledger import Ledger, Outcome
+from turnpike.loadtest.measure.buckets import Buckets
+from turnpike.loadtest.measure.record import Capacity, Machine, RateStep, Record
+from turnpike.loadtest.measure.server_metrics import Scrape
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.slo import Slo
+from turnpike.loadtest.workload.target import Target
+from turnpike.loadtest.workload.tensors import TensorSpec
 
 # start of all tests, as Unix time
 START = 1_800_000_000

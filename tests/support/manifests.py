@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.artifact.manifest import (
+from turnpike.service.artifact.manifest import (
     Gate,
     Manifest,
     Parity,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.telemetry.traffic_history import TrafficHistory
 from tests.support.in_process_worker import InProcessWorker
+from turnpike.service.telemetry.traffic_history import TrafficHistory
 
 
 class OneWorker:

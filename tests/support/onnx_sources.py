@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from export.source import Source
-from service.artifact.runtime import open_model
+from turnpike.export.source import Source
+from turnpike.service.artifact.runtime import open_model
 
 WEIGHT = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3) / 10, "w")
 ROWS = np.ones((2, 4), np.float32)

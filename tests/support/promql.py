@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.api.metrics import collect_metrics, metrics_response
 from tests.support.worker_snapshots import FakeDrift, FakeRegistry, worker_snapshot
+from turnpike.service.api.metrics import collect_metrics, metrics_response
 
 if TYPE_CHECKING:
-    from service.registry.registry import ModelRegistry
+    from turnpike.service.registry.registry import ModelRegistry
 
 # labels that Prometheus itself adds to every series of a target
 TARGET_LABELS = {"job", "instance"}

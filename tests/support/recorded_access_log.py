@@ -6,7 +6,7 @@ import json
 import logging
 from typing import Any
 
-from service.telemetry.access_log import AccessLog
+from turnpike.service.telemetry.access_log import AccessLog
 
 
 class RecordedAccessLog(AccessLog):

@@ -23,7 +23,7 @@ def copy_repository(target: Path) -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)
     for name in filter(None, listed.stdout.split("\0")):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target / name)
+        shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
 
 
 def in_copies(

@@ -8,10 +8,10 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from service.repository.deployment import Deployment
-from service.repository.location import Location
-from service.repository.rollout import Rollout
 from tests.support.tiny_repository import put_model
+from turnpike.service.repository.deployment import Deployment
+from turnpike.service.repository.location import Location
+from turnpike.service.repository.rollout import Rollout
 
 
 class Workers:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
-from service.api.app import Application
-from service.http.auth import AccessLevel, level_of
+from turnpike.service.api.app import Application
+from turnpike.service.http.auth import AccessLevel, level_of
 
 
 class Entry(NamedTuple):

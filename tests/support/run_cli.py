@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import turnpike
 from tests.support.live_server import environment as server_environment
+from turnpike import cli
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ def command(*words: str) -> list[str]:
 
 def environment(**changes: str) -> dict[str, str]:
     """The environment of a command whose output does not depend on the terminal."""
-    defaults = {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    defaults = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
     return server_environment(**(defaults | changes))
 
 
@@ -40,7 +40,7 @@ def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[st
 
 def run_in_process(*words: object) -> Result:
     """Run a command in this process."""
-    return CliRunner().invoke(turnpike.app, [str(word) for word in words], prog_name="turnpike")
+    return CliRunner().invoke(cli.app, [str(word) for word in words], prog_name="turnpike")
 
 
 def train_digits(folder: Path) -> Path:

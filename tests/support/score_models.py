@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow
 from pyarrow import parquet
 
-from score.run import JobOptions, JobResult, run_job
-from service.artifact.manifest import Feature
-from service.artifact.runtime import open_model
-from service.inference_types import Array
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
+from turnpike.score.run import JobOptions, JobResult, run_job
+from turnpike.service.artifact.manifest import Feature
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.inference_types import Array
 
 FEATURES = ("height [m]", "mass", "age", "width")
 

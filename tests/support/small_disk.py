@@ -76,8 +76,8 @@ def digests(disk: Path) -> dict[str, str]:
 
 
 def write_load_report(folder: Path) -> None:
-    from loadtest.report.report import write_report
     from tests.support.loadtest_records import mixed_record
+    from turnpike.loadtest.report.report import write_report
 
     write_report(folder, mixed_record())
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from models.data.load import load_dataset
-from models.networks.character_cnn import CharacterCnnConfig
-from models.networks.families import build_network
-from models.training import checkpoint
-from models.training.checkpoint import TrainingRecord
+from turnpike.models.data.load import load_dataset
+from turnpike.models.networks.character_cnn import CharacterCnnConfig
+from turnpike.models.networks.families import build_network
+from turnpike.models.training import checkpoint
+from turnpike.models.training.checkpoint import TrainingRecord
 
 
 def save_names_checkpoint(path: Path) -> Path:

@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from export.output.model_bytes import embed_manifest
-from service.artifact.manifest import TextInput, TextScheme
-from service.artifact.runtime import Signature, Tensor
-from service.artifact.text_encoder import TextEncoder
 from tests.support.infer_bodies import signature
 from tests.support.manifests import MANIFEST
+from turnpike.export.output.model_bytes import embed_manifest
+from turnpike.service.artifact.manifest import TextInput, TextScheme
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.text_encoder import TextEncoder
 
 ALPHABET = " ABCé\U0001f600"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from models.networks.feedforward import MlpConfig
-from models.training.checkpoint import TrainingRecord
+from turnpike.models.networks.feedforward import MlpConfig
+from turnpike.models.training.checkpoint import TrainingRecord
 
 CONFIG = MlpConfig(inputs=(4,), classes=2, width=5, layers=1)
 

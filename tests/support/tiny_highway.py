@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from service.artifact.manifest import Gate, Lever
-from service.artifact.runtime import Runtime, open_model
+from turnpike.service.artifact.manifest import Gate, Lever
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Ending = Literal["logits", "softmax"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from export.output.model_bytes import embed_manifest
-from service.config.settings import Settings
-from service.registry.loader import load
-from service.registry.model import Model
-from service.repository.scan import MODEL_FILE, ModelFile, file_identity
-from service.telemetry.counters import RequestCounters
 from tests.support.manifests import MANIFEST
 from tests.support.tiny_highway import Gated, highway
+from turnpike.export.output.model_bytes import embed_manifest
+from turnpike.service.config.settings import Settings
+from turnpike.service.registry.loader import load
+from turnpike.service.registry.model import Model
+from turnpike.service.repository.scan import MODEL_FILE, ModelFile, file_identity
+from turnpike.service.telemetry.counters import RequestCounters
 
 
 def with_manifest(gated: Gated, **manifest: Any) -> bytes:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tune.errors import ServeError
-from tune.plan import TunePlan
-from tune.result import Alternative, CandidateResult, TuneResult
-from tune.search.candidates import Candidate
-from tune.search.measurements import LoadFigures, Trial, median_trial
-from tune.search.search import Decision, SettingsSearch
-from tune.trial.model_under_test import ModelUnderTest
+from turnpike.tune.errors import ServeError
+from turnpike.tune.plan import TunePlan
+from turnpike.tune.result import Alternative, CandidateResult, TuneResult
+from turnpike.tune.search.candidates import Candidate
+from turnpike.tune.search.measurements import LoadFigures, Trial, median_trial
+from turnpike.tune.search.search import Decision, SettingsSearch
+from turnpike.tune.trial.model_under_test import ModelUnderTest
 
 BASE = Candidate(1, 2, 128, 0.0)
 

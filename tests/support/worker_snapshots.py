@@ -6,8 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from service.inference_types import InferenceResult
-from service.telemetry.counters import NS_PER_MS, RequestCounters
+from turnpike.service.inference_types import InferenceResult
+from turnpike.service.telemetry.counters import NS_PER_MS, RequestCounters
 
 
 class FakeRegistry:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.config.settings import Settings
+from turnpike.service.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")

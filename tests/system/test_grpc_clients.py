@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.runtime import open_model
-from service.grpc.messages.descriptors import POOL
 from tests.support.clients import client_programs
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import Server, environment, serving
 from tests.support.virtualenvs import ROOT, run_client
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.grpc.messages.descriptors import POOL
 
 NAME = "digits-10"
 GATE = "layer03.transform_gate"
@@ -298,10 +298,8 @@ def test_our_proto_files_agree_with_the_stubs_of_clients(client: str, stubs: str
 def test_the_client_of_triton_and_the_service_fit_into_one_process(ours_first: bool) -> None:
     """Both have messages of the same names."""
     (folder,) = client_programs("triton").parent.glob("lib/python*/site-packages")
-    modules = ["service.grpc.application", "tritonclient.grpc"]
+    modules = ["turnpike.service.grpc.application", "tritonclient.grpc"]
     program = ROOT / "tests/clients/stubs_in_one_process.py"
     command = [sys.executable, program, folder, *(modules if ours_first else reversed(modules))]
-    result = subprocess.run(
-        command, env=environment(PYTHONPATH=str(ROOT)), capture_output=True, text=True, check=False
-    )
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr

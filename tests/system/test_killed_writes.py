@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.repository.deployment import NEW
 from tests.support.child_program import outcomes_of
 from tests.support.killed_writes import NETWORK_UNITS, RANDOM_KILLS
 from tests.support.live_server import serving
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
 from tests.support.waiting import wait_until
+from turnpike.service.repository.deployment import NEW
 
 # the reason for a whole file that is replaced by the next one before it is loaded
 CHANGED = "its file changed while it was loaded"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from service.config.sources import resolve
 from tests.support.ray_cluster import ray_programs
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
+from turnpike.service.config.sources import resolve
 
 MANIFEST = ROOT / "deploy/kuberay/service.yaml"
 # the fields of KubeRay's API ray.io/v1, without those of Kubernetes inside

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from service.config.settings import Settings
-from service.repository.scan import scan
 from tests.support.clients import client_programs
 from tests.support.promql import missing_series
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
+from turnpike.service.config.settings import Settings
+from turnpike.service.repository.scan import scan
 
 DEPLOY = ROOT / "deploy/kubernetes"
 KSERVE = ROOT / "deploy/kserve"

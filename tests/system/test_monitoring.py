@@ -16,16 +16,16 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from service.api.metrics import STATES
-from service.config.settings import Settings
-from service.errors import RequestError
-from service.gates.drift import ALARM, WATCH
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import Server, serving
 from tests.support.load_clients import ClientRequest, LoadGenerator
 from tests.support.prometheus import FOLDER, Prometheus, running_prometheus
 from tests.support.promql import missing_series, selected_series
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
+from turnpike.service.api.metrics import STATES
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import RequestError
+from turnpike.service.gates.drift import ALARM, WATCH
 
 GRAFANA = ROOT / "deploy/grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards/turnpike.json").read_text(encoding="utf-8"))

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.devices import BF16_FLAGS, CPU_INFO
-from service.artifact.runtime import open_model
 from tests.support.live_server import ROOT, Server, environment, serving, worker_processes
 from tests.support.virtualenvs import installed_programs
+from turnpike.service.artifact.devices import BF16_FLAGS, CPU_INFO
+from turnpike.service.artifact.runtime import open_model
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.runtime import open_model
-from service.repository.deployment import ON_REQUEST
 from tests.support.ray_cluster import ray_programs, serving_on_ray
 from tests.support.tiny_repository import put_model
 from tests.support.virtualenvs import run_client
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.repository.deployment import ON_REQUEST
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(600)]
 

@@ -109,13 +109,13 @@ def test_a_config_file_is_deployed_and_scales_with_the_requests(tools: RayTools,
     """As Ray's own `serve build` writes it, with a shorter time before replicas are added and taken away."""
     put_model(tmp_path / "repository")
     port = free_port()
-    tools.run("serve", "build", "service.ray.from_environment:app", "-o", tmp_path / "config.yaml")
+    tools.run("serve", "build", "turnpike.service.ray.from_environment:app", "-o", tmp_path / "config.yaml")
     config = yaml.safe_load((tmp_path / "config.yaml").read_text())
     config["http_options"] = {"host": "127.0.0.1", "port": port}
     (application,) = config["applications"]
     application |= {
         "name": "turnpike",
-        "import_path": "service.ray.application:build",
+        "import_path": "turnpike.service.ray.application:build",
         # each request waits for others, so that requests pile up
         "args": {"models": str(tmp_path / "repository"), "max_delay_ms": 500, "allow_unverified": True},
     }

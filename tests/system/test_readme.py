@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import service
 from tests.support.live_server import serving
+from turnpike import service
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +32,7 @@ def line(begin: str, part: str = "") -> str:
 
 def shell(folder: Path, command: str) -> str:
     """Run a line as a reader would, with this checkout's program."""
-    command = command.replace("turnpike ", f"PYTHONPATH={ROOT} {sys.executable} {ROOT}/turnpike.py ", 1)
+    command = command.replace("turnpike ", f"{sys.executable} -m turnpike ", 1)
     result = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
     return result.stdout

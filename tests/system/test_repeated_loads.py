@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from tests.support.digit_requests import BUNDLED_MODEL, INFER_PATH, checked_requests
-from tests.support.live_server import ROOT, Server, serving, worker_processes
+from tests.support.live_server import Server, serving, worker_processes
 from tests.support.load_clients import ClientRequest, LoadGenerator
+from tests.support.python_path import python_path
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -28,7 +29,7 @@ MAX_GROWTH_FILES = 8
 
 # `sitecustomize` is imported when the server starts; its workers are forks of it
 KEEP_MODELS = """
-from service.registry import loader
+from turnpike.service.registry import loader
 
 kept, load = [], loader.load
 
@@ -161,7 +162,7 @@ def test_models_that_are_kept_are_noticed(tmp_path: Path) -> None:
     with serving(
         *("--workers", WORKERS, "--models", repository(tmp_path)),
         TURNPIKE_ADMIN_KEY=ADMIN_KEY,
-        PYTHONPATH=f"{tmp_path}:{ROOT}",
+        PYTHONPATH=python_path(tmp_path),
     ) as server:
         usages = load_repeatedly(server, 40)
         with pytest.raises(AssertionError, match="expected at most 12 MiB"):

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from export import export_model
-from models.layers.gate import record_gates
-from models.training.checkpoint import load_network
-from service.artifact.manifest import Manifest
-from service.artifact.runtime import open_model
 from tests.support.gates_client import array_of
 from tests.support.live_server import Server, serving
 from tests.support.ray_cluster import serving_on_ray
 from tests.support.run_cli import train_digits
+from turnpike.export import export_model
+from turnpike.models.layers.gate import record_gates
+from turnpike.models.training.checkpoint import load_network
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.runtime import open_model
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

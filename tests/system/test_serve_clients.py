@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.runtime import open_model
-from service.http.compression import COMPRESSED_FROM_BYTES
-from service.repository.scan import MODEL_FILE
 from tests.support.clients import client_programs
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import Server, serving
 from tests.support.virtualenvs import ROOT, run_client
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.http.compression import COMPRESSED_FROM_BYTES
+from turnpike.service.repository.scan import MODEL_FILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from service.artifact.runtime import open_model
 from tests.support.digit_requests import BUNDLED_MODEL, checked_requests
 from tests.support.live_server import serving, worker_processes
 from tests.support.load_clients import ClientRequest, LoadGenerator
 from tests.support.waiting import wait_until
+from turnpike.service.artifact.runtime import open_model
 
 pytestmark = pytest.mark.timeout(900)
 

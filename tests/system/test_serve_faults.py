@@ -21,11 +21,11 @@ import numpy as np
 import orjson
 import pytest
 
-from service.repository.deployment import NEW
 from tests.support.digit_requests import BUNDLED_MODEL, INFER_PATH, binary_request, checked_requests
 from tests.support.live_server import ROOT, Server, serving, worker_processes
 from tests.support.load_clients import LoadGenerator
 from tests.support.waiting import wait_until
+from turnpike.service.repository.deployment import NEW
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

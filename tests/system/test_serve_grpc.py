@@ -25,12 +25,12 @@ import psutil
 import pytest
 import requests
 
-from service.grpc.messages.descriptors import message_class
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.grpc_load import InferRequest, digit_request, grpc_load, infer_method
 from tests.support.live_server import Server, serving, worker_processes
 from tests.support.tls_certificate import certificate
 from tests.support.waiting import wait_until
+from turnpike.service.grpc.messages.descriptors import message_class
 
 INFERENCE = "/inference.GRPCInferenceService"
 KEY, ADMIN = ("x-api-key", "secret"), ("authorization", "Bearer master")

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from models.data.embedded import encode_texts
-from models.data.load import load_dataset
-from models.training.checkpoint import load_network
-from service.artifact.runtime import open_model
 from tests.support.clients import client_programs
 from tests.support.live_server import Server, serving
 from tests.support.run_cli import run_in_process
 from tests.support.virtualenvs import run_client
+from turnpike.models.data.embedded import encode_texts
+from turnpike.models.data.load import load_dataset
+from turnpike.models.training.checkpoint import load_network
+from turnpike.service.artifact.runtime import open_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

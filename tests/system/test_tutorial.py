@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.live_server import Server, serving
+from tests.support.python_path import python_path
 
 ROOT = Path(__file__).parents[2]
 TABLE_PAGE, DIGITS_PAGE = "own-table.md", "first-model.md"
@@ -50,9 +51,9 @@ def server(folder: Path) -> Iterator[Server]:
 def shell(folder: Path, line: str) -> str:
     """Run a line as a reader would, with this checkout's programs."""
     line = re.sub(r"^python (?=examples/)", f"{sys.executable} {ROOT}/", line)
-    line = re.sub(r"^turnpike ", f"{sys.executable} {ROOT}/turnpike.py ", line)
+    line = re.sub(r"^turnpike ", f"{sys.executable} -m turnpike ", line)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
-    environment["PYTHONPATH"] = str(ROOT)
+    environment["PYTHONPATH"] = python_path()
     result = subprocess.run(
         ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

@@ -10,14 +10,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from service.config.auto_workers import TUNED_SETTINGS
-from tune.cli.progress import TuneProgress
-from tune.errors import StoppedError, UsageError
-from tune.plan import TunePlan
-from tune.report.report import prepare_folder, write_results
-from tune.result import TuneResult
-from tune.run import run_search
-from tune.trial.child_process import interruptible
+from turnpike.service.config.auto_workers import TUNED_SETTINGS
+from turnpike.tune.cli.progress import TuneProgress
+from turnpike.tune.errors import StoppedError, UsageError
+from turnpike.tune.plan import TunePlan
+from turnpike.tune.report.report import prepare_folder, write_results
+from turnpike.tune.result import TuneResult
+from turnpike.tune.run import run_search
+from turnpike.tune.trial.child_process import interruptible
 
 app = typer.Typer(add_completion=False)
 

@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from loadtest.report import number_format as fmt
-from tune.report.sentences import result_sentences, users_text
-from tune.result import TuneResult
-from tune.search.candidates import Candidate
-from tune.search.measurements import LoadFigures, Trial
+from turnpike.loadtest.report import number_format as fmt
+from turnpike.tune.report.sentences import result_sentences, users_text
+from turnpike.tune.result import TuneResult
+from turnpike.tune.search.candidates import Candidate
+from turnpike.tune.search.measurements import LoadFigures, Trial
 
 
 class TuneProgress:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from loadtest.report.chart_parts import MS, Axis, Chart, Color, Level, Marks, Shape, log_axis
-from loadtest.slo import Slo
-from tune.report.sentences import users_text
-from tune.result import TuneResult
-from tune.search.measurements import LoadFigures
+from turnpike.loadtest.report.chart_parts import MS, Axis, Chart, Color, Level, Marks, Shape, log_axis
+from turnpike.loadtest.slo import Slo
+from turnpike.tune.report.sentences import users_text
+from turnpike.tune.result import TuneResult
+from turnpike.tune.search.measurements import LoadFigures
 
 # color and shape for each number of users; the shapes alone are enough to tell them apart
 MARKERS: tuple[tuple[Shape, Color], ...] = (

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from loadtest.report import number_format as fmt
-from loadtest.report.html_output import ensure_writable, render_page, write_all
-from service.config.auto_workers import MEASURED_TABLE, TUNED_FILE, TUNED_SETTINGS
-from tune.errors import TuneError, UsageError
-from tune.report import sentences
-from tune.report.charts import make_charts
-from tune.report.sentences import result_sentences, users_text
-from tune.result import TuneResult
-from tune.search.measurements import LoadFigures
+from turnpike.loadtest.report import number_format as fmt
+from turnpike.loadtest.report.html_output import ensure_writable, render_page, write_all
+from turnpike.service.config.auto_workers import MEASURED_TABLE, TUNED_FILE, TUNED_SETTINGS
+from turnpike.tune.errors import TuneError, UsageError
+from turnpike.tune.report import sentences
+from turnpike.tune.report.charts import make_charts
+from turnpike.tune.report.sentences import result_sentences, users_text
+from turnpike.tune.result import TuneResult
+from turnpike.tune.search.measurements import LoadFigures
 
 HTML_FILE = "tuned.html"
 TEMPLATE = Path(__file__).parent / "template" / HTML_FILE

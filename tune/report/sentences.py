@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from tune.result import Alternative, TuneResult
-from tune.search.candidates import Candidate
+from turnpike.tune.result import Alternative, TuneResult
+from turnpike.tune.search.candidates import Candidate
 
 
 def result_sentences(result: TuneResult) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from service.config.settings import MAX_WORKERS, Settings
+from turnpike.service.config.settings import MAX_WORKERS, Settings
 
 # rows per run to try, besides the current setting
 BATCH_SIZES = (16, 32, 64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Self
 
-from loadtest.measure.summary import MAX_BUSY
+from turnpike.loadtest.measure.summary import MAX_BUSY
 
 SENDERS_BUSY = (
     "The sending processes were busy nearly all of the time: the server may be faster than measured, and "

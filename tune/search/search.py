@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tune.errors import ServeError
-from tune.search.candidates import Candidate, batch_variants, cpu_splits
-from tune.search.measurements import Trial, gain, geometric_mean, keeps_slo, median_trial
+from turnpike.tune.errors import ServeError
+from turnpike.tune.search.candidates import Candidate, batch_variants, cpu_splits
+from turnpike.tune.search.measurements import Trial, gain, geometric_mean, keeps_slo, median_trial
 
 # lowest noise, as a share: smaller gains mean nothing, even if measurements of the same settings agree better
 MIN_NOISE = 0.02

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest.report.report import JSON_FILE
-from service.config.settings import Settings
-from tune.errors import LowerPrecisionError, ServeError
-from tune.plan import TunePlan
-from tune.search.candidates import Candidate
-from tune.search.measurements import LoadFigures, Trial
-from tune.trial.child_process import ChildProcess, StopRequested, turnpike_command
-from tune.trial.model_under_test import ModelUnderTest
+from turnpike.loadtest.report.report import JSON_FILE
+from turnpike.service.config.settings import Settings
+from turnpike.tune.errors import LowerPrecisionError, ServeError
+from turnpike.tune.plan import TunePlan
+from turnpike.tune.search.candidates import Candidate
+from turnpike.tune.search.measurements import LoadFigures, Trial
+from turnpike.tune.trial.child_process import ChildProcess, StopRequested, turnpike_command
+from turnpike.tune.trial.model_under_test import ModelUnderTest
 
 # seconds that a server may take to load its models
 READY_SECONDS = 300.0

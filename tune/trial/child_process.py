@@ -11,15 +11,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, Self
 
-from tune.errors import StoppedError
+from turnpike.tune.errors import StoppedError
 
-# found by path, because the current folder may hold other files with these names
-ROOT = Path(__file__).parents[2]
-TURNPIKE = ROOT / "turnpike.py"
+# -P, because the current folder may hold another turnpike
+TURNPIKE = ("-P", "-m", "turnpike")
 # seconds between checks of a running process
 POLL_SECONDS = 0.1
 # seconds that a process may take to end before it is killed
@@ -56,7 +54,7 @@ def interruptible() -> Iterator[StopRequested]:
 
 def turnpike_command(*arguments: str) -> list[str]:
     """The command line of a turnpike command."""
-    return [sys.executable, str(TURNPIKE), *arguments]
+    return [sys.executable, *TURNPIKE, *arguments]
 
 
 class ChildProcess:

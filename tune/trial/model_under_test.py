@@ -8,11 +8,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import service
-from service.artifact.manifest import METADATA_KEY
-from service.artifact.protobuf import METADATA_FIELD, submessages
-from service.repository.scan import MODEL_FILE, VERSION_PATTERN, VersionPolicy, scan
-from tune.errors import UsageError
+from turnpike import service
+from turnpike.service.artifact.manifest import METADATA_KEY
+from turnpike.service.artifact.protobuf import METADATA_FIELD, submessages
+from turnpike.service.repository.scan import MODEL_FILE, VERSION_PATTERN, VersionPolicy, scan
+from turnpike.tune.errors import UsageError
 
 BUNDLED = Path(service.__file__).parent / "default"
 

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from export.compress.graph.removable_layers import RemovableLayer
-from export.gates.gate_names import rename
+from turnpike.export.compress.graph.removable_layers import RemovableLayer
+from turnpike.export.gates.gate_names import rename
 
 # end of the names of values that are replaced
 REPLACED_SUFFIX = ".whole"

@@ -20,11 +20,11 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from export.compress.graph.removable_layers import RemovableLayer
-from export.compress.graph.sliced_values import SlicedValues
-from export.gates.gate_names import rename
-from export.gates.instrument import bias_statistics
-from service.artifact.manifest import Gate, Lever
+from turnpike.export.compress.graph.removable_layers import RemovableLayer
+from turnpike.export.compress.graph.sliced_values import SlicedValues
+from turnpike.export.gates.gate_names import rename
+from turnpike.export.gates.instrument import bias_statistics
+from turnpike.service.artifact.manifest import Gate, Lever
 
 # the units that each layer keeps, in ascending order, by the name of its gate
 Kept = dict[str, list[int]]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.gates.graph.element_moves import shape_of
-from export.gates.highways.highway import Highway
-from export.gates.highways.search import search_graph
-from service.artifact.manifest import Gate
+from turnpike.export.gates.graph.element_moves import shape_of
+from turnpike.export.gates.highways.highway import Highway
+from turnpike.export.gates.highways.search import search_graph
+from turnpike.service.artifact.manifest import Gate
 
 
 @dataclass(frozen=True)

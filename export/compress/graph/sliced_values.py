@@ -9,8 +9,8 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.graph.element_moves import move_indices, shape_of
-from export.gates.graph.nodes import Array, attribute, constant_array, constant_integers, first_input
+from turnpike.export.gates.graph.element_moves import move_indices, shape_of
+from turnpike.export.gates.graph.nodes import Array, attribute, constant_array, constant_integers, first_input
 
 # operators whose result at an element depends on their inputs at the same element
 ELEMENTWISE_OPS = frozenset(

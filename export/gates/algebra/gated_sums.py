@@ -19,11 +19,18 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.gates.algebra.sigmoids import match_scaling, match_sigmoid
-from export.gates.algebra.sum_expansion import ADDITION_OPS, ARITHMETIC_OPS, Reach, Sum, SumExpander, Term
-from export.gates.algebra.value_ranges import ValueRanges
-from export.gates.graph.nodes import constant_scalar, first_input, is_pass_through
-from export.gates.graph.view import GraphView
+from turnpike.export.gates.algebra.sigmoids import match_scaling, match_sigmoid
+from turnpike.export.gates.algebra.sum_expansion import (
+    ADDITION_OPS,
+    ARITHMETIC_OPS,
+    Reach,
+    Sum,
+    SumExpander,
+    Term,
+)
+from turnpike.export.gates.algebra.value_ranges import ValueRanges
+from turnpike.export.gates.graph.nodes import constant_scalar, first_input, is_pass_through
+from turnpike.export.gates.graph.view import GraphView
 
 # operators that add products of stacked values
 HIDDEN_ADDITION_OPS = frozenset({"ReduceSum", "ReduceMean", "MatMul", "Einsum"})

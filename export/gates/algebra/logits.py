@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.algebra.sigmoids import intermediate_values, match_scaling, match_sigmoid
-from export.gates.algebra.value_ranges import ValueRanges
-from export.gates.graph.element_moves import MOVE_OPS, Indices, before_moves, move_indices, shape_of
-from export.gates.graph.nodes import Array, attribute, constant_array, first_input, present_inputs
-from export.gates.graph.view import GraphView
+from turnpike.export.gates.algebra.sigmoids import intermediate_values, match_scaling, match_sigmoid
+from turnpike.export.gates.algebra.value_ranges import ValueRanges
+from turnpike.export.gates.graph.element_moves import MOVE_OPS, Indices, before_moves, move_indices, shape_of
+from turnpike.export.gates.graph.nodes import Array, attribute, constant_array, first_input, present_inputs
+from turnpike.export.gates.graph.view import GraphView
 
 # operators that combine data with weights
 AFFINE_OPS = frozenset({"Gemm", "MatMul", "Conv", "BatchNormalization", "LayerNormalization"})

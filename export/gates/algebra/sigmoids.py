@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
-from export.gates.graph.nodes import (
+from turnpike.export.gates.graph.nodes import (
     constant_scalar,
     first_input,
     is_all_ones,

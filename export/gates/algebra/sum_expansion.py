@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
-from export.gates.algebra.sigmoids import lines_of, match_scaling
-from export.gates.algebra.value_ranges import ValueRanges
-from export.gates.graph.element_moves import MOVE_OPS, before_moves
-from export.gates.graph.nodes import (
+from turnpike.export.gates.algebra.sigmoids import lines_of, match_scaling
+from turnpike.export.gates.algebra.value_ranges import ValueRanges
+from turnpike.export.gates.graph.element_moves import MOVE_OPS, before_moves
+from turnpike.export.gates.graph.nodes import (
     constant_scalar,
     first_input,
     is_all_ones,
     is_pass_through,
     present_inputs,
 )
-from export.gates.graph.view import GraphView
+from turnpike.export.gates.graph.view import GraphView
 
 # the factors of a product, in graph order
 Term = tuple[ir.Value, ...]

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.gates.algebra.sigmoids import match_softplus
-from export.gates.graph.element_moves import MOVE_OPS
-from export.gates.graph.nodes import attribute, constant_scalar, subgraphs
-from export.gates.graph.view import GraphView
+from turnpike.export.gates.algebra.sigmoids import match_softplus
+from turnpike.export.gates.graph.element_moves import MOVE_OPS
+from turnpike.export.gates.graph.nodes import attribute, constant_scalar, subgraphs
+from turnpike.export.gates.graph.view import GraphView
 
 INF = math.inf
 MAX_EXPONENT = 700.0  # exp overflows float64 shortly above: counted as infinite

@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.graph.nodes import attribute, axes_of, constant_array, constant_integers, first_input
+from turnpike.export.gates.graph.nodes import (
+    attribute,
+    axes_of,
+    constant_array,
+    constant_integers,
+    first_input,
+)
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
-from export.gates.graph.nodes import Array, attribute, constant_array, subgraphs
+from turnpike.export.gates.graph.nodes import Array, attribute, constant_array, subgraphs
 
 LOOP_OPS = frozenset({"Scan", "Loop"})
 # inputs and outputs of a body that come before its states: of a Loop, the step and the condition

@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from export.gates.graph.element_moves import shape_of
-from export.gates.graph.nodes import constant_integers, first_input, present_inputs
+from turnpike.export.gates.graph.element_moves import shape_of
+from turnpike.export.gates.graph.nodes import constant_integers, first_input, present_inputs
 
 # operators that get the shape of their output as an input, which may be computed
 SHAPE_INPUT_OPS = frozenset({"Reshape", "Expand"})

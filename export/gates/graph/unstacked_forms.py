@@ -15,7 +15,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.graph.nodes import Array, attribute, axes_of, constant_integers, first_input, present_inputs
+from turnpike.export.gates.graph.nodes import (
+    Array,
+    attribute,
+    axes_of,
+    constant_integers,
+    first_input,
+    present_inputs,
+)
 
 ELEMENTWISE_OPS = frozenset({"Mul", "Add", "Sub", "Div", "Neg", "Cast"})
 UNCHANGING_OPS = frozenset({"Identity", "Dropout"})

@@ -14,8 +14,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from export.gates.graph.nodes import constant_array, first_input, is_pass_through
-from export.gates.graph.unstacked_forms import UnstackedForms
+from turnpike.export.gates.graph.nodes import constant_array, first_input, is_pass_through
+from turnpike.export.gates.graph.unstacked_forms import UnstackedForms
 
 # In elements. Integer constants up to this size (axes, shapes) and single floats are equal if their contents
 # are. Larger constants are weights. They identify a layer, so each is equal to itself only.

@@ -14,11 +14,11 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from export.gates.algebra.gated_sums import Branch
-from export.gates.algebra.value_ranges import ValueRanges
-from export.gates.graph.element_moves import MOVE_OPS, shape_of
-from export.gates.graph.nodes import first_input, is_pass_through, present_inputs
-from export.gates.graph.view import GraphView
+from turnpike.export.gates.algebra.gated_sums import Branch
+from turnpike.export.gates.algebra.value_ranges import ValueRanges
+from turnpike.export.gates.graph.element_moves import MOVE_OPS, shape_of
+from turnpike.export.gates.graph.nodes import first_input, is_pass_through, present_inputs
+from turnpike.export.gates.graph.view import GraphView
 
 Carry = Literal["identity", "projected"]
 

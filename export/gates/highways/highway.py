@@ -17,13 +17,13 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.algebra.gated_sums import Branch, GatedSum, GatedSumFinder
-from export.gates.algebra.logits import LogitTracer
-from export.gates.algebra.sigmoids import are_complements
-from export.gates.algebra.value_ranges import ValueRanges
-from export.gates.graph.unstacked_forms import UnstackedForms
-from export.gates.graph.view import GraphView
-from export.gates.highways.carry import Carry, CarryClassifier, CarryDecision, Evidence
+from turnpike.export.gates.algebra.gated_sums import Branch, GatedSum, GatedSumFinder
+from turnpike.export.gates.algebra.logits import LogitTracer
+from turnpike.export.gates.algebra.sigmoids import are_complements
+from turnpike.export.gates.algebra.value_ranges import ValueRanges
+from turnpike.export.gates.graph.unstacked_forms import UnstackedForms
+from turnpike.export.gates.graph.view import GraphView
+from turnpike.export.gates.highways.carry import Carry, CarryClassifier, CarryDecision, Evidence
 
 Kind = Literal["coupled", "independent", "softmax"]
 

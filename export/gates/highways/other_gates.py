@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.gates.algebra.sigmoids import linear_source, match_scaling, match_sigmoid
-from export.gates.algebra.sum_expansion import ADDITION_OPS
-from export.gates.graph.element_moves import before_moves
-from export.gates.graph.nodes import first_input, is_pass_through, present_inputs
-from export.gates.highways.highway import Highway, HighwayFinder
+from turnpike.export.gates.algebra.sigmoids import linear_source, match_scaling, match_sigmoid
+from turnpike.export.gates.algebra.sum_expansion import ADDITION_OPS
+from turnpike.export.gates.graph.element_moves import before_moves
+from turnpike.export.gates.graph.nodes import first_input, is_pass_through, present_inputs
+from turnpike.export.gates.highways.highway import Highway, HighwayFinder
 
 # operators that change the shape of a gate and leave out none of its elements
 SHAPE_OPS = frozenset({"Unsqueeze", "Squeeze", "Transpose", "Reshape", "Flatten", "Expand"})

@@ -11,9 +11,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from export.gates.graph.view import GraphView
-from export.gates.highways.highway import Highway
-from export.gates.highways.search import SearchedGraph
+from turnpike.export.gates.graph.view import GraphView
+from turnpike.export.gates.highways.highway import Highway
+from turnpike.export.gates.highways.search import SearchedGraph
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.gates.algebra.logits import LogitTracer
-from export.gates.graph.inner_graphs import InnerGraph, unshown_graphs
-from export.gates.graph.shapes import infer_shapes
-from export.gates.graph.unstacked_forms import UnstackedForms
-from export.gates.graph.view import GraphView
-from export.gates.highways.highway import Highway, HighwayFinder
-from export.gates.highways.other_gates import OtherGate, OtherGateFinder
+from turnpike.export.gates.algebra.logits import LogitTracer
+from turnpike.export.gates.graph.inner_graphs import InnerGraph, unshown_graphs
+from turnpike.export.gates.graph.shapes import infer_shapes
+from turnpike.export.gates.graph.unstacked_forms import UnstackedForms
+from turnpike.export.gates.graph.view import GraphView
+from turnpike.export.gates.highways.highway import Highway, HighwayFinder
+from turnpike.export.gates.highways.other_gates import OtherGate, OtherGateFinder
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from export.errors import SourceError, UsageError
-from export.source import Source
-from export.sources.data.labels import read_distinct_names
-from models.data.features import describe_features
-from models.training.checkpoint import TrainingRecord
-from service.artifact.manifest import Feature
+from turnpike.export.errors import SourceError, UsageError
+from turnpike.export.source import Source
+from turnpike.export.sources.data.labels import read_distinct_names
+from turnpike.models.data.features import describe_features
+from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.service.artifact.manifest import Feature
 
 
 def recorded_features(record: TrainingRecord, where: str) -> tuple[Feature, ...]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from export.errors import SourceError, SourceOptionError, one_line
+from turnpike.export.errors import SourceError, SourceOptionError, one_line
 
 # enough for the largest vocabularies; a larger file is something else
 MAX_FILE_BYTES = 16 << 20

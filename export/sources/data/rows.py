@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from export.errors import SourceError, one_line
-from export.input_spec import InputSpec
-from export.source import Array, Rows
-from export.sources.data.features import recorded_features
-from export.sources.data.labels import read_distinct_names
-from models.choices import DATASETS
-from models.data.dataset import Dataset, Split
-from models.data.embedded import parse_parity_name
-from models.data.load import load_dataset
-from models.data.table import column_names, is_table
-from models.errors import ModelsError
-from models.training.checkpoint import TrainingRecord
+from turnpike.export.errors import SourceError, one_line
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.source import Array, Rows
+from turnpike.export.sources.data.features import recorded_features
+from turnpike.export.sources.data.labels import read_distinct_names
+from turnpike.models.choices import DATASETS
+from turnpike.models.data.dataset import Dataset, Split
+from turnpike.models.data.embedded import parse_parity_name
+from turnpike.models.data.load import load_dataset
+from turnpike.models.data.table import column_names, is_table
+from turnpike.models.errors import ModelsError
+from turnpike.models.training.checkpoint import TrainingRecord
 
 # enough rows for the quantiles of gates; more would only take longer
 MAX_ROWS_USED = 2_000

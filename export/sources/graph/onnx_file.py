@@ -12,8 +12,8 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from onnx.inliner import inline_local_functions
 
-from export.errors import RefusedError, SourceError, UntraceableError, warn_user
-from service.artifact.manifest import METADATA_KEY
+from turnpike.export.errors import RefusedError, SourceError, UntraceableError, warn_user
+from turnpike.service.artifact.manifest import METADATA_KEY
 
 MAX_FILE_BYTES = 2 << 30  # protobuf cannot hold more
 MAX_ELEMENTS = 1 << 31  # of one value for one row, more than any model needs

@@ -12,13 +12,19 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, version_converter
 
-from export.defaults import DEFAULT_OPSET
-from export.errors import RefusedError, SourceError, UsageError, one_line, warn_user
-from export.input_spec import DTYPES, NAME_PATTERN, InputSpec, expect_batch_dimension, with_user_names
-from export.source import Array, Source
-from export.sources.graph.onnx_file import MAX_ELEMENTS, STANDARD_DOMAINS, read_model
-from export.trace.trace import strip_metadata
-from service.artifact.runtime import Runtime, open_model
+from turnpike.export.defaults import DEFAULT_OPSET
+from turnpike.export.errors import RefusedError, SourceError, UsageError, one_line, warn_user
+from turnpike.export.input_spec import (
+    DTYPES,
+    NAME_PATTERN,
+    InputSpec,
+    expect_batch_dimension,
+    with_user_names,
+)
+from turnpike.export.source import Array, Source
+from turnpike.export.sources.graph.onnx_file import MAX_ELEMENTS, STANDARD_DOMAINS, read_model
+from turnpike.export.trace.trace import strip_metadata
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 # the IR version that torch.onnx writes; newer ones add to functions only, which are inlined here
 IR_VERSION = 10

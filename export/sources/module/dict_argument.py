@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from export.errors import UsageError
-from export.input_spec import InputSpec
-from export.sources.module.wrapped_forward import wrap_forward
+from turnpike.export.errors import UsageError
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.sources.module.wrapped_forward import wrap_forward
 
 DICT_NAMES = ("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict")
 

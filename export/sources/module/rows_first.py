@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from export.errors import SourceError, note_for_user
-from export.input_spec import InputSpec, batch_dimension
-from export.module_copy import copy_module
-from export.source import Source
-from export.sources.module.wrapped_forward import wrap_forward
-from export.trace.trace import TRACING_SIZES, example_tensor, uncompiled_branches
+from turnpike.export.errors import SourceError, note_for_user
+from turnpike.export.input_spec import InputSpec, batch_dimension
+from turnpike.export.module_copy import copy_module
+from turnpike.export.source import Source
+from turnpike.export.sources.module.wrapped_forward import wrap_forward
+from turnpike.export.trace.trace import TRACING_SIZES, example_tensor, uncompiled_branches
 
 
 def with_rows_first(source: Source) -> Source:

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from export.errors import RefusedError, SourceError, note_for_user, one_line
+from turnpike.export.errors import RefusedError, SourceError, note_for_user, one_line
 
 PICKLE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
 # keys under which training scripts store the state_dict, beside the state of the optimizer

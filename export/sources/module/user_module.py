@@ -21,20 +21,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from export.errors import (
+from turnpike.export.errors import (
     SourceError,
     UntraceableError,
     UsageError,
     error_with_type,
     errors_of_option,
 )
-from export.input_spec import InputSpec
-from export.source import Source
-from export.sources.module.dict_argument import with_dict_argument
-from export.sources.module.random_weights import watched_weights
-from export.sources.module.state_dict import fit_weights, read_weights
-from export.sources.module.user_imports import OWN_PACKAGES, UserImports
-from export.sources.module.wrapped_forward import wrap_forward
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.source import Source
+from turnpike.export.sources.module.dict_argument import with_dict_argument
+from turnpike.export.sources.module.random_weights import watched_weights
+from turnpike.export.sources.module.state_dict import fit_weights, read_weights
+from turnpike.export.sources.module.user_imports import UserImports
+from turnpike.export.sources.module.wrapped_forward import wrap_forward
 
 # names of factories that an error lists
 MAX_FACTORY_NAMES = 8
@@ -166,7 +166,7 @@ def _load_file(path: Path) -> ModuleType:
     # a file outside of any package: its own name, unless another module is loaded under it
     loaded = sys.modules.get(name)
     is_taken = loaded is not None and getattr(loaded, "__file__", None) != str(path)
-    if not name.isidentifier() or (is_taken and name not in OWN_PACKAGES):
+    if not name.isidentifier() or is_taken:
         name = f"turnpike_user_{re.sub(r'[^0-9A-Za-z_]', '_', name)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

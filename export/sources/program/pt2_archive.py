@@ -17,8 +17,8 @@ from typing import Any
 
 from torch.export.pt2_archive._package import PT2ArchiveWriter
 
-from export.errors import RefusedError, SourceError, error_with_type, one_line
-from export.sources.program.pt2_sanitizer import sanitize
+from turnpike.export.errors import RefusedError, SourceError, error_with_type, one_line
+from turnpike.export.sources.program.pt2_sanitizer import sanitize
 
 MAX_ARCHIVE_BYTES = 2 << 30
 # elements that tensors may claim beyond the bytes in the file, by strides that repeat elements

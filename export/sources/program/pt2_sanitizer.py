@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from export.errors import RefusedError
+from turnpike.export.errors import RefusedError
 
 # operations on tensors, as the program names them
 ATEN_OPERATION = re.compile(r"torch\.ops\.(aten|prims)\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)\Z")

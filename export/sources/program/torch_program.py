@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from export.errors import SourceError, one_line
-from export.input_spec import DTYPES, InputSpec, expect_batch_dimension, with_user_names
-from export.source import Source
-from export.sources.program.pt2_archive import safe_archive
-from export.trace.trace import silence_exporter
-from service.artifact.limits import MAX_ROWS
+from turnpike.export.errors import SourceError, one_line
+from turnpike.export.input_spec import DTYPES, InputSpec, expect_batch_dimension, with_user_names
+from turnpike.export.source import Source
+from turnpike.export.sources.program.pt2_archive import safe_archive
+from turnpike.export.trace.trace import silence_exporter
+from turnpike.service.artifact.limits import MAX_ROWS
 
 # a plain dynamic dimension, such as s0; anything else is computed from others
 SYMBOL = re.compile(r"[a-z]+\d+\Z")

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from service.api.openapi.operation import PATH_PARAMETERS, error
-from service.api.openapi.schemas import SCHEMAS, STRING
-from service.http.auth import AccessLevel
-from service.http.router import Route
-from service.version import VERSION
+from turnpike.common.distribution import VERSION
+from turnpike.service.api.openapi.operation import PATH_PARAMETERS, error
+from turnpike.service.api.openapi.schemas import SCHEMAS, STRING
+from turnpike.service.http.auth import AccessLevel
+from turnpike.service.http.router import Route
 
 DESCRIPTION = (
     "Models with their gates: the Open Inference Protocol (version 2), a simple predict route, and routes "

@@ -10,10 +10,10 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import HTMLResponse, Response
 
-from service.errors import NotFoundError
-from service.http.auth import Authenticator
-from service.http.router import Route
-from service.http.static_file import StaticFile
+from turnpike.service.errors import NotFoundError
+from turnpike.service.http.auth import Authenticator
+from turnpike.service.http.router import Route
+from turnpike.service.http.static_file import StaticFile
 
 # files of Swagger UI, which come from the package fastapi_offline, and their media types
 ASSETS = {
@@ -53,6 +53,6 @@ def add_reference(app: FastAPI, routes: list[Route], auth: Authenticator) -> Non
 
 def _encoded_document(routes: list[Route]) -> bytes:
     # imported at the first request, because few workers are asked for the document
-    from service.api.openapi.document import build_document
+    from turnpike.service.api.openapi.document import build_document
 
     return orjson.dumps(build_document(routes))

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from service.errors import NotReadyError, RequestError
-from service.grpc.connection.frames import (
+from turnpike.service.errors import NotReadyError, RequestError
+from turnpike.service.grpc.connection.frames import (
     DATA,
     END_HEADERS,
     END_STREAM,
@@ -16,13 +16,13 @@ from service.grpc.connection.frames import (
     MAX_FRAME_BYTES,
     frame,
 )
-from service.grpc.connection.header_blocks import OK_HEADERS, OK_TRAILERS, GrpcHead, literal
-from service.grpc.connection.status import encode_message, status_of
-from service.http.request import ClientGoneError, Request
-from service.http.response import JSON_LINES, ErrorResponse, Response
+from turnpike.service.grpc.connection.header_blocks import OK_HEADERS, OK_TRAILERS, GrpcHead, literal
+from turnpike.service.grpc.connection.status import encode_message, status_of
+from turnpike.service.http.request import ClientGoneError, Request
+from turnpike.service.http.response import JSON_LINES, ErrorResponse, Response
 
 if TYPE_CHECKING:
-    from service.grpc.connection.http2_connection import Http2Connection
+    from turnpike.service.grpc.connection.http2_connection import Http2Connection
 
 # before each message: whether it is compressed (one byte), and its length (four)
 PREFIX_BYTES = 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.grpc.connection.frames import ErrorCode, Http2Error
+from turnpike.service.grpc.connection.frames import ErrorCode, Http2Error
 
 # Frames in a second that carry no request (PING, RST_STREAM and the like). A client that sends more is
 # closed, as each makes us work and some make us answer.

@@ -10,9 +10,9 @@ import re
 
 from hpack import Decoder, HPACKError, OversizedHeaderListError
 
-from service.bounded_cache import BoundedCache
-from service.grpc.connection.frames import ErrorCode, Http2Error
-from service.http.request import Headers, RequestHead
+from turnpike.service.bounded_cache import BoundedCache
+from turnpike.service.grpc.connection.frames import ErrorCode, Http2Error
+from turnpike.service.http.request import Headers, RequestHead
 
 # blocks of one connection: methods times the metadata in use, which a client may change for each request
 MAX_CACHED_BLOCKS = 64

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from service.grpc.connection.call import Call
-from service.grpc.connection.frame_counts import FrameCounts
-from service.grpc.connection.frames import (
+from turnpike.service.grpc.connection.call import Call
+from turnpike.service.grpc.connection.frame_counts import FrameCounts
+from turnpike.service.grpc.connection.frames import (
     ACK,
     CONTINUATION,
     DATA,
@@ -40,9 +40,9 @@ from service.grpc.connection.frames import (
     window_update,
     without_padding,
 )
-from service.grpc.connection.header_blocks import NOT_GRPC, GrpcHead, HeaderBlocks
-from service.grpc.connection.preface import preface_bytes
-from service.http.connection.shared_state import HttpApplication
+from turnpike.service.grpc.connection.header_blocks import NOT_GRPC, GrpcHead, HeaderBlocks
+from turnpike.service.grpc.connection.preface import preface_bytes
+from turnpike.service.http.connection.shared_state import HttpApplication
 
 # calls of one client at a time; a client keeps further ones until some have ended
 MAX_STREAMS = 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.grpc.connection.frames import FRAME_HEADER_BYTES, SETTINGS, ErrorCode, Http2Error
+from turnpike.service.grpc.connection.frames import FRAME_HEADER_BYTES, SETTINGS, ErrorCode, Http2Error
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 # where the type of the first frame is

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from uvicorn.server import ServerState
 
-from service.grpc.connection.call import Call
-from service.grpc.connection.frames import (
+from turnpike.service.grpc.connection.call import Call
+from turnpike.service.grpc.connection.frames import (
     HEADERS,
     MAX_STREAM_ID,
     PING,
@@ -19,11 +19,11 @@ from service.grpc.connection.frames import (
     goaway_frame,
     reset_frame,
 )
-from service.grpc.connection.http2_connection import Http2Connection
-from service.grpc.connection.preface import HTTP1_ANSWER, Http1Error
-from service.http.connection.shared_state import HttpApplication, SharedState
-from service.http.connection.unread_output import UnreadOutput
-from service.http.driver import Driver
+from turnpike.service.grpc.connection.http2_connection import Http2Connection
+from turnpike.service.grpc.connection.preface import HTTP1_ANSWER, Http1Error
+from turnpike.service.http.connection.shared_state import HttpApplication, SharedState
+from turnpike.service.http.connection.unread_output import UnreadOutput
+from turnpike.service.http.driver import Driver
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from service.errors import RequestError
+from turnpike.service.errors import RequestError
 
 # written by `make protos`
 DESCRIPTORS = Path(__file__).parent / "protos/services.binpb"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
-from service.artifact.limits import RequestLimits
-from service.errors import RequestError
-from service.grpc.messages.descriptors import message_class
-from service.inference_types import (
+from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.errors import RequestError
+from turnpike.service.grpc.messages.descriptors import message_class
+from turnpike.service.inference_types import (
     Array,
     FeedLayout,
     InferenceRequest,
@@ -23,14 +23,14 @@ from service.inference_types import (
     RequestedOutput,
     RequestForm,
 )
-from service.protocol.infer_request import PARAMETER_CHECKS, all_outputs
-from service.protocol.json_document import expect_whole, quoted
-from service.protocol.request_inputs import RequestInputs
-from service.protocol.tensors import expect_fit, read_binary, value_range
-from service.protocol.text_input import split_elements, texts_in_bytes
+from turnpike.service.protocol.infer_request import PARAMETER_CHECKS, all_outputs
+from turnpike.service.protocol.json_document import expect_whole, quoted
+from turnpike.service.protocol.request_inputs import RequestInputs
+from turnpike.service.protocol.tensors import expect_fit, read_binary, value_range
+from turnpike.service.protocol.text_input import split_elements, texts_in_bytes
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Signature
+    from turnpike.service.artifact.runtime import Signature
 
 InferRequest = message_class("inference.ModelInferRequest")
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from service.artifact.limits import RequestLimits
-from service.bounded_cache import BoundedCache
-from service.grpc.messages.descriptors import parse
-from service.grpc.messages.infer_request import InferRequest, decode_message
-from service.inference_types import Array, InferenceRequest, RequestForm
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.bounded_cache import BoundedCache
+from turnpike.service.grpc.messages.descriptors import parse
+from turnpike.service.grpc.messages.infer_request import InferRequest, decode_message
+from turnpike.service.inference_types import Array, InferenceRequest, RequestForm
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Signature
+    from turnpike.service.artifact.runtime import Signature
 
 # more than the forms of requests that are in use at any one time
 MAX_TEMPLATES = 512

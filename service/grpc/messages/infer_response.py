@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
-from service.errors import NotFiniteError
-from service.grpc.messages.descriptors import message_class
-from service.grpc.messages.infer_request import CONTENT_FIELDS
-from service.inference_types import Array, InferenceResult, RequestedOutput, RequestForm
-from service.protocol.classification import classification
+from turnpike.service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
+from turnpike.service.errors import NotFiniteError
+from turnpike.service.grpc.messages.descriptors import message_class
+from turnpike.service.grpc.messages.infer_request import CONTENT_FIELDS
+from turnpike.service.inference_types import Array, InferenceResult, RequestedOutput, RequestForm
+from turnpike.service.protocol.classification import classification
 
 InferResponse = message_class("inference.ModelInferResponse")
 # first bytes of the fields `id` and `raw_output_contents`

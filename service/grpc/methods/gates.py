@@ -12,18 +12,18 @@ from typing import Any, cast
 import orjson
 from google.protobuf.json_format import ParseDict
 
-from service.api.gates import GatesEndpoint
-from service.api.inference import InferenceCall
-from service.api.lesion import LesionEndpoint
-from service.errors import RequestError
-from service.grpc.connection.call import MessageRequest
-from service.grpc.messages.descriptors import message_class, parse
-from service.grpc.messages.infer_request_cache import SplitMessage
-from service.grpc.methods.model_endpoint import GrpcModelEndpoint
-from service.http.request import Request
-from service.http.response import Response, ResponseBody
-from service.inference_types import InferenceRequest
-from service.registry.model import Model
+from turnpike.service.api.gates import GatesEndpoint
+from turnpike.service.api.inference import InferenceCall
+from turnpike.service.api.lesion import LesionEndpoint
+from turnpike.service.errors import RequestError
+from turnpike.service.grpc.connection.call import MessageRequest
+from turnpike.service.grpc.messages.descriptors import message_class, parse
+from turnpike.service.grpc.messages.infer_request_cache import SplitMessage
+from turnpike.service.grpc.methods.model_endpoint import GrpcModelEndpoint
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response, ResponseBody
+from turnpike.service.inference_types import InferenceRequest
+from turnpike.service.registry.model import Model
 
 PACKAGE = "turnpike.v1"
 # Python refuses to convert thousands of digits

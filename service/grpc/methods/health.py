@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from service.errors import NotFoundError, NotReadyError, RequestError
-from service.grpc.connection.call import Call
-from service.grpc.messages.descriptors import message_class, parse
-from service.grpc.methods.read_messages import read_message
-from service.http.body import BodyReader
-from service.http.request import Request
-from service.memory.budget import MemoryBudget
-from service.registry.registry import ModelRegistry
+from turnpike.service.errors import NotFoundError, NotReadyError, RequestError
+from turnpike.service.grpc.connection.call import Call
+from turnpike.service.grpc.messages.descriptors import message_class, parse
+from turnpike.service.grpc.methods.read_messages import read_message
+from turnpike.service.http.body import BodyReader
+from turnpike.service.http.request import Request
+from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.registry.registry import ModelRegistry
 
 HealthRequest = message_class("grpc.health.v1.HealthCheckRequest")
 HealthResponse = message_class("grpc.health.v1.HealthCheckResponse")

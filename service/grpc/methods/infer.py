@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
-from service.api.inference import InferenceCall
-from service.grpc.connection.call import MessageRequest
-from service.grpc.messages.infer_response import RawAnswers, encode_response, with_id
-from service.grpc.methods.model_endpoint import GrpcModelEndpoint
-from service.http.response import Response
+from turnpike.service.api.inference import InferenceCall
+from turnpike.service.grpc.connection.call import MessageRequest
+from turnpike.service.grpc.messages.infer_response import RawAnswers, encode_response, with_id
+from turnpike.service.grpc.methods.model_endpoint import GrpcModelEndpoint
+from turnpike.service.http.response import Response
 
 
 class GrpcInferEndpoint(GrpcModelEndpoint):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import cast
 
-from service.api.context import ServiceContext
-from service.api.endpoint import ModelEndpoint
-from service.errors import RequestError
-from service.grpc.connection.call import Call, MessageRequest
-from service.grpc.messages.infer_request_cache import InferMessageDecoder, SplitMessage
-from service.grpc.methods.read_messages import read_message
-from service.http.request import Request
-from service.http.response import Response
-from service.inference_types import InferenceRequest
-from service.registry.model import Model
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.endpoint import ModelEndpoint
+from turnpike.service.errors import RequestError
+from turnpike.service.grpc.connection.call import Call, MessageRequest
+from turnpike.service.grpc.messages.infer_request_cache import InferMessageDecoder, SplitMessage
+from turnpike.service.grpc.methods.read_messages import read_message
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response
+from turnpike.service.inference_types import InferenceRequest
+from turnpike.service.registry.model import Model
 
 # units of the header `grpc-timeout`, in seconds
 TIMEOUT_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}

@@ -10,13 +10,13 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict
 
-from service.api.admin import expect_change
-from service.api.context import ServiceContext
-from service.api.open_inference import configuration, model_metadata, server_metadata
-from service.api.statistics import model_stats
-from service.errors import NotFoundError
-from service.grpc.messages.descriptors import message_class
-from service.registry.model import Model
+from turnpike.service.api.admin import expect_change
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.open_inference import configuration, model_metadata, server_metadata
+from turnpike.service.api.statistics import model_stats
+from turnpike.service.errors import NotFoundError
+from turnpike.service.grpc.messages.descriptors import message_class
+from turnpike.service.registry.model import Model
 
 PACKAGE = "inference"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from service.errors import RequestError
-from service.grpc.connection.call import Call
-from service.http.body import BodyReader
-from service.memory.budget import MemoryBudget
+from turnpike.service.errors import RequestError
+from turnpike.service.grpc.connection.call import Call
+from turnpike.service.http.body import BodyReader
+from turnpike.service.memory.budget import MemoryBudget
 
 
 async def read_message(bodies: BodyReader, call: Call) -> bytes:

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from google.protobuf.descriptor import FileDescriptor
 
-from service.grpc.connection.call import Call
-from service.grpc.connection.status import StatusCode
-from service.grpc.messages.descriptors import POOL, message_class, parse
-from service.grpc.methods.read_messages import next_message
-from service.http.body import BodyReader
-from service.http.request import Request
-from service.memory.budget import MemoryBudget
+from turnpike.service.grpc.connection.call import Call
+from turnpike.service.grpc.connection.status import StatusCode
+from turnpike.service.grpc.messages.descriptors import POOL, message_class, parse
+from turnpike.service.grpc.methods.read_messages import next_message
+from turnpike.service.http.body import BodyReader
+from turnpike.service.http.request import Request
+from turnpike.service.memory.budget import MemoryBudget
 
 ReflectionRequest = message_class("grpc.reflection.v1.ServerReflectionRequest")
 ReflectionResponse = message_class("grpc.reflection.v1.ServerReflectionResponse")

@@ -7,17 +7,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
-from service.errors import RequestError
-from service.grpc.connection.call import Call, MessageRequest
-from service.grpc.connection.header_blocks import GrpcHead
-from service.grpc.messages.descriptors import message_class
-from service.grpc.messages.infer_response import varint, with_id
-from service.grpc.methods.read_messages import next_message
-from service.http.body import BodyReader
-from service.http.driver import Driver
-from service.http.request import Request
-from service.http.response import ErrorResponse, Response
-from service.memory.budget import MemoryBudget
+from turnpike.service.errors import RequestError
+from turnpike.service.grpc.connection.call import Call, MessageRequest
+from turnpike.service.grpc.connection.header_blocks import GrpcHead
+from turnpike.service.grpc.messages.descriptors import message_class
+from turnpike.service.grpc.messages.infer_response import varint, with_id
+from turnpike.service.grpc.methods.read_messages import next_message
+from turnpike.service.http.body import BodyReader
+from turnpike.service.http.driver import Driver
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import ErrorResponse, Response
+from turnpike.service.memory.budget import MemoryBudget
 
 StreamResponse = message_class("inference.ModelStreamInferResponse")
 # first byte of the field `infer_response`

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from service.grpc.connection.call import Call
-from service.grpc.messages.descriptors import message_class, parse
-from service.grpc.methods.read_messages import read_message
-from service.http.body import BodyReader
-from service.http.request import Request
-from service.http.response import Response
+from turnpike.service.grpc.connection.call import Call
+from turnpike.service.grpc.messages.descriptors import message_class, parse
+from turnpike.service.grpc.methods.read_messages import read_message
+from turnpike.service.http.body import BodyReader
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import Response
 
 
 class UnaryEndpoint:

@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 from uvicorn.server import ServerState
 
-from service.http.connection.connection_counts import ConnectionCounts
-from service.http.connection.listener import accept
-from service.http.connection.shared_state import SharedState
+from turnpike.service.http.connection.connection_counts import ConnectionCounts
+from turnpike.service.http.connection.listener import accept
+from turnpike.service.http.connection.shared_state import SharedState
 
 log = logging.getLogger(__name__)
 

@@ -20,13 +20,13 @@ import httptools
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from service.http.connection.malformed import MalformedRequestError, refusal
-from service.http.connection.request_parser import RequestParser
-from service.http.connection.shared_state import HttpApplication, SharedState
-from service.http.connection.unread_output import UnreadOutput
-from service.http.connection.wire_request import WireRequest
-from service.http.driver import Driver
-from service.http.request import RequestHead
+from turnpike.service.http.connection.malformed import MalformedRequestError, refusal
+from turnpike.service.http.connection.request_parser import RequestParser
+from turnpike.service.http.connection.shared_state import HttpApplication, SharedState
+from turnpike.service.http.connection.unread_output import UnreadOutput
+from turnpike.service.http.connection.wire_request import WireRequest
+from turnpike.service.http.driver import Driver
+from turnpike.service.http.request import RequestHead
 
 log = logging.getLogger(__name__)
 

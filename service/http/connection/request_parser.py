@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 
-from service.http.connection.head_cache import HEAD_END, HEAD_END_LENGTH
-from service.http.connection.malformed import (
+from turnpike.service.http.connection.head_cache import HEAD_END, HEAD_END_LENGTH
+from turnpike.service.http.connection.malformed import (
     MalformedRequestError,
     check_head,
     malformed_request_error,
     with_host_of,
 )
-from service.http.request import Headers, RequestHead
+from turnpike.service.http.request import Headers, RequestHead
 
 if TYPE_CHECKING:
-    from service.http.connection.protocol import HttpProtocol
-    from service.http.connection.wire_request import WireRequest
+    from turnpike.service.http.connection.protocol import HttpProtocol
+    from turnpike.service.http.connection.wire_request import WireRequest
 
 LINE_ENDS = b"\r\n"
 EMPTY_LINES = re.compile(rb"[\r\n]*")

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, cast
 
 from uvicorn.server import ServerState
 
-from service.http.connection.acceptor import Acceptor
-from service.http.connection.connection_counts import SharedPort
-from service.http.connection.listener import refuse_new_connections, tls_context
-from service.http.connection.protocol import http_protocols
-from service.http.connection.shared_state import Connection, HttpApplication, SharedState
+from turnpike.service.http.connection.acceptor import Acceptor
+from turnpike.service.http.connection.connection_counts import SharedPort
+from turnpike.service.http.connection.listener import refuse_new_connections, tls_context
+from turnpike.service.http.connection.protocol import http_protocols
+from turnpike.service.http.connection.shared_state import Connection, HttpApplication, SharedState
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
+    from turnpike.service.config.settings import Settings
 
 log = logging.getLogger(__name__)
 

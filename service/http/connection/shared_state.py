@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from uvicorn.server import ServerState
 
-from service.http.connection.head_cache import HeadCache
-from service.http.request import Request
-from service.http.response import STATUS_LINES
+from turnpike.service.http.connection.head_cache import HeadCache
+from turnpike.service.http.request import Request
+from turnpike.service.http.response import STATUS_LINES
 
 
 @dataclass(frozen=True, slots=True)

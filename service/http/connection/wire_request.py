@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import Message
 
-from service.http.request import ClientGoneError, Request, RequestHead
-from service.http.response import Response
+from turnpike.service.http.request import ClientGoneError, Request, RequestHead
+from turnpike.service.http.response import Response
 
 if TYPE_CHECKING:
-    from service.http.connection.protocol import HttpProtocol
+    from turnpike.service.http.connection.protocol import HttpProtocol
 
 # reading pauses while more bytes of a body than this wait for the application
 HIGH_WATER_BYTES = 1 << 16

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.contestants import grpc_messages, wire_formats
 from benchmarks.contestants.grpc_messages import MESSAGE_PREFIX
 from benchmarks.errors import BenchmarkError
-from service.grpc.messages.descriptors import message_class
+from turnpike.service.grpc.messages.descriptors import message_class
 
 ROWS = [[0.5, -1.25], [3.0, 4.0], [0.0, 1.0]]
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.cost import request_cost
 from benchmarks.cost.request_cost import RequestCost
 from benchmarks.errors import BenchmarkError
-from service.telemetry.counters import RequestCounters
+from turnpike.service.telemetry.counters import RequestCounters
 
 JSON = request_cost.one_row_requests()["JSON"]
 

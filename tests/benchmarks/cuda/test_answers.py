@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service
 from benchmarks.cuda import answers
 from benchmarks.cuda.answers import array_of, compare_answers, differences, joined, refusal
 from benchmarks.cuda.device_python import DevicePython
@@ -18,6 +17,7 @@ from benchmarks.cuda.families import FAMILY_NETWORKS, model_file
 from benchmarks.errors import BenchmarkError
 from benchmarks.results.results_file import ResultsWriter, read_results
 from tests.support.manifests import MANIFEST
+from turnpike import service
 
 BUNDLED_MODEL = Path(service.__file__).parent / "default/digits-10/1/model.onnx"
 MLP = FAMILY_NETWORKS[0]

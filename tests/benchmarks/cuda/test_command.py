@@ -16,8 +16,8 @@ from benchmarks.cuda.page import CUDA_PAGE, CUDA_RESULTS, REHEARSAL
 from benchmarks.errors import BenchmarkError
 from benchmarks.measurement import processes, wrk
 from benchmarks.results.results_file import read_results
-from service.artifact.devices import Device
 from tests.support.live_server import ROOT, environment
+from turnpike.service.artifact.devices import Device
 
 # a rehearsal of everything with one family and a tiny network, in a process of its own: the benchmark ends
 # all descendants of its process

@@ -14,7 +14,7 @@ from benchmarks.cuda import device_python as module
 from benchmarks.cuda.device_python import DevicePython, cuda_variables, device_python, last_line
 from benchmarks.errors import BenchmarkError
 from benchmarks.folders import ROOT
-from service.artifact.runtime import device_available
+from turnpike.service.artifact.runtime import device_available
 
 PYTHON = Path(sys.executable)
 

@@ -14,8 +14,8 @@ from benchmarks.cuda.device_python import DevicePython
 from benchmarks.cuda.families import FAMILY_NETWORKS, export_family, select_families, verify_family
 from benchmarks.errors import BenchmarkError
 from benchmarks.results.results_file import ResultsWriter, read_results
-from models.networks.families import FAMILIES
-from models.training.presets import find_preset
+from turnpike.models.networks.families import FAMILIES
+from turnpike.models.training.presets import find_preset
 
 DOWNLOADED = {"mnist", "fashion-mnist", "cifar10"}
 PROOF = {

@@ -14,7 +14,7 @@ from benchmarks.cuda.device_python import DevicePython
 from benchmarks.cuda.speed import NETWORKS, SpeedPlan, measure_speed, select_networks, servers, time_way
 from benchmarks.errors import BenchmarkError
 from benchmarks.results.results_file import ResultsWriter, read_results
-from service.artifact.devices import Device
+from turnpike.service.artifact.devices import Device
 
 PYTHON = Path(sys.executable)
 NO_PYTHON = Path("/nowhere/python")

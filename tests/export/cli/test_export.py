@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 import resource
 import signal
@@ -19,12 +18,12 @@ import pytest
 from typer import Exit
 from typer.testing import Result
 
-import turnpike
-from export.cli.progress import StepProgress, other_gate_lines, show_messages, stoppable
-from export.report.data import ReportData
-from models.training.checkpoint import load_network
-from service.artifact.manifest import Parity, TensorParity, UnjudgedTensors
+from tests.support.python_path import python_path
 from tests.support.run_cli import command, environment, run, run_in_process, train_digits
+from turnpike.export.cli.progress import StepProgress, other_gate_lines, show_messages, stoppable
+from turnpike.export.report.data import ReportData
+from turnpike.models.training.checkpoint import load_network
+from turnpike.service.artifact.manifest import Parity, TensorParity, UnjudgedTensors
 
 FACTORY = """
 import torch
@@ -132,8 +131,7 @@ def test_inspect_needs_neither_torch_nor_onnx(call: Callable[..., Result], tmp_p
     assert call(*EXPORT, "--name", "net").exit_code == 0
     for name in ("torch", "onnx"):
         (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name='{name}')")
-    path = f"{tmp_path}{os.pathsep}{Path(turnpike.__file__).parent}"
-    ran = run(tmp_path, "inspect", "repo/net/1/model.onnx", PYTHONPATH=path)
+    ran = run(tmp_path, "inspect", "repo/net/1/model.onnx", PYTHONPATH=python_path(tmp_path))
     assert ran.returncode == 0, ran.stderr
 
 
@@ -368,7 +366,7 @@ def test_a_stopped_report_leaves_the_model(
     def stop(folder: Path, report: ReportData) -> Path:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("export.report.write.write_report", stop)
+    monkeypatch.setattr("turnpike.export.report.write.write_report", stop)
     ran = call(*EXPORT, "--name", "net", "--report", "report")
     assert ran.exit_code == 130
     message = "interrupted: the report was not written; the model is complete: repo/net/1/model.onnx"
@@ -404,7 +402,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
 KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
-from export.output.repository import write_checked
+from turnpike.export.output.repository import write_checked
 write_checked({Path(sys.argv[1]): b"new"}, lambda draft, path: os.kill(os.getpid(), signal.SIGKILL))
 """
 

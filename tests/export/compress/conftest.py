@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from export.compress import trials
-from export.compress.speed import Timing
+from turnpike.export.compress import trials
+from turnpike.export.compress.speed import Timing
 
 
 @pytest.fixture

@@ -11,21 +11,21 @@ import onnx
 import pytest
 import torch
 
-from export.cli.compress import curve_table
-from export.compress import trials
-from export.compress.compress import compress_model
-from export.compress.selection import most_important, smallest_share
-from export.compress.speed import Timing
-from export.errors import CompressionError, ExportError, ParityError, SourceError, UsageError
-from export.pipeline import export_model
-from export.verify import verify_model
-from models.networks.families import build_network
-from models.networks.feedforward import EntryKind, MlpConfig
-from service.artifact.manifest import Compression
-from service.artifact.runtime import open_model
-from service.errors import ModelFileError
 from tests.support.run_cli import run_in_process
 from tests.support.text_checkpoint import save_names_checkpoint
+from turnpike.export.cli.compress import curve_table
+from turnpike.export.compress import trials
+from turnpike.export.compress.compress import compress_model
+from turnpike.export.compress.selection import most_important, smallest_share
+from turnpike.export.compress.speed import Timing
+from turnpike.export.errors import CompressionError, ExportError, ParityError, SourceError, UsageError
+from turnpike.export.pipeline import export_model
+from turnpike.export.verify import verify_model
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import EntryKind, MlpConfig
+from turnpike.service.artifact.manifest import Compression
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.errors import ModelFileError
 
 WIDTH = 16
 INPUT = f"x:float32[batch,{WIDTH}]"
@@ -210,7 +210,7 @@ def test_a_limit_that_other_rows_break_is_a_warning(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search keeps it on the rows that units are chosen on; here all cuts keep it there."""
-    monkeypatch.setattr("export.compress.selection.points_lost", lambda comparison, quality: 0.0)
+    monkeypatch.setattr("turnpike.export.compress.selection.points_lost", lambda comparison, quality: 0.0)
     source = folder / "repository/net/1/model.onnx"
     result = compress_model(source, tmp_path, data=folder / "rows.npz", max_drop=0.5)
     assert any(text.startswith("--max-drop: ") and "more than 0.5" in text for text in result.warnings)

@@ -8,24 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from export.compress.compress import compress_model
-from export.compress.finetuning import train_choice
-from export.compress.graph.removable_layers import find_removable_layers
-from export.compress.selection import MIN_SHARE, UnitChoice
-from export.compress.trials import Cutter
-from export.compress.whole_network import read_whole_network
-from export.errors import CompressionError, SourceError, UsageError
-from export.pipeline import export_model
-from export.sources.data.rows import SplitRows, read_split_rows
-from export.steps import Steps
-from export.verify import verify_model
-from models.data.dataset import Split
-from models.data.load import load_dataset
-from models.networks.feedforward import MlpConfig
-from models.training.recipe import Recipe
-from models.training.run_plan import RunPlan
-from models.training.train import train
-from service.artifact.runtime import open_model
+from turnpike.export.compress.compress import compress_model
+from turnpike.export.compress.finetuning import train_choice
+from turnpike.export.compress.graph.removable_layers import find_removable_layers
+from turnpike.export.compress.selection import MIN_SHARE, UnitChoice
+from turnpike.export.compress.trials import Cutter
+from turnpike.export.compress.whole_network import read_whole_network
+from turnpike.export.errors import CompressionError, SourceError, UsageError
+from turnpike.export.pipeline import export_model
+from turnpike.export.sources.data.rows import SplitRows, read_split_rows
+from turnpike.export.steps import Steps
+from turnpike.export.verify import verify_model
+from turnpike.models.data.dataset import Split
+from turnpike.models.data.load import load_dataset
+from turnpike.models.networks.feedforward import MlpConfig
+from turnpike.models.training.recipe import Recipe
+from turnpike.models.training.run_plan import RunPlan
+from turnpike.models.training.train import train
+from turnpike.service.artifact.runtime import open_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.usefixtures("any_speed")]
 
@@ -135,7 +135,7 @@ def test_a_limit_that_training_cannot_keep_is_an_error(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message has the share and the loss."""
-    monkeypatch.setattr("export.compress.finetuning.points_lost", lambda comparison, quality: 7.5)
+    monkeypatch.setattr("turnpike.export.compress.finetuning.points_lost", lambda comparison, quality: 7.5)
     with pytest.raises(
         CompressionError, match=r"--max-drop: expected to lose at most 0.5 points .* loses 7.50"
     ):

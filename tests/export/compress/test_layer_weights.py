@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from export.compress.graph.removable_layers import find_removable_layers
-from export.compress.layer_weights import weigh_layers
-from export.compress.trials import Cutter
-from export.input_spec import parse_inputs
-from export.prepared_graph import prepare
-from export.source import Rows, Source
-from models.layers.highway import HighwayLayer
+from turnpike.export.compress.graph.removable_layers import find_removable_layers
+from turnpike.export.compress.layer_weights import weigh_layers
+from turnpike.export.compress.trials import Cutter
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.prepared_graph import prepare
+from turnpike.export.source import Rows, Source
+from turnpike.models.layers.highway import HighwayLayer
 
 SCALE = 100
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from export.gates.instrument import instrument
+from turnpike.export.gates.instrument import instrument
 
 LINKS = 1500
 JOIN = [

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from export.gates.instrument import instrument
-from export.parity.reference import hidden_value
-from service.artifact.runtime import open_model
 from tests.highways import carries, convolution, dense, fused, recurrent
 from tests.highways.example import ExampleChain
 from tests.support.gate_graphs import instrument_net, open_graph, shifted_biases, trace_net
+from turnpike.export.gates.instrument import instrument
+from turnpike.export.parity.reference import hidden_value
+from turnpike.service.artifact.runtime import open_model
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from export.gates.instrument import Instrumentation
-from service.artifact.levers import override_biases
 from tests.highways import convolution, dense, edge_cases
 from tests.support.gate_graphs import instrument_net, open_graph, shifted_biases
+from turnpike.export.gates.instrument import Instrumentation
+from turnpike.service.artifact.levers import override_biases
 
 
 def biases(model: ir.Model, instrumentation: Instrumentation) -> dict[str, np.ndarray]:

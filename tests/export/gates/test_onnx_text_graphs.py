@@ -7,8 +7,6 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from export.gates.algebra.logits import MAX_LOGIT_DEPTH
-from export.gates.instrument import instrument
 from tests.highways.onnx_text import (
     DIVIDED,
     FUSED_LINEAR,
@@ -29,6 +27,8 @@ from tests.highways.onnx_text import (
     weights_of,
 )
 from tests.support.gate_graphs import instrument_proto
+from turnpike.export.gates.algebra.logits import MAX_LOGIT_DEPTH
+from turnpike.export.gates.instrument import instrument
 
 ROWS = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
 

@@ -19,11 +19,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.gates.instrument import Instrumentation, instrument
-from export.input_spec import InputSpec
-from export.source import Source
-from export.trace.trace import trace
-from service.artifact.runtime import open_model
+from turnpike.export.gates.instrument import Instrumentation, instrument
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.source import Source
+from turnpike.export.trace.trace import trace
+from turnpike.service.artifact.runtime import open_model
 
 Load = Callable[[str, str], ModuleType]
 

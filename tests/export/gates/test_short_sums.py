@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.gates.instrument import Instrumentation
-from export.gates.short_sums import shorten_sums
 from tests.highways.dense import Cbhg, GateTwice, Layer
 from tests.support.gate_graphs import instrument_net, open_graph, shifted_biases
+from turnpike.export.gates.instrument import Instrumentation
+from turnpike.export.gates.short_sums import shorten_sums
 
 SIZE, ROWS = 8, 3
 

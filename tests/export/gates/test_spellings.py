@@ -13,9 +13,9 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from export.gates.instrument import instrument
 from tests.highways.spellings import UNITS, Spelled
 from tests.support.gate_graphs import open_graph, shifted_biases, trace_net
+from turnpike.export.gates.instrument import instrument
 
 ROWS, TIMES = 3, 4
 TOLERANCE = 1e-4

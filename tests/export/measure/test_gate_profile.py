@@ -7,13 +7,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from export.errors import SourceError
-from export.measure.gate_profile import EPSILON, FINE_BINS, QUANTILE_LEVELS, profile_gates
-from export.source import Rows
-from service.artifact.limits import MAX_ROWS
-from service.artifact.manifest import Gate
-from service.artifact.runtime import Runtime, open_model
 from tests.support.tiny_highway import highway
+from turnpike.export.errors import SourceError
+from turnpike.export.measure.gate_profile import EPSILON, FINE_BINS, QUANTILE_LEVELS, profile_gates
+from turnpike.export.source import Rows
+from turnpike.service.artifact.limits import MAX_ROWS
+from turnpike.service.artifact.manifest import Gate
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 
 def rows_of(count: int, inputs: int = 4, seed: int = 1) -> Rows:

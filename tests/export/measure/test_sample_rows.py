@@ -7,13 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export.errors import UsageError
-from export.input_spec import parse_inputs
-from export.measure.sample_rows import DEFAULT_SAMPLES, choose_samples, encode_row, input_ranges, sample_count
-from export.source import Rows, Source
-from service.artifact.manifest import MAX_SAMPLE_CHARACTERS, InputRange
-from service.artifact.runtime import Tensor
-from service.artifact.sample_rows import to_input_row
+from turnpike.export.errors import UsageError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.measure.sample_rows import (
+    DEFAULT_SAMPLES,
+    choose_samples,
+    encode_row,
+    input_ranges,
+    sample_count,
+)
+from turnpike.export.source import Rows, Source
+from turnpike.service.artifact.manifest import MAX_SAMPLE_CHARACTERS, InputRange
+from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.sample_rows import to_input_row
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

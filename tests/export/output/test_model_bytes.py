@@ -6,8 +6,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from export.errors import ExportError
-from export.output.model_bytes import to_bytes
+from turnpike.export.errors import ExportError
+from turnpike.export.output.model_bytes import to_bytes
 
 GRAPH = """
 <ir_version: 8, opset_import: ["": 17]>

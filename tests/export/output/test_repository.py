@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper
 
-from export.errors import ExportError, UsageError
-from export.output.repository import (
+from tests.support.manifests import MANIFEST, stored_input
+from tests.support.tiny_highway import highway
+from turnpike.export.errors import ExportError, UsageError
+from turnpike.export.output.repository import (
     PlainTwin,
     expect_version,
     expect_writable,
@@ -17,11 +19,9 @@ from export.output.repository import (
     write_checked,
     write_model,
 )
-from service.artifact.manifest import Sample
-from service.artifact.runtime import open_model
-from service.repository.scan import file_identity
-from tests.support.manifests import MANIFEST, stored_input
-from tests.support.tiny_highway import highway
+from turnpike.service.artifact.manifest import Sample
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.repository.scan import file_identity
 
 
 def test_versions_count_from_one(tmp_path: Path) -> None:

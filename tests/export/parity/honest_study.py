@@ -18,16 +18,16 @@ from unittest import mock
 import onnx_ir as ir
 import torch
 
-from export.errors import ParityError
-from export.input_spec import parse_inputs
-from export.parity import prove as prove_module
-from export.parity.prove import Proof, prove
-from export.parity.weight_origins import WeightMatch
-from export.prepared_graph import PreparedGraph, prepare
-from export.source import Source
-from service.artifact.runtime import open_model
 from tests.highways.faults import FAULTS
 from tests.highways.honest import RandomHighway
+from turnpike.export.errors import ParityError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.parity import prove as prove_module
+from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.parity.weight_origins import WeightMatch
+from turnpike.export.prepared_graph import PreparedGraph, prepare
+from turnpike.export.source import Source
+from turnpike.service.artifact.runtime import open_model
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from export.input_spec import parse_inputs
-from export.parity.batches import (
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.parity.batches import (
     LARGE_FACTORS,
     LARGE_VALUES,
     ONE_NAN,
@@ -16,8 +16,8 @@ from export.parity.batches import (
     ProofBatch,
     choose_sizes,
 )
-from export.parity.input_domains import InputDomain
-from export.source import Rows, Source
+from turnpike.export.parity.input_domains import InputDomain
+from turnpike.export.source import Rows, Source
 
 FLOAT = "x:float32[batch,4]"
 IDS = "ids:int64[batch,tokens]"

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.parity.branches import chosen_branch
-from export.pipeline import ExportResult, export_model
-from service.artifact.runtime import open_model
+from turnpike.export.parity.branches import chosen_branch
+from turnpike.export.pipeline import ExportResult, export_model
+from turnpike.service.artifact.runtime import open_model
 
 
 class Branching(nn.Module):

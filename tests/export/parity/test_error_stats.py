@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from export.parity.error_stats import (
+from turnpike.export.parity.error_stats import (
     BINS,
     EPS,
     ErrorHistogram,

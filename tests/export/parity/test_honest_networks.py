@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from export.errors import ParityError
 from tests.export.parity.honest_study import Subject, random_subject, verdict
 from tests.highways.faults import FAULTS
+from turnpike.export.errors import ParityError
 
 # they were refused before explained errors were left out
 REFUSED_ONCE = (96, 253)

@@ -9,10 +9,10 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
-from export.errors import SourceError
-from export.input_spec import parse_input, parse_inputs
-from export.parity.input_domains import InputDomain, input_domains, lookup_table_size
-from export.source import Rows, Source
+from turnpike.export.errors import SourceError
+from turnpike.export.input_spec import parse_input, parse_inputs
+from turnpike.export.parity.input_domains import InputDomain, input_domains, lookup_table_size
+from turnpike.export.source import Rows, Source
 
 ANY = helper.make_model(helper.make_graph([], "g", [], []))
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.errors import ParityError, SourceOptionError
-from export.pipeline import export_model
-from export.verify import verify_model
-from service.artifact.manifest import InputRange
+from turnpike.export.errors import ParityError, SourceOptionError
+from turnpike.export.pipeline import export_model
+from turnpike.export.verify import verify_model
+from turnpike.service.artifact.manifest import InputRange
 
 INPUT = "x:float32[batch,10,12]"
 

@@ -12,15 +12,15 @@ from onnx import TensorProto, helper
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from export.input_spec import parse_inputs
-from export.parity.error_stats import EPS
-from export.parity.moved_runs import moved_functions
-from export.parity.onnx_reference import GraphEvaluator
-from export.prepared_graph import prepare
-from export.proved_graph import prove_graph
-from export.source import Source
-from export.steps import Steps
-from service.artifact.manifest import Parity
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.parity.error_stats import EPS
+from turnpike.export.parity.moved_runs import moved_functions
+from turnpike.export.parity.onnx_reference import GraphEvaluator
+from turnpike.export.prepared_graph import prepare
+from turnpike.export.proved_graph import prove_graph
+from turnpike.export.source import Source
+from turnpike.export.steps import Steps
+from turnpike.service.artifact.manifest import Parity
 
 X = torch.linspace(-3000, 3000, 41)
 

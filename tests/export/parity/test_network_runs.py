@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from export.errors import UntraceableError
-from export.input_spec import parse_inputs
-from export.parity.batches import ProofBatch
-from export.parity.network_runs import (
+from turnpike.export.errors import UntraceableError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.parity.batches import ProofBatch
+from turnpike.export.parity.network_runs import (
     NetworkCopy,
     float64_mode,
     recompute_constant,
     to_float64,
 )
-from export.source import Source
-from export.trace.trace import trace
+from turnpike.export.source import Source
+from turnpike.export.trace.trace import trace
 
 X = torch.tensor([0.1, 0.2, 0.7])
 INPUT = "x:float32[batch,3]"

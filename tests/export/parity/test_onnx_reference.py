@@ -8,12 +8,12 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export.gates.instrument import Origin
-from export.input_spec import parse_inputs
-from export.parity.batches import ProofBatch
-from export.parity.onnx_reference import ORT_NOISE, GraphEvaluator, OnnxReference, keep_only
-from export.parity.reference import RejectedError
-from export.source import Source
+from turnpike.export.gates.instrument import Origin
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.parity.batches import ProofBatch
+from turnpike.export.parity.onnx_reference import ORT_NOISE, GraphEvaluator, OnnxReference, keep_only
+from turnpike.export.parity.reference import RejectedError
+from turnpike.export.source import Source
 
 THIRD = np.float32(1 / 3)
 

@@ -12,17 +12,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.errors import ExportError, ParityError, UntraceableError
-from export.gates.instrument import Origin, instrument
-from export.input_spec import parse_inputs
-from export.parity import prove as prove_module
-from export.parity.prove import Proof, prove
-from export.parity.weight_origins import WeightMatch
-from export.source import Source
-from export.trace.trace import TracedGraph, trace
-from models.networks.families import build_network
-from models.networks.feedforward import MlpConfig
-from service.artifact.runtime import open_model
+from turnpike.export.errors import ExportError, ParityError, UntraceableError
+from turnpike.export.gates.instrument import Origin, instrument
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.parity import prove as prove_module
+from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.parity.weight_origins import WeightMatch
+from turnpike.export.source import Source
+from turnpike.export.trace.trace import TracedGraph, trace
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import MlpConfig
+from turnpike.service.artifact.runtime import open_model
 
 CONFIG = MlpConfig(inputs=(6,), classes=3, width=12, layers=3)
 

@@ -11,17 +11,17 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
-from export.errors import ParityError, UntraceableError
-from export.gates.instrument import Origin, instrument
-from export.input_spec import parse_inputs
-from export.parity.error_stats import BINS
-from export.parity.prove import Proof, prove
-from export.source import Rows, Source
-from export.trace.trace import TracedGraph, trace
-from models.networks.families import build_network
-from models.training.presets import PRESETS
-from service.artifact.manifest import Parity
-from service.artifact.runtime import Runtime, open_model
+from turnpike.export.errors import ParityError, UntraceableError
+from turnpike.export.gates.instrument import Origin, instrument
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.parity.error_stats import BINS
+from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.source import Rows, Source
+from turnpike.export.trace.trace import TracedGraph, trace
+from turnpike.models.networks.families import build_network
+from turnpike.models.training.presets import PRESETS
+from turnpike.service.artifact.manifest import Parity
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.errors import ParityError
-from export.gates.instrument import Origin
-from export.input_spec import parse_inputs
-from export.parity.batches import ProofBatch
-from export.parity.reference import RejectedError, equal_up_to_rounding
-from export.parity.torch_reference import TorchReference
-from export.source import Source
-from export.trace.trace import TracedGraph, trace
+from turnpike.export.errors import ParityError
+from turnpike.export.gates.instrument import Origin
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.parity.batches import ProofBatch
+from turnpike.export.parity.reference import RejectedError, equal_up_to_rounding
+from turnpike.export.parity.torch_reference import TorchReference
+from turnpike.export.source import Source
+from turnpike.export.trace.trace import TracedGraph, trace
 
 INPUT = "x:float32[batch,3]"
 BATCH = ProofBatch("b", 2, {"x": np.float32([[0.1, 0.2, 0.3], [1, 2, 3]])}, {"x": 0})

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from export.parity.error_stats import EPS, TensorErrors
-from export.parity.verdict import (
+from turnpike.export.parity.error_stats import EPS, TensorErrors
+from turnpike.export.parity.verdict import (
     ErrorBound,
     ErrorTable,
     FirstFailure,
@@ -16,7 +16,7 @@ from export.parity.verdict import (
     find_unjudged,
     format_table,
 )
-from service.artifact.manifest import TensorParity, UnjudgedTensors
+from turnpike.service.artifact.manifest import TensorParity, UnjudgedTensors
 
 # an output of size 1 in which PyTorch errs by 1e-7, 3e-7 at most, and so does onnxruntime
 GOOD = TensorErrors(

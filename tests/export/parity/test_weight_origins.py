@@ -12,11 +12,16 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
-from export.errors import ParityError
-from export.input_spec import parse_inputs
-from export.parity.weight_origins import MAX_LITERAL_SIZE, WeightMatch, check_weights, rounding_distance
-from export.source import Source
-from export.trace.trace import TracedGraph, trace
+from turnpike.export.errors import ParityError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.parity.weight_origins import (
+    MAX_LITERAL_SIZE,
+    WeightMatch,
+    check_weights,
+    rounding_distance,
+)
+from turnpike.export.source import Source
+from turnpike.export.trace.trace import TracedGraph, trace
 
 W = np.arange(1, 13, dtype=np.float32).reshape(3, 4) / 7
 V = -np.arange(1, 9, dtype=np.float32).reshape(2, 4) / 3

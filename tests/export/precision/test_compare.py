@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from export.errors import PrecisionError
-from export.precision.compare import (
+from tests.support.tiny_highway import Gated, highway
+from turnpike.export.errors import PrecisionError
+from turnpike.export.precision.compare import (
     MAX_COMPARED_ROWS,
     AnswerKind,
     Comparison,
@@ -18,10 +19,9 @@ from export.precision.compare import (
     compare,
     require_agreement,
 )
-from export.precision.lower import LowPrecision, lower
-from export.source import Rows
-from service.artifact.runtime import open_model
-from tests.support.tiny_highway import Gated, highway
+from turnpike.export.precision.lower import LowPrecision, lower
+from turnpike.export.source import Rows
+from turnpike.service.artifact.runtime import open_model
 
 
 @pytest.fixture(scope="module")

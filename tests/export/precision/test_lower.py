@@ -7,12 +7,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export.errors import PrecisionError
-from export.precision.lower import LowPrecision, lower
-from export.source import Rows
-from service.artifact.levers import override_biases
-from service.artifact.runtime import open_model
 from tests.support.tiny_highway import Gated, highway
+from turnpike.export.errors import PrecisionError
+from turnpike.export.precision.lower import LowPrecision, lower
+from turnpike.export.source import Rows
+from turnpike.service.artifact.levers import override_biases
+from turnpike.service.artifact.runtime import open_model
 
 BOTH = pytest.mark.parametrize("precision", ["fp16", "int8"])
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from export.report.charts import Series, bars, chart
+from turnpike.export.report.charts import Series, bars, chart
 
 
 def test_points_of_curves_follow_their_values() -> None:

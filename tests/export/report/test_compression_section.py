@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from export.report.compression_section import compression_sections
-from export.report.data import KeptUnits, ReportData
-from export.report.html import Markup
-from export.report.page import render_page
-from service.artifact.manifest import Compression, CompressionPoint, TensorParity
 from tests.support.manifests import MANIFEST
+from turnpike.export.report.compression_section import compression_sections
+from turnpike.export.report.data import KeptUnits, ReportData
+from turnpike.export.report.html import Markup
+from turnpike.export.report.page import render_page
+from turnpike.service.artifact.manifest import Compression, CompressionPoint, TensorParity
 
 SHARES = (1.0, 0.8, 0.25, 0.05)
 ACCURACY = {1.0: 0.95, 0.8: 0.94, 0.25: 0.9, 0.05: 0.5}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from export.measure.gate_profile import profile_gates
-from export.report.data import gate_panel
-from export.source import Rows
-from service.artifact.manifest import Gate, Lever
 from tests.support.tiny_highway import highway
+from turnpike.export.measure.gate_profile import profile_gates
+from turnpike.export.report.data import gate_panel
+from turnpike.export.source import Rows
+from turnpike.service.artifact.manifest import Gate, Lever
 
 LABELS = ("cat", "dog", "cow")
 

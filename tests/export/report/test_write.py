@@ -10,19 +10,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from export.measure.gate_profile import profile_gates
-from export.measure.lesion_curve import lesion_curve
-from export.parity.error_stats import BINS
-from export.precision.compare import Comparison, Speed, TensorDifference
-from export.report import write as module
-from export.report.data import ReportData, gate_panel
-from export.report.html import format_bytes
-from export.report.page import render_page
-from export.report.parity_section import parity_rows
-from export.report.write import report_json, write_report
-from export.source import Rows
-from service.artifact.manifest import Gate, Manifest, Parity, ParityBatch, TensorParity, UnjudgedTensors
 from tests.support.tiny_highway import Gated, highway
+from turnpike.export.measure.gate_profile import profile_gates
+from turnpike.export.measure.lesion_curve import lesion_curve
+from turnpike.export.parity.error_stats import BINS
+from turnpike.export.precision.compare import Comparison, Speed, TensorDifference
+from turnpike.export.report import write as module
+from turnpike.export.report.data import ReportData, gate_panel
+from turnpike.export.report.html import format_bytes
+from turnpike.export.report.page import render_page
+from turnpike.export.report.parity_section import parity_rows
+from turnpike.export.report.write import report_json, write_report
+from turnpike.export.source import Rows
+from turnpike.service.artifact.manifest import (
+    Gate,
+    Manifest,
+    Parity,
+    ParityBatch,
+    TensorParity,
+    UnjudgedTensors,
+)
 
 LABELS = ("cat", "<script>alert(1)</script>", 'a"b&c')
 VOID = {"meta", "img", "br"}

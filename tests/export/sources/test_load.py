@@ -17,16 +17,16 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.export import Dim
 
-from export.errors import ExportError, RefusedError, SourceError, UsageError
-from export.input_spec import parse_inputs
-from export.sources.data.rows import MAX_ROWS_USED
-from export.sources.load import SourceWarning, load_source
-from models.data.load import load_dataset
-from models.networks.base import Net, NetConfig
-from models.networks.families import build_network
-from models.networks.feedforward import MlpConfig
-from models.training import checkpoint, presets
-from models.training.checkpoint import TrainingRecord
+from turnpike.export.errors import ExportError, RefusedError, SourceError, UsageError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.sources.data.rows import MAX_ROWS_USED
+from turnpike.export.sources.load import SourceWarning, load_source
+from turnpike.models.data.load import load_dataset
+from turnpike.models.networks.base import Net, NetConfig
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import MlpConfig
+from turnpike.models.training import checkpoint, presets
+from turnpike.models.training.checkpoint import TrainingRecord
 
 INPUTS = parse_inputs(["x:float32[batch,4]"])
 DIGITS = MlpConfig(inputs=(1, 8, 8), classes=10, width=5, layers=1)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.errors import SourceError, UntraceableError, UsageError
-from export.input_spec import parse_inputs
-from export.source import Source
-from export.trace.trace import trace
+from turnpike.export.errors import SourceError, UntraceableError, UsageError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.source import Source
+from turnpike.export.trace.trace import trace
 
 
 class Reader(nn.Module):

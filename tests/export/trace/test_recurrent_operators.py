@@ -13,15 +13,19 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export.gates.instrument import Instrumentation, instrument
-from export.pipeline import export_model
-from export.sources.checkpoint import network_input
-from export.trace.recurrent_operators import closed_operators, has_open_operators, open_recurrent_operators
-from export.verify import verify_model
-from models.networks.families import build_network
-from models.training.presets import find_preset
-from service.artifact.runtime import Runtime, open_model
 from tests.support.gate_graphs import shifted_biases
+from turnpike.export.gates.instrument import Instrumentation, instrument
+from turnpike.export.pipeline import export_model
+from turnpike.export.sources.checkpoint import network_input
+from turnpike.export.trace.recurrent_operators import (
+    closed_operators,
+    has_open_operators,
+    open_recurrent_operators,
+)
+from turnpike.export.verify import verify_model
+from turnpike.models.networks.families import build_network
+from turnpike.models.training.presets import find_preset
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -13,14 +13,14 @@ import torch
 from onnxscript.function_libs.torch_lib import registration
 from torch import Tensor, nn
 
-from export.defaults import OPSETS
-from export.errors import UsageError
-from export.input_spec import parse_inputs
-from export.source import Source
-from export.trace.trace import ATEN_RECURRENT_OPS, TracedGraph, trace, unparsed_functions
-from models.networks.families import build_network
-from models.training.presets import find_preset
-from service.artifact.runtime import Runtime, open_model
+from turnpike.export.defaults import OPSETS
+from turnpike.export.errors import UsageError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.source import Source
+from turnpike.export.trace.trace import ATEN_RECURRENT_OPS, TracedGraph, trace, unparsed_functions
+from turnpike.models.networks.families import build_network
+from turnpike.models.training.presets import find_preset
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 
 def trace_module(module: nn.Module, *inputs: str, opset: int = 20) -> TracedGraph:

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch._higher_order_ops.while_loop import while_loop
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from export.errors import UntraceableError, UsageError
-from export.input_spec import parse_inputs
-from export.source import Source
-from export.trace.trace import trace
-from export.trace.untraceable import code_place, expect_opset
+from turnpike.export.errors import UntraceableError, UsageError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.source import Source
+from turnpike.export.trace.trace import trace
+from turnpike.export.trace.untraceable import code_place, expect_opset
 
 
 class BranchOnData(nn.Module):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.cli.options import OPTIONS, Option, default_text, parse_plan, parse_seconds
-from loadtest.errors import UsageError
-from loadtest.plan import LoadPlan
-from loadtest.slo import Slo
+from turnpike.loadtest.cli.options import OPTIONS, Option, default_text, parse_plan, parse_seconds
+from turnpike.loadtest.errors import UsageError
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.slo import Slo
 
 URL = "http://127.0.0.1:8000"
 

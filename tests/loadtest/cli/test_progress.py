@@ -12,10 +12,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from loadtest.cli.progress import LoadProgress, RecentFigures, result_table, sparkline, status_line
-from loadtest.ledger import Ledger, Outcome
-from loadtest.measure.record import Capacity, LiveState
-from loadtest.plan import LoadPlan
 from tests.support.loadtest_records import (
     START,
     URL,
@@ -25,6 +21,10 @@ from tests.support.loadtest_records import (
     sample_search_record,
     sample_target,
 )
+from turnpike.loadtest.cli.progress import LoadProgress, RecentFigures, result_table, sparkline, status_line
+from turnpike.loadtest.ledger import Ledger, Outcome
+from turnpike.loadtest.measure.record import Capacity, LiveState
+from turnpike.loadtest.plan import LoadPlan
 
 
 def make_console(*, terminal: bool = False, width: int = 80) -> Console:

@@ -15,12 +15,12 @@ import gevent
 import pytest
 from gevent.event import AsyncResult
 
-from loadtest.generate.connection import NoAnswerError, RawAnswer, compose_request
-from loadtest.generate.known_answer import KnownAnswer
-from loadtest.generate.server_address import ServerAddress
 from tests.support import fake_servers
 from tests.support.fake_servers import FakeAnswer
 from tests.support.tls_certificate import certificate
+from turnpike.loadtest.generate.connection import NoAnswerError, RawAnswer, compose_request
+from turnpike.loadtest.generate.known_answer import KnownAnswer
+from turnpike.loadtest.generate.server_address import ServerAddress
 
 BODY = {"a": 1}
 Script = Callable[[socket.socket, int], None]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import loadtest.generate.default_processes as module
-from loadtest.generate.default_processes import default_processes, is_this_machine, usable_cpus
-from loadtest.plan import LoadPlan
+import turnpike.loadtest.generate.default_processes as module
+from turnpike.loadtest.generate.default_processes import default_processes, is_this_machine, usable_cpus
+from turnpike.loadtest.plan import LoadPlan
 
 # a documentation address (RFC 5737), which no machine has
 ELSEWHERE = "http://192.0.2.1:8000"

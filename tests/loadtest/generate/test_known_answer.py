@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadtest.generate.known_answer import KnownAnswer
+from turnpike.loadtest.generate.known_answer import KnownAnswer
 
 BODY = b'{"outputs":[1,2]}'
 HEAD = "HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 17\r\nX-Request-Id: 7\r\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loadtest.generate.load_shape import load_factor
-from loadtest.plan import SHAPES, Shape
+from turnpike.loadtest.generate.load_shape import load_factor
+from turnpike.loadtest.plan import SHAPES, Shape
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from typing import Any
 import gevent
 import pytest
 
-from loadtest.generate import sender
-from loadtest.generate.open_loop import MAX_IN_FLIGHT
-from loadtest.generate.process_load import ProcessLoad
-from loadtest.ledger import Outcome, PeriodSummary, now
-from loadtest.plan import LoadPlan
-from loadtest.workload.workload import Workload
 from tests.support import fake_servers
 from tests.support.fake_servers import FakeAnswer, ReceivedRequest, Responder
+from turnpike.loadtest.generate import sender
+from turnpike.loadtest.generate.open_loop import MAX_IN_FLIGHT
+from turnpike.loadtest.generate.process_load import ProcessLoad
+from turnpike.loadtest.ledger import Outcome, PeriodSummary, now
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.workload.workload import Workload
 
 
 @contextlib.contextmanager

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from loadtest.ledger import OutcomeTotals, PeriodSummary
-from loadtest.measure.capacity import BACK_OFF, MAX_CONFIRMATIONS, CapacitySearch, RateResult
-from loadtest.slo import Slo
+from turnpike.loadtest.ledger import OutcomeTotals, PeriodSummary
+from turnpike.loadtest.measure.capacity import BACK_OFF, MAX_CONFIRMATIONS, CapacitySearch, RateResult
+from turnpike.loadtest.slo import Slo
 
 SECONDS = 10
 LIMITS = "p99<50ms, errors<1%"

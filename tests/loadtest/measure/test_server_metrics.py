@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from loadtest.errors import TargetError
-from loadtest.ledger import now
-from loadtest.measure.buckets import Buckets
-from loadtest.measure.server_metrics import MetricsScraper
-from loadtest.workload.http_client import HttpClient, Reply
 from tests.support.live_server import serving
+from turnpike.loadtest.errors import TargetError
+from turnpike.loadtest.ledger import now
+from turnpike.loadtest.measure.buckets import Buckets
+from turnpike.loadtest.measure.server_metrics import MetricsScraper
+from turnpike.loadtest.workload.http_client import HttpClient, Reply
 
 INF = math.inf
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from loadtest.ledger import Ledger, OutcomeTotals, PeriodSummary
-from loadtest.measure.record import Capacity
-from loadtest.measure.summary import busiest_share, caveats, failures
-from loadtest.plan import LoadPlan
-from loadtest.slo import Slo
 from tests.support.loadtest_records import START, URL, add_requests, sample_record, sample_target
+from turnpike.loadtest.ledger import Ledger, OutcomeTotals, PeriodSummary
+from turnpike.loadtest.measure.record import Capacity
+from turnpike.loadtest.measure.summary import busiest_share, caveats, failures
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.slo import Slo
 
 SLO = Slo.parse("p99<50ms, errors<90%")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loadtest.measure.record import Record
 from tests.support.loadtest_records import RECORDS
+from turnpike.loadtest.measure.record import Record
 
 
 @pytest.fixture(params=RECORDS)

@@ -10,13 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import loadtest
-from loadtest.ledger import Ledger, Outcome
-from loadtest.measure.record import Record
-from loadtest.plan import LoadPlan
-from loadtest.report.charts import make_charts
-from loadtest.report.document import build_document
-from loadtest.report.report import render_report
 from tests.support.loadtest_records import (
     START,
     URL,
@@ -26,6 +19,13 @@ from tests.support.loadtest_records import (
     sample_scrape,
     soak_record,
 )
+from turnpike import loadtest
+from turnpike.loadtest.ledger import Ledger, Outcome
+from turnpike.loadtest.measure.record import Record
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.report.charts import make_charts
+from turnpike.loadtest.report.document import build_document
+from turnpike.loadtest.report.report import render_report
 
 
 def test_figures_equal_those_of_numpy() -> None:

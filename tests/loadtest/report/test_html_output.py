@@ -7,13 +7,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from loadtest.ledger import Ledger, Outcome
-from loadtest.measure.record import Capacity, Record
-from loadtest.plan import LoadPlan
-from loadtest.report.chart_parts import Line, Marks
-from loadtest.report.charts import make_charts
-from loadtest.report.document import build_document
-from loadtest.report.report import render_report
 from tests.support.loadtest_records import (
     START,
     URL,
@@ -24,6 +17,13 @@ from tests.support.loadtest_records import (
     sample_search_record,
     sample_target,
 )
+from turnpike.loadtest.ledger import Ledger, Outcome
+from turnpike.loadtest.measure.record import Capacity, Record
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.report.chart_parts import Line, Marks
+from turnpike.loadtest.report.charts import make_charts
+from turnpike.loadtest.report.document import build_document
+from turnpike.loadtest.report.report import render_report
 
 VOID = {"meta", "br"}
 # a page is smaller than this

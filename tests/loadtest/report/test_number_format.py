@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from loadtest.report import number_format as fmt
+from turnpike.loadtest.report import number_format as fmt
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from loadtest.report.chart_parts import Axis, Bars, Chart, Level, Line, Marks, linear_axis, log_axis
-from loadtest.report.svg import MAX_PLACES, TOP, draw
+from turnpike.loadtest.report.chart_parts import Axis, Bars, Chart, Level, Line, Marks, linear_axis, log_axis
+from turnpike.loadtest.report.svg import MAX_PLACES, TOP, draw
 
 X = Axis("seconds", 0, 4, [(0, "0"), (4, "4")])
 CHART = Chart("c", "title", "words", [], X, linear_axis("ms", [100]))

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadtest.errors import TargetError
-from loadtest.plan import LoadPlan, Wire
-from loadtest.workload.answer_check import AnswerChecker
-from loadtest.workload.http_client import Reply
-from loadtest.workload.payloads import Payload
-from loadtest.workload.target import Target
-from loadtest.workload.tensors import TensorSpec
+from turnpike.loadtest.errors import TargetError
+from turnpike.loadtest.plan import LoadPlan, Wire
+from turnpike.loadtest.workload.answer_check import AnswerChecker
+from turnpike.loadtest.workload.http_client import Reply
+from turnpike.loadtest.workload.payloads import Payload
+from turnpike.loadtest.workload.target import Target
+from turnpike.loadtest.workload.tensors import TensorSpec
 
 URL = "http://127.0.0.1:8000"
 LENGTH = "inference-header-content-length"

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadtest.errors import UsageError
-from loadtest.plan import LoadPlan
-from loadtest.workload.answer_decoding import AnswerError, decode
-from loadtest.workload.input_data import InputSource
-from loadtest.workload.target import Target
-from loadtest.workload.tensors import TensorSpec
 from tests.support.fuzzing import Decoder, check, mutate_json
+from turnpike.loadtest.errors import UsageError
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.workload.answer_decoding import AnswerError, decode
+from turnpike.loadtest.workload.input_data import InputSource
+from turnpike.loadtest.workload.target import Target
+from turnpike.loadtest.workload.tensors import TensorSpec
 
 TARGET = Target(
     url="http://127.0.0.1:8000",

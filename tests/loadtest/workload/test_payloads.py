@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadtest.errors import TargetError, UsageError
-from loadtest.plan import LoadPlan, Wire
-from loadtest.workload.payloads import Payload, make_payloads
-from loadtest.workload.target import Target
-from loadtest.workload.tensors import DTYPES, TensorSpec, json_numbers
+from turnpike.loadtest.errors import TargetError, UsageError
+from turnpike.loadtest.plan import LoadPlan, Wire
+from turnpike.loadtest.workload.payloads import Payload, make_payloads
+from turnpike.loadtest.workload.target import Target
+from turnpike.loadtest.workload.tensors import DTYPES, TensorSpec, json_numbers
 
 URL = "http://127.0.0.1:8000"
 PLAIN = Target(

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from loadtest.errors import TargetError, UsageError
-from loadtest.plan import LoadPlan
-from loadtest.workload.http_client import HttpClient
-from loadtest.workload.target import Target, find_target
-from loadtest.workload.tensors import TensorSpec
 from tests.support import fake_servers
 from tests.support.fake_servers import FakeAnswer
 from tests.support.tls_certificate import certificate
+from turnpike.loadtest.errors import TargetError, UsageError
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.workload.http_client import HttpClient
+from turnpike.loadtest.workload.target import Target, find_target
+from turnpike.loadtest.workload.tensors import TensorSpec
 
 
 def find(server: fake_servers.FakeServer, **options: Any) -> Target:

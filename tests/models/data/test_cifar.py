@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.data import cifar
-from models.data.cifar import ARCHIVE, FOLDER, RECORD_BYTES, TEST, TRAIN, read_cifar
-from models.errors import DataError
+from turnpike.models.data import cifar
+from turnpike.models.data.cifar import ARCHIVE, FOLDER, RECORD_BYTES, TEST, TRAIN, read_cifar
+from turnpike.models.errors import DataError
 
 
 def batch(number: int) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.data.dataset import RawDataset, Split, seeded_generator, split_dataset
-from models.errors import DataError
+from turnpike.models.data.dataset import RawDataset, Split, seeded_generator, split_dataset
+from turnpike.models.errors import DataError
 
 
 def numbered(rows: int, first: int = 0) -> Split:

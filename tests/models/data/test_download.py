@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from models.data.download import RemoteFile, cache_folder, fetch
-from models.errors import DataError
+from turnpike.models.data.download import RemoteFile, cache_folder, fetch
+from turnpike.models.errors import DataError
 
 BODY = bytes(range(256)) * 20
 

@@ -8,8 +8,8 @@ import unicodedata
 import pytest
 import torch
 
-from models.data.dataset import RawDataset
-from models.data.embedded import (
+from turnpike.models.data.dataset import RawDataset
+from turnpike.models.data.embedded import (
     draw_rows,
     encode_texts,
     parse_parity_name,
@@ -18,7 +18,7 @@ from models.data.embedded import (
     read_names,
     read_parity,
 )
-from models.errors import DataError
+from turnpike.models.errors import DataError
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from models.data.features import describe_features, unit_of
-from models.data.load import load_dataset
-from models.errors import ConfigError, DataError
+from turnpike.models.data.features import describe_features, unit_of
+from turnpike.models.data.load import load_dataset
+from turnpike.models.errors import ConfigError, DataError
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from models.data.image_folder import read_image_folder
-from models.data.npz import read_npz
-from models.errors import DataError
 from tests.support.fuzzing import Decoder, check
+from turnpike.models.data.image_folder import read_image_folder
+from turnpike.models.data.npz import read_npz
+from turnpike.models.errors import DataError
 
 
 def npz(**arrays: Any) -> bytes:

@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from models.data.image_folder import read_image_folder
-from models.errors import DataError
+from turnpike.models.data.image_folder import read_image_folder
+from turnpike.models.errors import DataError
 
 
 def image(

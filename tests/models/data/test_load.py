@@ -11,12 +11,12 @@ import pytest
 import torch
 from PIL import Image
 
-from models.choices import DATASETS
-from models.data.dataset import Dataset, Split
-from models.data.embedded import encode_texts
-from models.data.load import load_dataset
-from models.data.mnist import IDX_DATASETS, TEST, TRAIN
-from models.errors import ConfigError, DataError
+from turnpike.models.choices import DATASETS
+from turnpike.models.data.dataset import Dataset, Split
+from turnpike.models.data.embedded import encode_texts
+from turnpike.models.data.load import load_dataset
+from turnpike.models.data.mnist import IDX_DATASETS, TEST, TRAIN
+from turnpike.models.errors import ConfigError, DataError
 
 
 def same_rows(one: Split, other: Split) -> bool:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.data import mnist
-from models.data.download import RemoteFile
-from models.data.mnist import IDX_DATASETS, TEST, TRAIN, read_idx, read_mnist
-from models.errors import DataError
+from turnpike.models.data import mnist
+from turnpike.models.data.download import RemoteFile
+from turnpike.models.data.mnist import IDX_DATASETS, TEST, TRAIN, read_idx, read_mnist
+from turnpike.models.errors import DataError
 
 REAL = os.environ.get("TURNPIKE_DATA")
 
@@ -125,7 +125,9 @@ def test_without_a_folder_the_four_files_are_downloaded(
 def test_the_real_files_have_the_expected_checksums(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real files are accepted as a cache: nothing is downloaded, and there are 70,000 images."""
     monkeypatch.setenv("TURNPIKE_CACHE", str(REAL))
-    monkeypatch.setattr("models.data.download._download", lambda *args: pytest.fail("asked the network"))
+    monkeypatch.setattr(
+        "turnpike.models.data.download._download", lambda *args: pytest.fail("asked the network")
+    )
     source = read_mnist(name)
     assert source.test is not None
     assert (source.rows.x.shape, source.test.x.shape) == ((60000, 1, 28, 28), (10000, 1, 28, 28))

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.data.npz import read_npz
-from models.errors import DataError
+from turnpike.models.data.npz import read_npz
+from turnpike.models.errors import DataError
 
 X = np.arange(12, dtype=np.float64).reshape(4, 3)
 Y = np.array([0, 1, 1, 0])

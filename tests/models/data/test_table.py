@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from models.cli.training_run import config_for_data, own_data_options, recipe_for_data, train_preset
-from models.data.load import load_dataset
-from models.data.table import read_table
-from models.errors import ConfigError, DataError
-from models.training.checkpoint import read_checkpoint
-from models.training.presets import find_preset
+from turnpike.models.cli.training_run import config_for_data, own_data_options, recipe_for_data, train_preset
+from turnpike.models.data.load import load_dataset
+from turnpike.models.data.table import read_table
+from turnpike.models.errors import ConfigError, DataError
+from turnpike.models.training.checkpoint import read_checkpoint
+from turnpike.models.training.presets import find_preset
 
 
 def saved(folder: Path, text: str, name: str = "wine.csv") -> Path:

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.errors import ConfigError
-from models.layers.activation import Maxout, initialize_weights, make_activation, maxout_pieces
-from models.layers.highway import convolution_maps
-from models.layers.transform import PlainLayer
+from turnpike.models.errors import ConfigError
+from turnpike.models.layers.activation import Maxout, initialize_weights, make_activation, maxout_pieces
+from turnpike.models.layers.highway import convolution_maps
+from turnpike.models.layers.transform import PlainLayer
 
 Same = Callable[[Tensor, Tensor], None]
 

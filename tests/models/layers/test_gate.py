@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.errors import ConfigError, ShapeError
-from models.layers.gate import (
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.layers.gate import (
     Carry,
     ConvGate1d,
     ConvGate2d,
@@ -21,8 +21,8 @@ from models.layers.gate import (
     record_gates,
     set_gate_bias,
 )
-from models.layers.highway import ConvHighwayLayer, HighwayLayer
-from models.networks.recurrent import Rhn, RhnConfig
+from turnpike.models.layers.highway import ConvHighwayLayer, HighwayLayer
+from turnpike.models.networks.recurrent import Rhn, RhnConfig
 
 Same = Callable[[Tensor, Tensor], None]
 

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.errors import ConfigError, ShapeError
-from models.layers.gate import Carry
-from models.layers.highway import ConvHighwayLayer, HighwayLayer, convolution_maps
-from models.layers.transform import PlainLayer, ResidualLayer
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.layers.gate import Carry
+from turnpike.models.layers.highway import ConvHighwayLayer, HighwayLayer, convolution_maps
+from turnpike.models.layers.transform import PlainLayer, ResidualLayer
 
 Same = Callable[[Tensor, Tensor], None]
 

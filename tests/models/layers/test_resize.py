@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from models.errors import ConfigError, ShapeError
-from models.layers.resize import SubSample, ZeroPad
-from models.layers.transform import PlainLayer
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.layers.resize import SubSample, ZeroPad
+from turnpike.models.layers.transform import PlainLayer
 
 
 def test_padding_appends_zeros() -> None:

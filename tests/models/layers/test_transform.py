@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.errors import ConfigError, ShapeError
-from models.layers.transform import PlainLayer, ResidualLayer, RowNorm
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.layers.transform import PlainLayer, ResidualLayer, RowNorm
 
 Same = Callable[[Tensor, Tensor], None]
 

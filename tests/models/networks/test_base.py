@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.checks import expect_axis_size, expect_choice
-from models.errors import ConfigError, ShapeError
-from models.networks.base import Net, NetConfig, parameter_count
+from turnpike.models.checks import expect_axis_size, expect_choice
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.networks.base import Net, NetConfig, parameter_count
 
 Same = Callable[[Tensor, Tensor], None]
 

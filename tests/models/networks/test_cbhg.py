@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.errors import ConfigError, ShapeError
-from models.layers.gate import record_gates
-from models.networks.cbhg import Cbhg, CbhgConfig, CbhgNet, ConvBank, NormedConv, PairMax
 from tests.support.network_training import expect_glorot, expect_he, losses_in_training
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.layers.gate import record_gates
+from turnpike.models.networks.cbhg import Cbhg, CbhgConfig, CbhgNet, ConvBank, NormedConv, PairMax
 
 Same = Callable[[Tensor, Tensor], None]
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.errors import ConfigError, ShapeError
-from models.layers.gate import record_gates
-from models.networks.character_cnn import CharacterCnn, CharacterCnnConfig, CharacterEncoder
 from tests.support.network_training import expect_glorot, expect_he, losses_in_training
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.layers.gate import record_gates
+from turnpike.models.networks.character_cnn import CharacterCnn, CharacterCnnConfig, CharacterEncoder
 
 Same = Callable[[Tensor, Tensor], None]
 

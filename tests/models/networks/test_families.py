@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from models.errors import ConfigError
-from models.networks.base import NetConfig
-from models.networks.cbhg import CbhgConfig
-from models.networks.character_cnn import CharacterCnnConfig
-from models.networks.families import FAMILIES, build_network, config_from_dict
-from models.networks.feedforward import ConvConfig, MlpConfig
-from models.networks.grid_lstm import GridLstmConfig
-from models.networks.recurrent import HighwayLstmConfig, RhnConfig
-from models.networks.transformer import TransformerConfig
-from models.training.presets import PRESETS
+from turnpike.models.errors import ConfigError
+from turnpike.models.networks.base import NetConfig
+from turnpike.models.networks.cbhg import CbhgConfig
+from turnpike.models.networks.character_cnn import CharacterCnnConfig
+from turnpike.models.networks.families import FAMILIES, build_network, config_from_dict
+from turnpike.models.networks.feedforward import ConvConfig, MlpConfig
+from turnpike.models.networks.grid_lstm import GridLstmConfig
+from turnpike.models.networks.recurrent import HighwayLstmConfig, RhnConfig
+from turnpike.models.networks.transformer import TransformerConfig
+from turnpike.models.training.presets import PRESETS
 
 CONFIGS: list[NetConfig] = [
     MlpConfig(inputs=(6,), classes=3, width=5, layers=2, kind="plain", gate_bias=None, scaling="unit"),

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.errors import ConfigError
-from models.layers.highway import HighwayLayer
-from models.layers.transform import Init, PlainLayer, ResidualLayer
-from models.networks.base import Net, parameter_count
-from models.networks.feedforward import (
+from turnpike.models.errors import ConfigError
+from turnpike.models.layers.highway import HighwayLayer
+from turnpike.models.layers.transform import Init, PlainLayer, ResidualLayer
+from turnpike.models.networks.base import Net, parameter_count
+from turnpike.models.networks.feedforward import (
     ConvConfig,
     ConvNet,
     EntryKind,

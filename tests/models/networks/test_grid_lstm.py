@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.errors import ConfigError, ShapeError
-from models.networks.base import parameter_count
-from models.networks.grid_lstm import Grid, GridLstm, GridLstmBlock, GridLstmConfig
 from tests.support.network_training import losses_in_training, with_random_weights
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.networks.base import parameter_count
+from turnpike.models.networks.grid_lstm import Grid, GridLstm, GridLstmBlock, GridLstmConfig
 
 Same = Callable[[Tensor, Tensor], None]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]

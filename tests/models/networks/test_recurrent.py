@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.errors import ConfigError, ShapeError
-from models.layers.gate import Carry, record_gates
-from models.networks.recurrent import (
+from tests.support.network_training import expect_glorot, losses_in_training, with_random_weights
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.layers.gate import Carry, record_gates
+from turnpike.models.networks.recurrent import (
     HighwayLstm,
     HighwayLstmConfig,
     HighwayLstmLayer,
@@ -21,7 +22,6 @@ from models.networks.recurrent import (
     Rhn,
     RhnConfig,
 )
-from tests.support.network_training import expect_glorot, losses_in_training, with_random_weights
 
 Same = Callable[[Tensor, Tensor], None]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from models.errors import ConfigError, ShapeError
-from models.networks.sequence import as_sequence, expect_sequence, sequence_shape
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.networks.sequence import as_sequence, expect_sequence, sequence_shape
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.errors import ConfigError, ShapeError
-from models.layers.gate import record_gates
-from models.networks.base import parameter_count
-from models.networks.transformer import (
+from tests.support.network_training import expect_glorot, expect_he, losses_in_training
+from turnpike.models.errors import ConfigError, ShapeError
+from turnpike.models.layers.gate import record_gates
+from turnpike.models.networks.base import parameter_count
+from turnpike.models.networks.transformer import (
     EncoderLayer,
     HighwayJoin,
     MultiHeadAttention,
@@ -21,7 +22,6 @@ from models.networks.transformer import (
     Transformer,
     TransformerConfig,
 )
-from tests.support.network_training import expect_glorot, expect_he, losses_in_training
 
 Same = Callable[[Tensor, Tensor], None]
 

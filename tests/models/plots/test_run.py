@@ -14,15 +14,15 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor, nn
 
-from models.data.dataset import Dataset, RowKind, Split
-from models.networks.base import Net, NetConfig
-from models.networks.character_cnn import CharacterCnnConfig
-from models.networks.families import build_network
-from models.networks.feedforward import ConvConfig, MlpConfig
-from models.networks.recurrent import RhnConfig
-from models.plots import gates as gate_picture
-from models.plots import run as pictures
-from models.training.checkpoint import TrainingRecord
+from turnpike.models.data.dataset import Dataset, RowKind, Split
+from turnpike.models.networks.base import Net, NetConfig
+from turnpike.models.networks.character_cnn import CharacterCnnConfig
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import ConvConfig, MlpConfig
+from turnpike.models.networks.recurrent import RhnConfig
+from turnpike.models.plots import gates as gate_picture
+from turnpike.models.plots import run as pictures
+from turnpike.models.training.checkpoint import TrainingRecord
 
 IMAGE = (1, 8, 8)
 MLP = MlpConfig(inputs=IMAGE, classes=3, width=6, layers=4)

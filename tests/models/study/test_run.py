@@ -12,18 +12,18 @@ import pytest
 import torch
 from PIL import Image
 
-from models.data.dataset import Dataset, Split
-from models.errors import ConfigError, TrainingError
-from models.study.baseline import MajorityBaseline, majority_baseline
-from models.study.figure import depth_figure
-from models.study.results import RunResult, RunState
-from models.study.run import RunProgress, run_study
-from models.study.study import Study, StudyRun
-from models.study.table import best_results, study_table
-from models.training import checkpoint
-from models.training.recipe import Recipe
-from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
-from models.training.train import train
+from turnpike.models.data.dataset import Dataset, Split
+from turnpike.models.errors import ConfigError, TrainingError
+from turnpike.models.study.baseline import MajorityBaseline, majority_baseline
+from turnpike.models.study.figure import depth_figure
+from turnpike.models.study.results import RunResult, RunState
+from turnpike.models.study.run import RunProgress, run_study
+from turnpike.models.study.study import Study, StudyRun
+from turnpike.models.study.table import best_results, study_table
+from turnpike.models.training import checkpoint
+from turnpike.models.training.recipe import Recipe
+from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
+from turnpike.models.training.train import train
 
 STUDY = Study(
     families=("highway", "plain"),

@@ -12,18 +12,18 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from models.errors import CheckpointError, WriteError
-from models.networks.base import Net
-from models.networks.families import build_network
-from models.training.checkpoint import (
+from tests.support.pickle_trap import PickleTrap
+from tests.support.tiny_checkpoint import CONFIG, tiny_record
+from turnpike.models.errors import CheckpointError, WriteError
+from turnpike.models.networks.base import Net
+from turnpike.models.networks.families import build_network
+from turnpike.models.training.checkpoint import (
     METADATA_KEY,
     TrainingRecord,
     load_network,
     read_checkpoint,
     save_checkpoint,
 )
-from tests.support.pickle_trap import PickleTrap
-from tests.support.tiny_checkpoint import CONFIG, tiny_record
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
-from models.errors import CheckpointError
-from models.networks.families import build_network
-from models.training.checkpoint import load_network, read_checkpoint, save_checkpoint
 from tests.support.fuzzing import Decoder, check, mutate_json
 from tests.support.tiny_checkpoint import CONFIG, tiny_record
+from turnpike.models.errors import CheckpointError
+from turnpike.models.networks.families import build_network
+from turnpike.models.training.checkpoint import load_network, read_checkpoint, save_checkpoint
 
 HEADER_SIZE_BYTES = 8
 

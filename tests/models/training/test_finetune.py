@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.data.dataset import Dataset, Split
-from models.errors import ConfigError
-from models.networks.base import NetConfig
-from models.networks.families import build_network
-from models.networks.feedforward import ConvConfig, MlpConfig
-from models.training.checkpoint import load_network
-from models.training.finetune import finetune, shut_units
-from models.training.recipe import Recipe
-from models.training.run_plan import BEST_CHECKPOINT, RunPlan
-from models.training.train import train
+from turnpike.models.data.dataset import Dataset, Split
+from turnpike.models.errors import ConfigError
+from turnpike.models.networks.base import NetConfig
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import ConvConfig, MlpConfig
+from turnpike.models.training.checkpoint import load_network
+from turnpike.models.training.finetune import finetune, shut_units
+from turnpike.models.training.recipe import Recipe
+from turnpike.models.training.run_plan import BEST_CHECKPOINT, RunPlan
+from turnpike.models.training.train import train
 
 MLP = MlpConfig(inputs=(6,), classes=3, width=8, layers=3)
 CONV = ConvConfig(inputs=(1, 8, 8), classes=3, stages=((8, 2),))

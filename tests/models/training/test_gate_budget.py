@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.data.dataset import Dataset, Split
-from models.errors import ConfigError
-from models.layers.gate import record_gates
-from models.networks.base import Net, NetConfig
-from models.networks.families import build_network
-from models.networks.feedforward import MlpConfig
-from models.networks.recurrent import RhnConfig
-from models.plots.run import history_figure
-from models.training.checkpoint import load_network, read_checkpoint, save_checkpoint
-from models.training.gate_budget import GatePenalty
-from models.training.recipe import Recipe
-from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
-from models.training.train import StepReport, train
+from turnpike.models.data.dataset import Dataset, Split
+from turnpike.models.errors import ConfigError
+from turnpike.models.layers.gate import record_gates
+from turnpike.models.networks.base import Net, NetConfig
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import MlpConfig
+from turnpike.models.networks.recurrent import RhnConfig
+from turnpike.models.plots.run import history_figure
+from turnpike.models.training.checkpoint import load_network, read_checkpoint, save_checkpoint
+from turnpike.models.training.gate_budget import GatePenalty
+from turnpike.models.training.recipe import Recipe
+from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
+from turnpike.models.training.train import StepReport, train
 
 MLP = MlpConfig(inputs=(6,), classes=3, width=8, layers=3)
 RECIPE = Recipe(epochs=8, batch=16, lr=0.02, gate_budget=0.5)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.choices import DEFAULT_PRESET, PRESET_SUMMARIES, LayerKind
-from models.errors import ConfigError
-from models.networks.base import NetConfig, parameter_count
-from models.networks.character_cnn import CharacterCnnConfig
-from models.networks.families import build_network
-from models.networks.feedforward import Mlp, MlpConfig, StackConfig
-from models.training.presets import PRESETS, figure_1_config, find_preset
+from turnpike.models.choices import DEFAULT_PRESET, PRESET_SUMMARIES, LayerKind
+from turnpike.models.errors import ConfigError
+from turnpike.models.networks.base import NetConfig, parameter_count
+from turnpike.models.networks.character_cnn import CharacterCnnConfig
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import Mlp, MlpConfig, StackConfig
+from turnpike.models.training.presets import PRESETS, figure_1_config, find_preset
 
 every_preset = pytest.mark.parametrize("name", PRESETS)
 

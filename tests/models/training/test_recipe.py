@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from models.errors import ConfigError
-from models.training.recipe import Recipe
+from turnpike.models.errors import ConfigError
+from turnpike.models.training.recipe import Recipe
 
 
 def rates(steps: int, **settings: Any) -> list[float]:

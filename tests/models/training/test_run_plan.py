@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.training.run_plan import first_difference
+from turnpike.models.training.run_plan import first_difference
 
 
 def test_the_first_difference_by_name_is_reported() -> None:

@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.data.dataset import Dataset, Split
-from models.errors import CheckpointError, ConfigError, TrainingError
-from models.networks.base import NetConfig
-from models.networks.families import build_network
-from models.networks.feedforward import MlpConfig
-from models.training import checkpoint
-from models.training.augment import random_distortion, random_shift, random_thickness
-from models.training.checkpoint import load_network, read_checkpoint
-from models.training.evaluate import evaluate
-from models.training.recipe import Recipe
-from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
-from models.training.train import StepReport, train
+from turnpike.models.data.dataset import Dataset, Split
+from turnpike.models.errors import CheckpointError, ConfigError, TrainingError
+from turnpike.models.networks.base import NetConfig
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import MlpConfig
+from turnpike.models.training import checkpoint
+from turnpike.models.training.augment import random_distortion, random_shift, random_thickness
+from turnpike.models.training.checkpoint import load_network, read_checkpoint
+from turnpike.models.training.evaluate import evaluate
+from turnpike.models.training.recipe import Recipe
+from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
+from turnpike.models.training.train import StepReport, train
 
 TINY = MlpConfig(inputs=(6,), classes=3, width=8, layers=2, dropout=0.3, batch_norm=True)
 RECIPE = Recipe(epochs=3, batch=16, lr=0.01, schedule="onecycle", weight_decay=0.01, clip=1.0)
@@ -241,7 +241,7 @@ def test_a_last_batch_of_one_row_is_left_out(tmp_path: Path, data: Dataset) -> N
 
 def test_evaluation_keeps_the_mode_and_weights_rows(data: Dataset) -> None:
     """Batches of unequal size count by their rows, and training mode is restored."""
-    from models.networks.families import build_network
+    from turnpike.models.networks.families import build_network
 
     net = build_network(replace(TINY, dropout=0.0)).train()
     whole = evaluate(net, data.test)

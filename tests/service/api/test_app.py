@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from service.api.app import Application
-from service.artifact.low_priority import LOWEST_PRIORITY, Caller, call_directly
-from service.config.settings import Settings
-from service.registry.registry import ModelRegistry
-from service.repository.scan import ModelFile
-from service.version import VERSION
 from tests.support.in_process_worker import NoSupervisor
 from tests.support.route_table import route_table
+from turnpike.common.distribution import VERSION
+from turnpike.service.api.app import Application
+from turnpike.service.artifact.low_priority import LOWEST_PRIORITY, Caller, call_directly
+from turnpike.service.config.settings import Settings
+from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.repository.scan import ModelFile
 
 ROOT = Path(__file__).parents[3]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from service.http.connection.protocol import HttpProtocol
 from tests.support.asgi import Reply
 from tests.support.in_process_servers import ask, own_server, uvicorn_server
 from tests.support.in_process_worker import (
@@ -28,6 +27,7 @@ from tests.support.in_process_worker import (
     request,
     rows,
 )
+from turnpike.service.http.connection.protocol import HttpProtocol
 
 GENERATED_ID = re.compile(rb"[0-9a-f]{16}-[0-9a-f]+")
 # Each server writes these itself.

@@ -11,16 +11,16 @@ import plotly
 import pytest
 from fastapi import FastAPI
 
-from service.api import dashboard
-from service.api.app import Application
-from service.api.dashboard import add_dashboard
-from service.config.settings import Settings
-from service.errors import NotFoundError
-from service.http.auth import Authenticator
 from tests.support import asgi
 from tests.support.asgi import Reply
 from tests.support.dashboard_files import FILES, FOLDER, SCRIPTS, TYPES, name_of
 from tests.support.in_process_worker import NoSupervisor
+from turnpike.service.api import dashboard
+from turnpike.service.api.app import Application
+from turnpike.service.api.dashboard import add_dashboard
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import NotFoundError
+from turnpike.service.http.auth import Authenticator
 
 LIBRARY = "/dashboard/plotly.js"
 # what Chromium sends

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.api import gates as gates_endpoint
-from service.errors import NotFiniteError, NotFoundError, RequestError, TooLargeError
 from tests.support.gates_client import GatesClient, array_of, infer, manifest_of, profile_of, random_rows
 from tests.support.tiny_highway import Gated, highway
+from turnpike.service.api import gates as gates_endpoint
+from turnpike.service.errors import NotFiniteError, NotFoundError, RequestError, TooLargeError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,22 +11,22 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.api.endpoint import parse_timeout_ms
-from service.api.inference import InferenceCall, expect_bytes, merge_json, run_deadline, wrap_json
-from service.artifact.runtime import Tensor
-from service.errors import InternalError, NotFiniteError, OverloadedError, RequestError, RunError
-from service.http.response import ResponseBody
-from service.inference_types import (
+from tests.support.fake_models import make_runner
+from tests.support.fake_request import FakeRequest
+from tests.support.infer_bodies import signature
+from turnpike.service.api.endpoint import parse_timeout_ms
+from turnpike.service.api.inference import InferenceCall, expect_bytes, merge_json, run_deadline, wrap_json
+from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.errors import InternalError, NotFiniteError, OverloadedError, RequestError, RunError
+from turnpike.service.http.response import ResponseBody
+from turnpike.service.inference_types import (
     FeedLayout,
     InferenceRequest,
     InferenceResult,
     RequestedOutput,
     RequestForm,
 )
-from service.registry.model import Model
-from tests.support.fake_models import make_runner
-from tests.support.fake_request import FakeRequest
-from tests.support.infer_bodies import signature
+from turnpike.service.registry.model import Model
 
 WORDS = signature(Tensor("ids", "int64", ("batch", "words")))
 

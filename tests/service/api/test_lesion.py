@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.errors import NotFiniteError, RequestError
-from service.gates import lesions
 from tests.support.gates_client import LABELS, GatesClient, infer, manifest_of, random_rows
 from tests.support.tiny_highway import Gated, highway
+from turnpike.service.errors import NotFiniteError, RequestError
+from turnpike.service.gates import lesions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.api.metrics import collect_metrics, metrics_response
-from service.telemetry.counters import without_gauges
-from service.telemetry.log_writer import log_writer
 from tests.support.worker_snapshots import FakeDrift, FakeRegistry, worker_snapshot
+from turnpike.service.api.metrics import collect_metrics, metrics_response
+from turnpike.service.telemetry.counters import without_gauges
+from turnpike.service.telemetry.log_writer import log_writer
 
 
 def scrape(

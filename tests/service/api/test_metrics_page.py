@@ -7,9 +7,6 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from service import errors
-from service.repository.deployment import Deployment, UnavailableModel
-from service.repository.scan import ModelFile, file_identity
 from tests.support.in_process_worker import (
     INFER,
     MODEL_FILE,
@@ -21,6 +18,9 @@ from tests.support.in_process_worker import (
     rows,
     run,
 )
+from turnpike.service import errors
+from turnpike.service.repository.deployment import Deployment, UnavailableModel
+from turnpike.service.repository.scan import ModelFile, file_identity
 
 PAGE = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
 

@@ -14,16 +14,21 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.api.context import ServiceContext
-from service.api.model_facts import (
+from tests.support.fake_request import FakeRequest
+from tests.support.gates_client import GatesClient, SingleModelRegistry, manifest_of, profile_of
+from tests.support.manifests import PARITY, stored_input
+from tests.support.tiny_highway import Ending, highway
+from tests.support.tiny_repository import load_model, put_model, with_manifest
+from turnpike.service.api.context import ServiceContext
+from turnpike.service.api.model_facts import (
     StaticModelEndpoint,
     bias_of,
     certificate_json,
     gate_profile_json,
     samples_json,
 )
-from service.artifact.levers import override_biases
-from service.artifact.manifest import (
+from turnpike.service.artifact.levers import override_biases
+from turnpike.service.artifact.manifest import (
     Feature,
     Gate,
     InputRange,
@@ -33,13 +38,8 @@ from service.artifact.manifest import (
     TensorParity,
     Variant,
 )
-from service.artifact.runtime import open_model
-from service.registry.model import Model
-from tests.support.fake_request import FakeRequest
-from tests.support.gates_client import GatesClient, SingleModelRegistry, manifest_of, profile_of
-from tests.support.manifests import PARITY, stored_input
-from tests.support.tiny_highway import Ending, highway
-from tests.support.tiny_repository import load_model, put_model, with_manifest
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.registry.model import Model
 
 SAMPLES = (
     Sample(label="<script>", inputs=(stored_input("x", [0, 1, 2, 255]),)),

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.errors import NotFoundError
 from tests.support.gates_client import GatesClient, infer, manifest_of, profile_of, random_rows
 from tests.support.tiny_highway import highway
+from turnpike.service.errors import NotFoundError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.manifest import Feature
-from service.config.settings import Settings
-from service.errors import ModelFileError
-from service.repository.deployment import Deployment
 from tests.support.asgi import Reply
 from tests.support.in_process_worker import InProcessWorker, request, run_scene
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
+from turnpike.service.artifact.manifest import Feature
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import ModelFileError
+from turnpike.service.repository.deployment import Deployment
 
 NAMES = ("ash", "elm [m]", "fir", "oak")
 FEATURES = tuple(Feature(name=name, low=-3, high=3, mean=0, sd=1) for name in NAMES)

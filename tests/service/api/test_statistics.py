@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from service.api.statistics import model_stats
-from service.inference_types import InferenceResult
-from service.telemetry.counters import RequestCounters
+from turnpike.service.api.statistics import model_stats
+from turnpike.service.inference_types import InferenceResult
+from turnpike.service.telemetry.counters import RequestCounters
 
 
 def worker() -> dict[str, Any]:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.manifest import Sample
-from service.config.settings import Settings
-from service.errors import ModelFileError
-from service.repository.deployment import Deployment
 from tests.support.asgi import Reply
 from tests.support.in_process_worker import INFER, NAME, PREDICT, InProcessWorker, request, run_scene, until
 from tests.support.manifests import stored_input
 from tests.support.text_models import ALPHABET, encoder, text_file, text_input
 from tests.support.tiny_repository import load_model, put_model
+from turnpike.service.artifact.manifest import Sample
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import ModelFileError
+from turnpike.service.repository.deployment import Deployment
 
 TEXTS = ["AB", "", "C é\U0001f600A B", "unknown A"]
 IDS = encoder().encode(TEXTS)

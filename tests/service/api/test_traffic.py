@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from service.telemetry.traffic_history import Figures
 from tests.support.in_process_worker import ROOT, InProcessWorker, request, run
 from tests.support.live_server import serving, worker_processes
 from tests.support.waiting import wait_until
+from turnpike.service.telemetry.traffic_history import Figures
 
 PAGE = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
 INPUT = {"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}

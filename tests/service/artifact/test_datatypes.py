@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
-from service.artifact.runtime import DTYPE_BY_ONNX_TYPE
+from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.service.artifact.runtime import DTYPE_BY_ONNX_TYPE
 
 
 def test_every_dtype_of_a_model_has_a_datatype() -> None:

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from service.artifact import runtime as runtime_module
-from service.artifact.devices import provider_options
-from service.artifact.runtime import PRODUCT_MODEL, open_model
+from turnpike.service.artifact import runtime as runtime_module
+from turnpike.service.artifact.devices import provider_options
+from turnpike.service.artifact.runtime import PRODUCT_MODEL, open_model
 
 
 def test_cuda_computes_products_without_tf32() -> None:

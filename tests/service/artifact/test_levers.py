@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.artifact.levers import SATURATING_SHIFT, override_biases
-from service.artifact.manifest import Gate, Lever
+from turnpike.service.artifact.levers import SATURATING_SHIFT, override_biases
+from turnpike.service.artifact.manifest import Gate, Lever
 
 
 def gate(name: str, *levers: Lever) -> Gate:

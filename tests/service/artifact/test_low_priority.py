@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.low_priority import LOWEST_PRIORITY, call_directly, low_priority_caller
-from service.artifact.runtime import open_model
-from service.config.settings import Settings
-from service.errors import ModelFileError
-from service.registry.loader import load
-from service.telemetry.counters import RequestCounters
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model
+from turnpike.service.artifact.low_priority import LOWEST_PRIORITY, call_directly, low_priority_caller
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import ModelFileError
+from turnpike.service.registry.loader import load
+from turnpike.service.telemetry.counters import RequestCounters
 
 
 def priority() -> int:

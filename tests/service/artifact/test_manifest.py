@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service.artifact.manifest import MAX_SAMPLE_CHARACTERS, Manifest, Parity, TensorParity
-from service.errors import ModelFileError
 from tests.support.manifests import MANIFEST, PARITY
+from turnpike.service.artifact.manifest import MAX_SAMPLE_CHARACTERS, Manifest, Parity, TensorParity
+from turnpike.service.errors import ModelFileError
 
 ROW = {"name": "x", "shape": [3], "dtype": "uint8", "data": "AAEC"}
 FEATURE = {"name": "mass [kg]", "unit": "kg", "low": 1, "high": 3, "mean": 2, "sd": 0.5}

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from service.artifact.onnx_constants import expect_self_contained, read_initializers
-from service.errors import ModelFileError
 from tests.support.tiny_highway import highway
+from turnpike.service.artifact.onnx_constants import expect_self_contained, read_initializers
+from turnpike.service.errors import ModelFileError
 
 
 def graph(

@@ -6,11 +6,11 @@ import numpy as np
 import onnx
 import pytest
 
-from service.artifact.openvino import reduce_graph
-from service.artifact.protobuf import MalformedError
-from service.artifact.runtime import open_model
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import with_manifest
+from turnpike.service.artifact.openvino import reduce_graph
+from turnpike.service.artifact.protobuf import MalformedError
+from turnpike.service.artifact.runtime import open_model
 
 X = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
 

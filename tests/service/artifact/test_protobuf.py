@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.artifact.protobuf import Field, MalformedError, content_digest, fields, unpack_varints
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import with_manifest
+from turnpike.service.artifact.protobuf import Field, MalformedError, content_digest, fields, unpack_varints
 
 
 def test_every_kind_of_field_is_read() -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from service.artifact import runtime as runtime_module
-from service.artifact.devices import expect_precision
-from service.artifact.manifest import METADATA_KEY
-from service.artifact.runtime import device_available, expect_device, open_model
-from service.errors import DeviceError, ModelFileError, RunError
 from tests.support.manifests import MANIFEST
+from turnpike.service.artifact import runtime as runtime_module
+from turnpike.service.artifact.devices import expect_precision
+from turnpike.service.artifact.manifest import METADATA_KEY
+from turnpike.service.artifact.runtime import device_available, expect_device, open_model
+from turnpike.service.errors import DeviceError, ModelFileError, RunError
 
 
 def model(*, outputs: tuple[str, ...] = ("output", "half"), metadata: dict[str, str] | None = None) -> bytes:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.manifest import InputRange, Sample, SampleInput
-from service.artifact.runtime import Tensor
-from service.artifact.sample_rows import check_sample_rows, to_input_row
 from tests.support.manifests import MANIFEST, stored_input
+from turnpike.service.artifact.manifest import InputRange, Sample, SampleInput
+from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.sample_rows import check_sample_rows, to_input_row
 
 X = Tensor("x", "float32", ("batch", 2, 2))
 IDS = Tensor("ids", "int64", ("batch", "words"))

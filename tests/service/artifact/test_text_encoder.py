@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.data.embedded import encode_texts
-from service.artifact.manifest import TextInput, TextScheme
-from service.artifact.runtime import Tensor
-from service.artifact.text_encoder import TextEncoder
 from tests.support.manifests import MANIFEST
 from tests.support.text_models import ALPHABET, encoder, text_input
+from turnpike.models.data.embedded import encode_texts
+from turnpike.service.artifact.manifest import TextInput, TextScheme
+from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.text_encoder import TextEncoder
 
 IDS = Tensor("ids", "int64", ("batch", "words", 3))
 LETTERS = ALPHABET + "aZ0ü界\0\u0301\U0001f601"

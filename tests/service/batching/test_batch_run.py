@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.batching.queue import QueuedRequest
-from service.errors import InternalError
-from service.inference_types import Array, FeedLayout, InferenceResult, RunPlan
 from tests.support.fake_models import Doubler, make_runner, rows
+from turnpike.service.batching.queue import QueuedRequest
+from turnpike.service.errors import InternalError
+from turnpike.service.inference_types import Array, FeedLayout, InferenceResult, RunPlan
 
 MakeRequest = Callable[..., QueuedRequest]
 

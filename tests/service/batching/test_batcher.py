@@ -11,10 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.batching.batch_run import CompletedBatch
-from service.batching.batcher import MAX_YIELDS, Batcher
-from service.errors import DeadlineError
-from service.inference_types import FeedLayout
 from tests.support.fake_models import (
     BlockedRuns,
     Doubler,
@@ -25,6 +21,10 @@ from tests.support.fake_models import (
     sleep_for,
     with_short_runs,
 )
+from turnpike.service.batching.batch_run import CompletedBatch
+from turnpike.service.batching.batcher import MAX_YIELDS, Batcher
+from turnpike.service.errors import DeadlineError
+from turnpike.service.inference_types import FeedLayout
 
 
 def test_requests_of_one_event_loop_turn_share_a_run(run_in_loop: RunInLoop) -> None:

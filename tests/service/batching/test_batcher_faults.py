@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from service.errors import DeadlineError, InternalError, OverloadedError
-from service.inference_types import Array, InferenceResult
 from tests.support.fake_models import (
     BlockedRuns,
     Doubler,
@@ -25,6 +23,8 @@ from tests.support.fake_models import (
     sleep_for,
     with_short_runs,
 )
+from turnpike.service.errors import DeadlineError, InternalError, OverloadedError
+from turnpike.service.inference_types import Array, InferenceResult
 
 
 async def loop_turns(count: int = 5) -> None:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import uvloop
 
-from service.batching.batcher import Batcher
-from service.errors import DeadlineError
-from service.http.driver import DriverWaiter
 from tests.support.fake_models import BlockedRuns, Doubler, make_batcher, rows, with_short_runs
+from turnpike.service.batching.batcher import Batcher
+from turnpike.service.errors import DeadlineError
+from turnpike.service.http.driver import DriverWaiter
 
 SMALL, LARGE = 2, 64
 

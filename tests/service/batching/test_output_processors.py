@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from service.batching.queue import QueuedRequest
-from service.inference_types import Array, RunPlan
 from tests.support.fake_models import Doubler, make_batcher, make_runner, rows
+from turnpike.service.batching.queue import QueuedRequest
+from turnpike.service.inference_types import Array, RunPlan
 
 
 class Summer:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.batching.queue import QueuedRequest, RequestQueue
-from service.errors import DeadlineError
-from service.inference_types import RunPlan
+from turnpike.service.batching.queue import QueuedRequest, RequestQueue
+from turnpike.service.errors import DeadlineError
+from turnpike.service.inference_types import RunPlan
 
 MakeRequest = Callable[..., QueuedRequest]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.batching.batcher import SHORT_RUN_NS, RunTimeEstimator
+from turnpike.service.batching.batcher import SHORT_RUN_NS, RunTimeEstimator
 
 
 def test_an_unmeasured_run_is_not_short() -> None:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.runtime import Tensor, open_model
-from service.cli.table_file import read_rows
-from service.errors import SettingError
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.infer_bodies import ROWS, signature
 from tests.support.live_server import serving
 from tests.support.run_cli import run_in_process
 from tests.support.text_models import text_file
 from tests.support.tiny_repository import put_model
+from turnpike.service.artifact.runtime import Tensor, open_model
+from turnpike.service.cli.table_file import read_rows
+from turnpike.service.errors import SettingError
 
 DIGITS = np.random.default_rng(0).integers(0, 17, (130, 64)).astype(np.float32)
 

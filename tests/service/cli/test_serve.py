@@ -15,10 +15,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from service.cli import serve
-from service.cli.serve import PANELS, app
-from service.config.settings import SECRETS, Settings
 from tests.support.live_server import ROOT, environment, module, serving
+from turnpike.common.distribution import needs_extra
+from turnpike.service.cli import serve
+from turnpike.service.cli.serve import PANELS, app
+from turnpike.service.config.settings import SECRETS, Settings
 
 pytestmark = pytest.mark.usefixtures("without_variables")
 
@@ -108,7 +109,7 @@ def test_grpc_needs_its_packages(
         return None if name == package else find_spec(name)
 
     monkeypatch.setattr(importlib.util, "find_spec", find)
-    message = f"--grpc-port: needs {package}, which is not installed: pip install 'turnpike[serve,grpc]'"
+    message = needs_extra("--grpc-port", package, "serve,grpc")
     assert str(call("--grpc-port", "0").exception) == message
     assert served == []
     assert call().exit_code == 0
@@ -191,20 +192,20 @@ def imported_by(*modules: str) -> list[str]:
 
 def test_the_supervisor_does_not_import_large_libraries() -> None:
     """Each of these libraries would take memory in a process that answers no request."""
-    modules = imported_by("turnpike", "service.cli.serve")
+    modules = imported_by("turnpike", "turnpike.service.cli.serve")
     assert [name for name in NOT_IN_SUPERVISOR if name in modules] == []
 
 
 def test_a_worker_imports_only_what_requests_need() -> None:
     """Settings, the command line, rare routes and NumPy's random numbers are not imported."""
-    modules = imported_by("service.process.worker", "service.api.app")
+    modules = imported_by("turnpike.service.process.worker", "turnpike.service.api.app")
     rare = (
         "typer",
         "rich",
-        "service.config.settings",
-        "service.api.metrics",
-        "service.api.openapi.document",
-        "service.api.openapi.schemas",
+        "turnpike.service.config.settings",
+        "turnpike.service.api.metrics",
+        "turnpike.service.api.openapi.document",
+        "turnpike.service.api.openapi.schemas",
         "numpy.random",
     )
     assert [name for name in rare if name in modules] == []

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import serve
-from service.config import auto_workers
-from service.config.auto_workers import MIN_WEIGHT_BYTES, TUNED_FILE, median_weight_size
-from service.config.cpus import LARGE_WEIGHT_BYTES, default_workers
-from service.config.settings import Settings
-from service.config.sources import ResolvedSettings, resolve, settings_as_toml
-from service.repository.scan import MODEL_FILE
 from tests.support.onnx_with_weights import model_with_weights
+from turnpike.service.cli import serve
+from turnpike.service.config import auto_workers
+from turnpike.service.config.auto_workers import MIN_WEIGHT_BYTES, TUNED_FILE, median_weight_size
+from turnpike.service.config.cpus import LARGE_WEIGHT_BYTES, default_workers
+from turnpike.service.config.settings import Settings
+from turnpike.service.config.sources import ResolvedSettings, resolve, settings_as_toml
+from turnpike.service.repository.scan import MODEL_FILE
 
 MACHINE = {"cpus": 4.0, "cpu": "Some CPU", "device": "cpu"}
 TUNED = "workers = 3\nthreads = 1\nmax_batch = 32\nmax_delay_ms = 0.5\n"

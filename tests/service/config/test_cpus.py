@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from service.config import cpus
-from service.config.cpus import available_cpus, cpu_model, threads_per_worker
-from service.config.settings import Settings
+from turnpike.service.config import cpus
+from turnpike.service.config.cpus import available_cpus, cpu_model, threads_per_worker
+from turnpike.service.config.settings import Settings
 
 
 @pytest.fixture

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from service.artifact.devices import Device
-from service.config import memory_share as memory
-from service.config.memory_share import allocation_limit, max_held_bytes, memory_limit, memory_per_worker
-from service.config.settings import Settings
+from turnpike.service.artifact.devices import Device
+from turnpike.service.config import memory_share as memory
+from turnpike.service.config.memory_share import (
+    allocation_limit,
+    max_held_bytes,
+    memory_limit,
+    memory_per_worker,
+)
+from turnpike.service.config.settings import Settings
 
 MIB = 1 << 20
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from service.config.pipes import buffer_pipes
-from service.config.settings import Settings
-from service.errors import SettingError
-from service.http.auth import Authenticator
+from turnpike.service.config.pipes import buffer_pipes
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import SettingError
+from turnpike.service.http.auth import Authenticator
 
 
 def pipe_with(content: bytes) -> Path:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from service.config.settings import SECRETS, Settings
-from service.config.sources import ResolvedSettings, resolve, settings_as_toml
-from service.errors import SettingError
+from turnpike.service.config.settings import SECRETS, Settings
+from turnpike.service.config.sources import ResolvedSettings, resolve, settings_as_toml
+from turnpike.service.errors import SettingError
 
 pytestmark = pytest.mark.usefixtures("without_variables")
 

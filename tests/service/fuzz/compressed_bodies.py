@@ -7,11 +7,11 @@ import gzip
 import random
 import zlib
 
-from service.errors import RequestError
-from service.http.body import BodyReader
-from service.memory.budget import MemoryBudget
 from tests.support.fake_request import FakeRequest
 from tests.support.fuzzing import Decoder, cut
+from turnpike.service.errors import RequestError
+from turnpike.service.http.body import BodyReader
+from turnpike.service.memory.budget import MemoryBudget
 
 Loop = asyncio.AbstractEventLoop
 

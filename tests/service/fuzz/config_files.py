@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from service.config.sources import read_config
-from service.errors import SettingError
 from tests.support.fuzzing import Decoder
+from turnpike.service.config.sources import read_config
+from turnpike.service.errors import SettingError
 
 
 def config_decoder(folder: Path) -> Decoder:

@@ -12,13 +12,13 @@ import h11
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from service.errors import RequestError
-from service.http.connection.protocol import HttpProtocol
-from service.http.connection.shared_state import ConnectionLimits
-from service.http.request import ClientGoneError, Request
-from service.http.response import Response
 from tests.support.fuzzing import Decoder, cut
 from tests.support.in_process_worker import MemoryTransport
+from turnpike.service.errors import RequestError
+from turnpike.service.http.connection.protocol import HttpProtocol
+from turnpike.service.http.connection.shared_state import ConnectionLimits
+from turnpike.service.http.request import ClientGoneError, Request
+from turnpike.service.http.response import Response
 
 Loop = asyncio.AbstractEventLoop
 

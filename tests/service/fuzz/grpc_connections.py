@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from hpack import Decoder as HpackDecoder
 from hpack import HPACKError
 
-from service.errors import RequestError
 from tests.support.echo_calls import LATE, STREAM, UNARY, WAIT, Connection, EchoServer
 from tests.support.error_log import ErrorLog, errors_of
 from tests.support.fuzzing import Decoder, cut
@@ -32,6 +31,7 @@ from tests.support.h2_client import (
     window_update,
 )
 from tests.support.h2_connections import CONNECTIONS
+from turnpike.service.errors import RequestError
 
 Loop = asyncio.AbstractEventLoop
 

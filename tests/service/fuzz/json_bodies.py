@@ -11,18 +11,18 @@ import numpy as np
 import orjson
 import pytest
 
-from service.artifact.limits import RequestLimits
-from service.artifact.runtime import Signature, Tensor
-from service.errors import RequestError
-from service.gates.lesions import LESION_KEYS, parse_lesion_request
-from service.gates.query import DETAILS, OPTIONS, parse_gate_query
-from service.protocol.infer_request import decode_infer
-from service.protocol.infer_request_cache import CachingDecoder
-from service.protocol.predict_json import decode_instances
 from tests.support.fuzzing import Decoder, mutate_json
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
 from tests.support.text_models import ALPHABET, TEXTS
 from tests.support.tiny_highway import highway
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.errors import RequestError
+from turnpike.service.gates.lesions import LESION_KEYS, parse_lesion_request
+from turnpike.service.gates.query import DETAILS, OPTIONS, parse_gate_query
+from turnpike.service.protocol.infer_request import decode_infer
+from turnpike.service.protocol.infer_request_cache import CachingDecoder
+from turnpike.service.protocol.predict_json import decode_instances
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

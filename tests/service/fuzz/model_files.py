@@ -9,16 +9,16 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from service.artifact.manifest import Manifest, Sample
-from service.artifact.onnx_constants import expect_self_contained, read_initializers
-from service.artifact.protobuf import MalformedError, content_digest, fields
-from service.artifact.runtime import Tensor
-from service.artifact.sample_rows import check_sample_rows
-from service.errors import ModelFileError
 from tests.service.fuzz.json_bodies import JSON_TOKENS
 from tests.support import fuzzing
 from tests.support.fuzzing import Decoder, mutate_json
 from tests.support.manifests import MANIFEST, stored_input
+from turnpike.service.artifact.manifest import Manifest, Sample
+from turnpike.service.artifact.onnx_constants import expect_self_contained, read_initializers
+from turnpike.service.artifact.protobuf import MalformedError, content_digest, fields
+from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.sample_rows import check_sample_rows
+from turnpike.service.errors import ModelFileError
 
 
 def onnx_decoder() -> Decoder:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import orjson
 
-from service.errors import SettingError
-from service.repository.scan import MAX_NAME_LENGTH, scan
 from tests.support.fuzzing import Decoder
+from turnpike.service.errors import SettingError
+from turnpike.service.repository.scan import MAX_NAME_LENGTH, scan
 
 
 def scan_decoder(folder: Path) -> Decoder:

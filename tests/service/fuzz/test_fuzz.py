@@ -57,16 +57,24 @@ def test_any_bytes_are_decoded_correctly_or_refused(name: str, tmp_path: Path, l
 @pytest.mark.parametrize(
     ("name", "target", "fault"),
     [
-        ("infer", "service.protocol.infer_request.InputReader.expect_even", lambda *_: None),
-        ("gate query", "service.gates.query.DETAILS", ("summary", "units", "rows", "row")),
-        ("body", "service.http.decompression._damaged", lambda: ValueError("damaged")),
-        ("http", "service.http.connection.request_parser.LINE_ENDS", b""),
-        ("grpc", "service.grpc.connection.http2_connection.without_padding", lambda _, payload: payload),
-        ("grpc", "service.grpc.connection.call._is_one_message", lambda data: len(data) >= 5),
-        ("onnx", "service.artifact.onnx_constants.FLOATS", {1: ("<f4", 4), 10: ("<f2", 5), 11: ("<f8", 4)}),
-        pytest.param("onnx", "service.artifact.onnx_constants.LOCATION", 99, marks=pytest.mark.slow),
-        ("manifest", "service.artifact.manifest.ValidationError", KeyError),
-        ("ipc", "service.process.ipc.ERROR_BY_NAME", None),
+        ("infer", "turnpike.service.protocol.infer_request.InputReader.expect_even", lambda *_: None),
+        ("gate query", "turnpike.service.gates.query.DETAILS", ("summary", "units", "rows", "row")),
+        ("body", "turnpike.service.http.decompression._damaged", lambda: ValueError("damaged")),
+        ("http", "turnpike.service.http.connection.request_parser.LINE_ENDS", b""),
+        (
+            "grpc",
+            "turnpike.service.grpc.connection.http2_connection.without_padding",
+            lambda _, payload: payload,
+        ),
+        ("grpc", "turnpike.service.grpc.connection.call._is_one_message", lambda data: len(data) >= 5),
+        (
+            "onnx",
+            "turnpike.service.artifact.onnx_constants.FLOATS",
+            {1: ("<f4", 4), 10: ("<f2", 5), 11: ("<f8", 4)},
+        ),
+        pytest.param("onnx", "turnpike.service.artifact.onnx_constants.LOCATION", 99, marks=pytest.mark.slow),
+        ("manifest", "turnpike.service.artifact.manifest.ValidationError", KeyError),
+        ("ipc", "turnpike.service.process.ipc.ERROR_BY_NAME", None),
     ],
 )
 def test_faults_are_found(

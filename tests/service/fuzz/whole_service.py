@@ -9,7 +9,6 @@ import json
 import random
 import re
 
-from service.errors import RequestError
 from tests.service.fuzz.connections import ANSWER_START
 from tests.support.error_log import ErrorLog, errors_of
 from tests.support.fuzzing import Decoder, cut, mutate_json
@@ -26,6 +25,7 @@ from tests.support.in_process_worker import (
     request,
     rows,
 )
+from turnpike.service.errors import RequestError
 
 Loop = asyncio.AbstractEventLoop
 

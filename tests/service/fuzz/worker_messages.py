@@ -9,8 +9,8 @@ import random
 import socket
 from typing import Any
 
-from service.process.ipc import IpcChannel
 from tests.support.fuzzing import Decoder, mutate_json
+from turnpike.service.process.ipc import IpcChannel
 
 Loop = asyncio.AbstractEventLoop
 

@@ -11,11 +11,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.artifact.manifest import Gate, LayerProfile, Profile
-from service.artifact.runtime import Runtime
-from service.errors import ModelFileError
-from service.gates import drift as module
-from service.gates.drift import MAX_SAMPLED_VALUES, MIN_ROWS, DriftMonitor, DriftReport, sampled_run
+from turnpike.service.artifact.manifest import Gate, LayerProfile, Profile
+from turnpike.service.artifact.runtime import Runtime
+from turnpike.service.errors import ModelFileError
+from turnpike.service.gates import drift as module
+from turnpike.service.gates.drift import MAX_SAMPLED_VALUES, MIN_ROWS, DriftMonitor, DriftReport, sampled_run
 
 Array = np.ndarray[Any, np.dtype[Any]]
 UNITS = 16

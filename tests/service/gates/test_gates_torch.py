@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from export.pipeline import export_model
-from models.layers.gate import GatedJoin, record_gates
-from models.networks.base import NetConfig
-from models.networks.families import build_network
-from models.networks.feedforward import ConvConfig, MlpConfig
-from models.networks.recurrent import RhnConfig
 from tests.support.gates_client import GatesClient, array_of
+from turnpike.export.pipeline import export_model
+from turnpike.models.layers.gate import GatedJoin, record_gates
+from turnpike.models.networks.base import NetConfig
+from turnpike.models.networks.families import build_network
+from turnpike.models.networks.feedforward import ConvConfig, MlpConfig
+from turnpike.models.networks.recurrent import RhnConfig
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.levers import SATURATING_SHIFT
-from service.artifact.manifest import Gate, Lever
-from service.errors import RequestError
-from service.gates.lesions import MAX_CURVE_ROWS, curve_layers, lesion_effect, parse_lesion_request
+from turnpike.service.artifact.levers import SATURATING_SHIFT
+from turnpike.service.artifact.manifest import Gate, Lever
+from turnpike.service.errors import RequestError
+from turnpike.service.gates.lesions import MAX_CURVE_ROWS, curve_layers, lesion_effect, parse_lesion_request
 
 
 def gate(name: str, layer: int, tensor: str | None = None, **more: Any) -> Gate:

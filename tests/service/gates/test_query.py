@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.manifest import Gate
-from service.artifact.runtime import Signature, Tensor
-from service.errors import RequestError, TooLargeError
-from service.gates.query import (
+from turnpike.service.artifact.manifest import Gate
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.errors import RequestError, TooLargeError
+from turnpike.service.gates.query import (
     GateQuery,
     OutputSizes,
     block_names,
@@ -19,7 +19,7 @@ from service.gates.query import (
     parse_gate_query,
     requested_tensors,
 )
-from service.inference_types import FeedLayout, InferenceRequest, RequestForm
+from turnpike.service.inference_types import FeedLayout, InferenceRequest, RequestForm
 
 GATES = tuple(
     Gate(name=name, layer=n, kind="coupled", carry="identity", unit_axis=-1, units=3, output=output)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.manifest import Gate
-from service.errors import NotFiniteError
-from service.gates.reader import DEFAULT_LEVELS, GateReader, unit_statistics
-from service.gates.statistics import MAX_FLOAT_SORT
 from tests.support.gate_arrays import Dims, f32, gate, random_gates, signature
+from turnpike.service.artifact.manifest import Gate
+from turnpike.service.errors import NotFiniteError
+from turnpike.service.gates.reader import DEFAULT_LEVELS, GateReader, unit_statistics
+from turnpike.service.gates.statistics import MAX_FLOAT_SORT
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,11 +11,11 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from service.errors import NotFiniteError
-from service.gates import reader as reading
-from service.gates.reader import GateReader
-from service.gates.statistics import stack_gates
 from tests.support.gate_arrays import f32, gate, random_gates, signature
+from turnpike.service.errors import NotFiniteError
+from turnpike.service.gates import reader as reading
+from turnpike.service.gates.reader import GateReader
+from turnpike.service.gates.statistics import stack_gates
 
 
 @pytest.mark.parametrize("rows", [1, 3])

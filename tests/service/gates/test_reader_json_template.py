@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.gates.reader import JsonTemplate
+from turnpike.service.gates.reader import JsonTemplate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.gates.statistics import (
+from tests.support.gate_arrays import random_gates
+from turnpike.service.gates.statistics import (
     MAX_FLOAT_SORT,
     carried_product,
     gate_statistics,
@@ -16,7 +17,6 @@ from service.gates.statistics import (
     stack_carry_gates,
     stack_gates,
 )
-from tests.support.gate_arrays import random_gates
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

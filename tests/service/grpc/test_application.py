@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from service.grpc.application import GATES, HEALTH, INFERENCE, OLD_REFLECTION, REFLECTION
-from service.grpc.messages.descriptors import DESCRIPTORS, POOL
-from service.http.compression import COMPRESSED_FROM_BYTES
 from tests.support.grpc_worker import GrpcWorker, grpc_worker, infer_request
+from turnpike.service.grpc.application import GATES, HEALTH, INFERENCE, OLD_REFLECTION, REFLECTION
+from turnpike.service.grpc.messages.descriptors import DESCRIPTORS, POOL
+from turnpike.service.http.compression import COMPRESSED_FROM_BYTES
 
 # calls that need no key
 OPEN = {f"/{HEALTH}/Check", f"/{HEALTH}/Watch", f"/{INFERENCE}/ServerLive", f"/{INFERENCE}/ServerReady"}

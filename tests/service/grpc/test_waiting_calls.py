@@ -13,17 +13,17 @@ import pytest
 import uvloop
 from uvicorn.server import ServerState
 
-from service.api import app
-from service.batching.batcher import RunTimeEstimator
-from service.config.settings import Settings
-from service.grpc.application import GrpcApplication
-from service.http.connection.shared_state import SharedState
-from service.repository.deployment import Deployment
-from service.repository.scan import ModelFile, file_identity
 from tests.support.echo_calls import Connection
 from tests.support.grpc_load import digit_request
 from tests.support.h2_client import message, reset
 from tests.support.in_process_worker import ACCESS_LOG, MODEL_FILE, NAME, NoSupervisor, until
+from turnpike.service.api import app
+from turnpike.service.batching.batcher import RunTimeEstimator
+from turnpike.service.config.settings import Settings
+from turnpike.service.grpc.application import GrpcApplication
+from turnpike.service.http.connection.shared_state import SharedState
+from turnpike.service.repository.deployment import Deployment
+from turnpike.service.repository.scan import ModelFile, file_identity
 
 INFER, STREAM = (f"/inference.GRPCInferenceService/{name}" for name in ("ModelInfer", "ModelStreamInfer"))
 DEADLINE_EXCEEDED = 4

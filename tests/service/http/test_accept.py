@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.http.accept import preferred_encoding
+from turnpike.service.http.accept import preferred_encoding
 
 
 @pytest.mark.parametrize(

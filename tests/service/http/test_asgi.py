@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from service.http.asgi import AsgiEndpoint, AsgiRequest
-from service.http.driver import Driver, DriverWaiter
-from service.http.request import ClientGoneError, Request
-from service.http.response import Response
 from tests.support.fake_request import FakeRequest
+from turnpike.service.http.asgi import AsgiEndpoint, AsgiRequest
+from turnpike.service.http.driver import Driver, DriverWaiter
+from turnpike.service.http.request import ClientGoneError, Request
+from turnpike.service.http.response import Response
 
 
 class AsgiFakeRequest(FakeRequest):

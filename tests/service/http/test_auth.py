@@ -11,10 +11,10 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
-from service.config.settings import Settings
-from service.errors import ForbiddenError, SettingError, UnauthorizedError
-from service.http import auth as module
-from service.http.auth import AccessLevel, Authenticator, level_of
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import ForbiddenError, SettingError, UnauthorizedError
+from turnpike.service.http import auth as module
+from turnpike.service.http.auth import AccessLevel, Authenticator, level_of
 
 BOTH = Authenticator(["one", "two"], "root")
 

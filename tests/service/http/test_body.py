@@ -8,15 +8,15 @@ import warnings
 import pytest
 from starlette.types import Message
 
-from service.errors import (
+from tests.support.body_clients import GONE, Client, body_reader, part, read, reading
+from tests.support.fake_request import FakeRequest
+from turnpike.service.errors import (
     OverloadedError,
     RequestError,
     RequestTimeoutError,
     TooLargeError,
 )
-from service.http.request import ClientGoneError
-from tests.support.body_clients import GONE, Client, body_reader, part, read, reading
-from tests.support.fake_request import FakeRequest
+from turnpike.service.http.request import ClientGoneError
 
 
 def test_a_chunked_body_over_the_limit_is_refused() -> None:

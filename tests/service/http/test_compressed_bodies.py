@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.errors import (
+from tests.support.body_clients import GONE, Client, body_reader, part, read
+from turnpike.service.errors import (
     OverloadedError,
     RequestError,
     RequestTimeoutError,
     TooLargeError,
     UnsupportedEncodingError,
 )
-from service.http.body import BodyReader
-from service.http.decompression import ANY_RATIO_BYTES, SLICE_BYTES
-from service.http.request import ClientGoneError
-from tests.support.body_clients import GONE, Client, body_reader, part, read
+from turnpike.service.http.body import BodyReader
+from turnpike.service.http.decompression import ANY_RATIO_BYTES, SLICE_BYTES
+from turnpike.service.http.request import ClientGoneError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
 

@@ -16,10 +16,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from service.http import compression, middleware
-from service.http.compression import COMPRESSED_FROM_BYTES, SLICE_BYTES, ZLIB_LEVEL, AnswerCompressor
-from service.http.response import LARGE_RESPONSE_BYTES, Response
-from service.memory.budget import MemoryBudget
 from tests.support.asgi import Reply
 from tests.support.asgi import ask as ask_asgi
 from tests.support.fake_request import FakeRequest
@@ -38,6 +34,10 @@ from tests.support.in_process_worker import (
     until,
 )
 from tests.support.one_worker import with_supervisor
+from turnpike.service.http import compression, middleware
+from turnpike.service.http.compression import COMPRESSED_FROM_BYTES, SLICE_BYTES, ZLIB_LEVEL, AnswerCompressor
+from turnpike.service.http.response import LARGE_RESPONSE_BYTES, Response
+from turnpike.service.memory.budget import MemoryBudget
 
 UNPACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "deflate": zlib.decompress}
 ALL_GATES = GATES + "?detail=rows"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from service.http.driver import Driver, DriverWaiter
+from turnpike.service.http.driver import Driver, DriverWaiter
 
 Scene = Callable[["Run"], Coroutine[Any, Any, None]]
 

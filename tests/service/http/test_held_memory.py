@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.http.connection.protocol import HttpProtocol
-from service.http.connection.wire_request import WireRequest
 from tests.support.in_process_servers import own_server
 from tests.support.in_process_worker import (
     INFER,
@@ -30,6 +28,8 @@ from tests.support.in_process_worker import (
     until,
 )
 from tests.support.tls_certificate import certificate
+from turnpike.service.http.connection.protocol import HttpProtocol
+from turnpike.service.http.connection.wire_request import WireRequest
 
 ROWS = 4000
 # the answer has all values of these gates, which are several megabytes

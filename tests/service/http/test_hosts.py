@@ -8,12 +8,12 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from service.config.settings import Settings
-from service.errors import MisdirectedError
-from service.http.hosts import AllowedHosts
-from service.http.request import RequestHead
 from tests.support.in_process_servers import ask, own_server, uvicorn_server
 from tests.support.in_process_worker import INFER, NAME, InProcessWorker, load_worker
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import MisdirectedError
+from turnpike.service.http.hosts import AllowedHosts
+from turnpike.service.http.request import RequestHead
 
 LOCAL = (
     "localhost",

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from service.config.settings import Settings
 from tests.support.asgi import Reply
 from tests.support.in_process_worker import GATES, INFER, PREDICT, InProcessWorker, infer, request, rows, run
+from turnpike.service.config.settings import Settings
 
 INFER_REQUEST = request(INFER, infer(rows(1)))
 # settings that limit a request, but for those that close the connection without an answer

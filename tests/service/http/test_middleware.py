@@ -12,22 +12,22 @@ from fastapi import APIRouter, FastAPI
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response as StarletteResponse
 
-from service.api.fastapi_app import without_middleware
-from service.errors import OverloadedError
-from service.http.asgi import AsgiEndpoint, AsgiRequest
-from service.http.auth import Authenticator
-from service.http.cors import Cors
-from service.http.middleware import RequestMiddleware
-from service.http.observer import RequestObserver
-from service.http.request import ClientGoneError, Request
-from service.http.response import Response
-from service.http.router import Router
-from service.inference_types import InferenceResult
-from service.memory.budget import MemoryBudget
-from service.telemetry.access_log import AccessLog
-from service.telemetry.counters import RequestCounters
 from tests.support.asgi import ask
 from tests.support.recorded_access_log import RecordedAccessLog
+from turnpike.service.api.fastapi_app import without_middleware
+from turnpike.service.errors import OverloadedError
+from turnpike.service.http.asgi import AsgiEndpoint, AsgiRequest
+from turnpike.service.http.auth import Authenticator
+from turnpike.service.http.cors import Cors
+from turnpike.service.http.middleware import RequestMiddleware
+from turnpike.service.http.observer import RequestObserver
+from turnpike.service.http.request import ClientGoneError, Request
+from turnpike.service.http.response import Response
+from turnpike.service.http.router import Router
+from turnpike.service.inference_types import InferenceResult
+from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.telemetry.access_log import AccessLog
+from turnpike.service.telemetry.counters import RequestCounters
 
 ROUTE = "/v2/models/{model}/infer"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from service.http.observer import RequestObserver
-from service.http.request import RequestIds, read_trace
-from service.telemetry.counters import RequestCounters
 from tests.support.fake_request import FakeRequest
+from turnpike.service.http.observer import RequestObserver
+from turnpike.service.http.request import RequestIds, read_trace
+from turnpike.service.telemetry.counters import RequestCounters
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

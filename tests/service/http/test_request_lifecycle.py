@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from service.api import gates as gates_endpoint
-from service.http.request import Request, Trace
 from tests.support.in_process_worker import (
     GATES,
     INFER,
@@ -29,6 +27,8 @@ from tests.support.in_process_worker import (
     run_scene,
     until,
 )
+from turnpike.service.api import gates as gates_endpoint
+from turnpike.service.http.request import Request, Trace
 
 __all__ = ["access_log_lines"]
 INFER_BODY = infer(rows(1))

@@ -18,18 +18,18 @@ import orjson
 import pytest
 import uvloop
 
-from service.api.app import Application
-from service.batching import batcher as pace
-from service.config.settings import Settings
-from service.http.connection.connection_counts import ConnectionCounts, SharedPort
-from service.http.connection.listener import listen
-from service.http.connection.server import DrainTiming, Server
-from service.repository.deployment import Deployment
-from service.telemetry.log_writer import log_writer
 from tests.support.gates_client import profile_of
 from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
+from turnpike.service.api.app import Application
+from turnpike.service.batching import batcher as pace
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.connection.connection_counts import ConnectionCounts, SharedPort
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.http.connection.server import DrainTiming, Server
+from turnpike.service.repository.deployment import Deployment
+from turnpike.service.telemetry.log_writer import log_writer
 
 # enough that one object left behind by each request of a round is noticed
 REQUESTS_PER_ROUND = 200

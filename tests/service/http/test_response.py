@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from starlette.exceptions import HTTPException
 
-from service import errors
-from service.errors import (
+from turnpike.service import errors
+from turnpike.service.errors import (
     InternalError,
     OverloadedError,
     RequestError,
@@ -19,8 +19,8 @@ from service.errors import (
     TooLargeError,
     UnauthorizedError,
 )
-from service.http.request import Request, RequestHead
-from service.http.response import JSON_LINES, ErrorResponse, error_response
+from turnpike.service.http.request import Request, RequestHead
+from turnpike.service.http.response import JSON_LINES, ErrorResponse, error_response
 
 
 def refused(error: Exception, path: str = "/v2/models") -> ErrorResponse:

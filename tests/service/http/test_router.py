@@ -10,12 +10,12 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match as StarletteMatch
 from starlette.routing import Route as StarletteRoute
 
-from service.http import router as module
-from service.http.request import Request, RequestHead
-from service.http.response import Response
-from service.http.router import Match, Router
 from tests.support.fake_request import FakeRequest
 from tests.support.in_process_worker import load_worker
+from turnpike.service.http import router as module
+from turnpike.service.http.request import Request, RequestHead
+from turnpike.service.http.response import Response
+from turnpike.service.http.router import Match, Router
 
 
 @pytest.fixture(scope="module")

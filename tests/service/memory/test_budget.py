@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.errors import OverloadedError
-from service.memory.budget import MemoryBudget
 from tests.support.fake_request import FakeRequest
+from turnpike.service.errors import OverloadedError
+from turnpike.service.memory.budget import MemoryBudget
 
 
 def test_what_is_refused_is_not_counted() -> None:

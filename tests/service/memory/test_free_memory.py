@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.memory import free_memory
-from service.memory.free_memory import MAX_KEPT_BYTES, FreeMemory, resident_bytes, trim_memory
+from turnpike.service.memory import free_memory
+from turnpike.service.memory.free_memory import MAX_KEPT_BYTES, FreeMemory, resident_bytes, trim_memory
 
 
 def test_trimming_returns_small_blocks() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 IMPORTS = """
-from service.memory.process_limit import *
-from service.memory.thread_stacks import status_bytes
+from turnpike.service.memory.process_limit import *
+from turnpike.service.memory.thread_stacks import status_bytes
 MIB = 1 << 20
 """
 MIB = 1 << 20
@@ -47,8 +47,8 @@ def test_freed_memory_can_be_used_again() -> None:
 
 
 OPEN = """
-from service.artifact.runtime import PRODUCT_MODEL, open_model
-from service.errors import ModelFileError
+from turnpike.service.artifact.runtime import PRODUCT_MODEL, open_model
+from turnpike.service.errors import ModelFileError
 """
 
 

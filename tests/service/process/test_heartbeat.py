@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from service.process.heartbeat import Heartbeat
 from tests.support.fake_service import (
     RunningService,
     answer_of,
@@ -28,6 +27,7 @@ from tests.support.fake_service import (
 )
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_until
+from turnpike.service.process.heartbeat import Heartbeat
 
 
 class FakeChannel:
@@ -130,8 +130,8 @@ def test_time_in_which_the_supervisor_does_not_run_is_not_counted() -> None:
 
 
 def test_without_a_limit_a_worker_becomes_silent_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.process.heartbeat.BEAT_SECONDS", 0.01)
-    monkeypatch.setattr("service.process.heartbeat.SILENT_SECONDS", 0.05)
+    monkeypatch.setattr("turnpike.service.process.heartbeat.BEAT_SECONDS", 0.01)
+    monkeypatch.setattr("turnpike.service.process.heartbeat.SILENT_SECONDS", 0.05)
 
     async def scenario(channel: FakeChannel, heartbeat: Heartbeat, watching: Any, silences: Any) -> None:
         channel.answers = False

@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 import uvloop
 
-from service.errors import ForbiddenError, InternalError, NotFoundError, NotReadyError, OverloadedError
-from service.process.ipc import ChannelClosedError, IpcChannel
+from turnpike.service.errors import (
+    ForbiddenError,
+    InternalError,
+    NotFoundError,
+    NotReadyError,
+    OverloadedError,
+)
+from turnpike.service.process.ipc import ChannelClosedError, IpcChannel
 
 Ends = tuple[IpcChannel, IpcChannel]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.http.connection.listener import listen
-from service.process.ports import Ports
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.process.ports import Ports
 
 
 def test_both_ports_are_suspended_withdrawn_and_closed_together() -> None:

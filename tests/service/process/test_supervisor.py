@@ -18,13 +18,6 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from service.config.settings import Settings
-from service.http.connection.listener import listen
-from service.process.ports import Ports
-from service.process.supervisor import Supervisor, raise_descriptor_limit
-from service.process.worker import SWITCH_SECONDS
-from service.process.worker_pool import WorkerPool
-from service.telemetry.log_writer import log_writer
 from tests.support.fake_service import (
     FakeApp,
     RunningService,
@@ -37,6 +30,13 @@ from tests.support.fake_service import (
 )
 from tests.support.live_server import free_port
 from tests.support.waiting import wait_until
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.process.ports import Ports
+from turnpike.service.process.supervisor import Supervisor, raise_descriptor_limit
+from turnpike.service.process.worker import SWITCH_SECONDS
+from turnpike.service.process.worker_pool import WorkerPool
+from turnpike.service.telemetry.log_writer import log_writer
 
 
 def test_all_workers_serve_and_stop_cleanly(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from service.config.settings import Settings
-from service.http.connection.listener import listen
-from service.process import worker_pool
-from service.process.ports import Ports
-from service.process.worker_pool import WorkerPool
 from tests.support.worker_snapshots import worker_snapshot
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.process import worker_pool
+from turnpike.service.process.ports import Ports
+from turnpike.service.process.worker_pool import WorkerPool
 
 
 @pytest.mark.parametrize("damaged", [False, True])

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.artifact.limits import RequestLimits
-from service.artifact.runtime import Signature, Tensor
-from service.errors import RequestError
-from service.inference_types import (
+from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.errors import RequestError
+from turnpike.service.inference_types import (
     FeedLayout,
     InferenceRequest,
     InferenceResult,
     RequestedOutput,
     RequestForm,
 )
-from service.protocol.infer_request import decode_infer
-from service.protocol.infer_response import encode_infer
-from service.protocol.predict_json import decode_instances
-from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
+from turnpike.service.protocol.infer_request import decode_infer
+from turnpike.service.protocol.infer_response import encode_infer
+from turnpike.service.protocol.predict_json import decode_instances
 
 LIMITS = RequestLimits(max_rows=50, max_depth=8)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "bool", ("batch",)))

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.limits import RequestLimits
-from service.artifact.runtime import Signature, Tensor
-from service.errors import RequestError, TooLargeError
-from service.inference_types import RequestedOutput
-from service.protocol.infer_request import decode_infer
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
 from tests.support.text_models import TEXTS, encoder
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.errors import RequestError, TooLargeError
+from turnpike.service.inference_types import RequestedOutput
+from turnpike.service.protocol.infer_request import decode_infer
 
 LIMITS = RequestLimits(max_rows=100, max_depth=8)
 X = np.arange(6, dtype=np.float32).reshape(1, 2, 3)

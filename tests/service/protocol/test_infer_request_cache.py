@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.limits import RequestLimits
-from service.artifact.runtime import Signature, Tensor
-from service.errors import RequestError
-from service.inference_types import InferenceRequest
-from service.protocol import infer_request_cache as module
-from service.protocol.infer_request import decode_infer
-from service.protocol.infer_request_cache import CachingDecoder
 from tests.support.infer_bodies import IDS, ROWS, binary, signature
 from tests.support.text_models import TEXTS
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.errors import RequestError
+from turnpike.service.inference_types import InferenceRequest
+from turnpike.service.protocol import infer_request_cache as module
+from turnpike.service.protocol.infer_request import decode_infer
+from turnpike.service.protocol.infer_request_cache import CachingDecoder
 
 LIMITS = RequestLimits(max_rows=50, max_depth=8, max_json_bytes=1500)
 EXTRA = frozenset({"more"})

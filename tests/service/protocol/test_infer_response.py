@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
-from service.artifact.runtime import Signature, Tensor
-from service.errors import NotFiniteError, RequestError
-from service.inference_types import Array, FeedLayout, InferenceResult, RequestedOutput, RequestForm
-from service.protocol.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors
+from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.errors import NotFiniteError, RequestError
+from turnpike.service.inference_types import Array, FeedLayout, InferenceResult, RequestedOutput, RequestForm
+from turnpike.service.protocol.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors
 
 
 def encoded(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.errors import RequestError, TooLargeError
-from service.protocol.json_document import (
+from turnpike.service.errors import RequestError, TooLargeError
+from turnpike.service.protocol.json_document import (
     MAX_EXPLAINED_BYTES,
     MAX_SEARCHED_BYTES,
     expect_flag,

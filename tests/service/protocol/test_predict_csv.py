@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from service.artifact.limits import RequestLimits
-from service.artifact.runtime import Signature, Tensor
-from service.errors import RequestError, TooLargeError
-from service.protocol.predict_csv import decode_csv, predictions_csv, read_table, read_texts
 from tests.support.infer_bodies import ROWS, signature
 from tests.support.text_models import TEXTS, encoder
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.errors import RequestError, TooLargeError
+from turnpike.service.protocol.predict_csv import decode_csv, predictions_csv, read_table, read_texts
 
 TABLE = replace(signature(Tensor("x", "float32", ("batch", 3))), features=("alcohol", "ash [g]", "hue"))
 NUMBERED = replace(TABLE, features=("0", "1", "2"))

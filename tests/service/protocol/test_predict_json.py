@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.limits import RequestLimits
-from service.artifact.runtime import Signature, Tensor
-from service.errors import NotFiniteError, RequestError, TooLargeError
-from service.inference_types import (
+from tests.support.infer_bodies import IDS, ROWS, signature
+from tests.support.text_models import TEXTS, encoder
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.errors import NotFiniteError, RequestError, TooLargeError
+from turnpike.service.inference_types import (
     Array,
     FeedLayout,
     InferenceRequest,
@@ -21,9 +23,7 @@ from service.inference_types import (
     RequestedOutput,
     RequestForm,
 )
-from service.protocol.predict_json import decode_instances, encode_predictions
-from tests.support.infer_bodies import IDS, ROWS, signature
-from tests.support.text_models import TEXTS, encoder
+from turnpike.service.protocol.predict_json import decode_instances, encode_predictions
 
 LIMITS = RequestLimits(max_rows=100, max_depth=8)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int64", ("batch",)))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.errors import RequestError
-from service.protocol.json_document import parse
-from service.protocol.tensor_faults import MAX_STEPS, first_fault
+from turnpike.service.errors import RequestError
+from turnpike.service.protocol.json_document import parse
+from turnpike.service.protocol.tensor_faults import MAX_STEPS, first_fault
 
 INT8 = "expected whole numbers from -128 to 127 (INT8)"
 GOOD = [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]

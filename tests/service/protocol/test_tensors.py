@@ -11,12 +11,12 @@ import numpy as np
 import orjson
 import pytest
 
-from service.artifact.datatypes import WIRE_DTYPES
-from service.artifact.runtime import Tensor
-from service.errors import RequestError
-from service.inference_types import Array
-from service.protocol.json_document import parse
-from service.protocol.tensors import expect_even, infer_shape, read_binary, read_json, read_shape
+from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.errors import RequestError
+from turnpike.service.inference_types import Array
+from turnpike.service.protocol.json_document import parse
+from turnpike.service.protocol.tensors import expect_even, infer_shape, read_binary, read_json, read_shape
 
 
 def read(data: Any, shape: tuple[int, ...], dtype: str = "float32") -> Array:
@@ -77,8 +77,8 @@ def test_numbers_beyond_the_dtype_are_refused_outside_of_tests() -> None:
     """In tests every warning is an error. A worker has Python's own filters and those of the service."""
     program = """
 import numpy as np, simdjson
-from service.errors import RequestError
-from service.protocol.tensors import NumberReader
+from turnpike.service.errors import RequestError
+from turnpike.service.protocol.tensors import NumberReader
 try:
     NumberReader(np.dtype("<f4")).read(simdjson.Parser().parse(b"[0, 3.5e38]"), "data")
 except RequestError as error:

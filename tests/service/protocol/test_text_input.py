@@ -10,16 +10,16 @@ import orjson
 import pytest
 from simdjson import Parser
 
-from service.artifact.limits import RequestLimits
-from service.errors import RequestError, TooLargeError
-from service.protocol.text_input import (
+from tests.support.text_models import encoder
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.errors import RequestError, TooLargeError
+from turnpike.service.protocol.text_input import (
     expect_text_shape,
     split_elements,
     text_ids,
     texts_in_bytes,
     texts_in_json,
 )
-from tests.support.text_models import encoder
 
 
 def element(text: bytes) -> bytes:

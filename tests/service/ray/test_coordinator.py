@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from service.errors import NotReadyError
-from service.ray.coordinator import FORGOTTEN_SECONDS, SILENT_SECONDS, Coordinator
-from service.ray.coordinator_client import CoordinatorClient
-from service.repository.location import locate
-from service.repository.rollout import Rollout
-from service.telemetry.counters import RequestCounters, merge_snapshots
 from tests.support.rollout_workers import Workers, write
+from turnpike.service.errors import NotReadyError
+from turnpike.service.ray.coordinator import FORGOTTEN_SECONDS, SILENT_SECONDS, Coordinator
+from turnpike.service.ray.coordinator_client import CoordinatorClient
+from turnpike.service.repository.location import locate
+from turnpike.service.repository.rollout import Rollout
+from turnpike.service.telemetry.counters import RequestCounters, merge_snapshots
 
 
 class Clock:
@@ -238,7 +238,7 @@ def test_without_replicas_an_order_says_so(root: Path) -> None:
 
 
 def test_traffic_is_recorded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.ray.coordinator.MOMENT_SECONDS", 0.01)
+    monkeypatch.setattr("turnpike.service.ray.coordinator.MOMENT_SECONDS", 0.01)
 
     async def play(coordinator: Coordinator, clock: Clock) -> None:
         (replica,) = await replicas(coordinator, root, 1)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.http.auth import Authenticator
-from service.ray.model_on_request import HeldModel, ModelsOnRequest
-from service.repository.location import Location
-from service.repository.rollout import Rollout
 from tests.support.rollout_workers import Workers, write
+from turnpike.service.http.auth import Authenticator
+from turnpike.service.ray.model_on_request import HeldModel, ModelsOnRequest
+from turnpike.service.repository.location import Location
+from turnpike.service.repository.rollout import Rollout
 
 
 class Service:

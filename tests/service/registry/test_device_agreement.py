@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.manifest import Precision
-from service.artifact.runtime import Runtime, open_model
-from service.errors import ModelFileError, RunError
-from service.registry.device_agreement import check_device_agreement
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import with_manifest
+from turnpike.service.artifact.manifest import Precision
+from turnpike.service.artifact.runtime import Runtime, open_model
+from turnpike.service.errors import ModelFileError, RunError
+from turnpike.service.registry.device_agreement import check_device_agreement
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -17,18 +17,18 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from service.artifact.manifest import LayerProfile, Lever, Profile, Sample
-from service.artifact.runtime import Tensor, open_model
-from service.errors import ModelFileError
-from service.gates.drift import sampled_run
-from service.registry import loader
-from service.registry.loader import batch_dimension, may_batch
-from service.registry.model import Model
-from service.registry.probe import ProbeResult
-from service.repository.scan import ModelFile
 from tests.support.manifests import MANIFEST, stored_input
 from tests.support.tiny_highway import Gated, highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
+from turnpike.service.artifact.manifest import LayerProfile, Lever, Profile, Sample
+from turnpike.service.artifact.runtime import Tensor, open_model
+from turnpike.service.errors import ModelFileError
+from turnpike.service.gates.drift import sampled_run
+from turnpike.service.registry import loader
+from turnpike.service.registry.loader import batch_dimension, may_batch
+from turnpike.service.registry.model import Model
+from turnpike.service.registry.probe import ProbeResult
+from turnpike.service.repository.scan import ModelFile
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -350,7 +350,7 @@ def test_a_model_with_a_profile_measures_drift(tmp_path: Path) -> None:
 MEASURE_MEMORY = """
 import os, sys
 from pathlib import Path
-from service.repository.scan import ModelFile, file_identity
+from turnpike.service.repository.scan import ModelFile, file_identity
 from tests.support.tiny_repository import load_model
 
 def memory():

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from service.artifact import runtime as runtime_module
-from service.artifact.runtime import open_model
-from service.errors import ModelFileError
-from service.registry.openvino_inputs import check_openvino_inputs
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
+from turnpike.service.artifact import runtime as runtime_module
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.errors import ModelFileError
+from turnpike.service.registry.openvino_inputs import check_openvino_inputs
 
 TABLE = numpy_helper.from_array(np.ones((8, 4), np.float32), "table")
 KERNEL = numpy_helper.from_array(np.ones((1, 1, 5), np.float32), "kernel")

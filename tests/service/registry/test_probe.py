@@ -9,10 +9,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.artifact.runtime import Runtime, Tensor
-from service.errors import RunError
-from service.registry.probe import ProbeResult, probe
 from tests.support.tiny_highway import highway
+from turnpike.service.artifact.runtime import Runtime, Tensor
+from turnpike.service.errors import RunError
+from turnpike.service.registry.probe import ProbeResult, probe
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

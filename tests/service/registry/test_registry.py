@@ -15,13 +15,13 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.errors import ModelFileError, NotFoundError, NotReadyError
-from service.registry.model import Model
-from service.registry.registry import ModelRegistry
-from service.repository.deployment import Deployment, UnavailableModel
-from service.repository.scan import ModelFile
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
+from turnpike.service.errors import ModelFileError, NotFoundError, NotReadyError
+from turnpike.service.registry.model import Model
+from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.repository.deployment import Deployment, UnavailableModel
+from turnpike.service.repository.scan import ModelFile
 
 
 def file(name: str, version: int, stamp: int = 0) -> ModelFile:

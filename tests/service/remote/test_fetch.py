@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from service.errors import StoreError
-from service.remote.fetch import FetchRequest, fetch
-from service.remote.model_cache import ModelCache, sha256_of
-from service.repository import scan
 from tests.support import stand_in_store
 from tests.support.stand_in_store import StandInStore, spoil_downloads
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
+from turnpike.service.errors import StoreError
+from turnpike.service.remote.fetch import FetchRequest, fetch
+from turnpike.service.remote.model_cache import ModelCache, sha256_of
+from turnpike.service.repository import scan
 
 Answer = dict[str, Any]
 Fetch = Callable[..., Answer]
@@ -181,7 +181,7 @@ def test_a_file_that_changes_while_it_is_downloaded_is_refused(root: Path, fetch
 def test_a_file_over_the_limit_is_not_downloaded(
     monkeypatch: pytest.MonkeyPatch, root: Path, fetched: Fetch
 ) -> None:
-    monkeypatch.setattr("service.remote.fetch.MAX_FILE_BYTES", 5)
+    monkeypatch.setattr("turnpike.service.remote.fetch.MAX_FILE_BYTES", 5)
     assert scan.MAX_FILE_BYTES == 2**31 - 1
     put(root, 1, "content")
     assert fetched()["skipped"] == [["net", 1, "its file is larger than 2 GiB"]]

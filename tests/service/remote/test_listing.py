@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from service.errors import SettingError, StoreError
-from service.remote.listing import Listing, list_repository, open_store, parse_listing
-from service.repository.scan import MAX_NAME_LENGTH, SkippedPath
 from tests.support import stand_in_store
 from tests.support.tiny_repository import put_model
+from turnpike.service.errors import SettingError, StoreError
+from turnpike.service.remote.listing import Listing, list_repository, open_store, parse_listing
+from turnpike.service.repository.scan import MAX_NAME_LENGTH, SkippedPath
 
 FILE = {"type": "file", "size": 5, "ETag": "a"}
 
@@ -134,7 +134,11 @@ def test_the_address_of_a_model_is_refused(tmp_path: Path, part: str) -> None:
 @pytest.mark.parametrize(
     ("missing", "address", "advice"),
     [
-        ("fsspec.core", "file:///models", r"expected the library fsspec for .*pip install -e '\.\[remote\]'"),
+        (
+            "fsspec.core",
+            "file:///models",
+            r"'file:///models' needs fsspec, which is not installed: pip install .*\[serve,remote\]'",
+        ),
         ("s3fs", "s3://bucket/models", "expected the library of s3:// for .*: pip install s3fs$"),
         ("ocifs", "oci://bucket/models", "expected the library of oci:// for .*Install ocifs"),
     ],

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import SettingError
-from service.remote.model_cache import DRAFT_PREFIX, ModelCache, default_cache_folder
+from turnpike.service.errors import SettingError
+from turnpike.service.remote.model_cache import DRAFT_PREFIX, ModelCache, default_cache_folder
 
 CONTENT = b"a model"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import SettingError, StoreError
-from service.remote.model_cache import ModelCache
-from service.remote.remote_repository import RemoteRepository, check_address
-from service.repository.rollout import Rollout
 from tests.support.live_server import ROOT, free_port
 from tests.support.processes import is_alive
 from tests.support.rollout_workers import Workers, run
 from tests.support.tiny_repository import put_model
 from tests.support.waiting import wait_until
+from turnpike.service.errors import SettingError, StoreError
+from turnpike.service.remote.model_cache import ModelCache
+from turnpike.service.remote.remote_repository import RemoteRepository, check_address
+from turnpike.service.repository.rollout import Rollout
 
 # a protobuf message with one string, as the cache accepts it
 MODEL = b"\x12\x01a"
@@ -130,7 +130,7 @@ def test_a_cancelled_scan_ends_its_process(tmp_path: Path) -> None:
 KILLED_SERVICE = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from service.remote.remote_repository import RemoteRepository
+from turnpike.service.remote.remote_repository import RemoteRepository
 
 async def main():
     repository = RemoteRepository(sys.argv[1], "latest", Path(sys.argv[2]), 60)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from service.repository.deployment import Deployment, UnavailableModel
-from service.repository.scan import ModelFile
+from turnpike.service.repository.deployment import Deployment, UnavailableModel
+from turnpike.service.repository.scan import ModelFile
 
 
 def test_a_deployment_survives_json() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from service.config.sources import resolve
-from service.errors import SettingError
-from service.repository.location import Location, locate
-from service.repository.scan import MODEL_FILE
 from tests.support.tiny_repository import put_model
+from turnpike.service.config.sources import resolve
+from turnpike.service.errors import SettingError
+from turnpike.service.repository.location import Location, locate
+from turnpike.service.repository.scan import MODEL_FILE
 
 
 @pytest.fixture

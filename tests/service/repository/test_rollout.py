@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import SettingError
-from service.repository.deployment import NEW, ON_REQUEST, Deployment, UnavailableModel
-from service.repository.location import Location
-from service.repository.rollout import Rollout
-from service.repository.scan import MODEL_FILE, scan
 from tests.support.rollout_workers import Workers, run, start, write
+from turnpike.service.errors import SettingError
+from turnpike.service.repository.deployment import NEW, ON_REQUEST, Deployment, UnavailableModel
+from turnpike.service.repository.location import Location
+from turnpike.service.repository.rollout import Rollout
+from turnpike.service.repository.scan import MODEL_FILE, scan
 
 
 def test_the_first_scan_serves_the_repository(tmp_path: Path, workers: Workers) -> None:

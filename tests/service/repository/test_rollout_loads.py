@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from service.repository.deployment import UnavailableModel
-from service.repository.scan import MODEL_FILE
 from tests.support.rollout_workers import Workers, run, start, write
+from turnpike.service.repository.deployment import UnavailableModel
+from turnpike.service.repository.scan import MODEL_FILE
 
 
 def test_an_unloaded_model_stays_unloaded_until_it_is_loaded(tmp_path: Path, workers: Workers) -> None:

@@ -11,16 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from service.errors import ModelFileError
-from service.registry.model import Model
-from service.registry.registry import ModelRegistry
-from service.repository.deployment import Deployment, UnavailableModel
-from service.repository.location import Location
-from service.repository.rollout import Rollout
-from service.repository.scan import ModelFile, read_model_file
 from tests.support.rollout_workers import Workers, run, start, write
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
+from turnpike.service.errors import ModelFileError
+from turnpike.service.registry.model import Model
+from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.repository.deployment import Deployment, UnavailableModel
+from turnpike.service.repository.location import Location
+from turnpike.service.repository.rollout import Rollout
+from turnpike.service.repository.scan import ModelFile, read_model_file
 
 
 def test_a_late_worker_does_not_change_what_others_serve(tmp_path: Path, workers: Workers) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import ModelFileError, SettingError
-from service.repository import scan as scan_module
-from service.repository.scan import (
+from turnpike.service.errors import ModelFileError, SettingError
+from turnpike.service.repository import scan as scan_module
+from turnpike.service.repository.scan import (
     MAX_NAME_LENGTH,
     MODEL_FILE,
     ModelFile,

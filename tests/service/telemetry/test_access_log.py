@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from service.inference_types import InferenceResult
-from service.telemetry.access_log import AccessLog, Entry, Labels
+from turnpike.service.inference_types import InferenceResult
+from turnpike.service.telemetry.access_log import AccessLog, Entry, Labels
 
 
 def labels(path: str = "/a", status: int = 200, route: str = "/{file}", model: str | None = None) -> Labels:

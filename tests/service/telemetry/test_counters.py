@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from service.batching.batch_run import CompletedBatch
-from service.inference_types import InferenceResult
-from service.telemetry.counters import (
+from turnpike.service.batching.batch_run import CompletedBatch
+from turnpike.service.inference_types import InferenceResult
+from turnpike.service.telemetry.counters import (
     MAX_PENDING,
     NS_PER_MS,
     ROW_BOUNDS,

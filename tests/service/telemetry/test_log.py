@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from service.telemetry import log as logs
-from service.telemetry.access_log import access_log
-from service.telemetry.log import TERMINAL_LINES
-from service.telemetry.log_writer import log_writer
+from turnpike.service.telemetry import log as logs
+from turnpike.service.telemetry.access_log import access_log
+from turnpike.service.telemetry.log import TERMINAL_LINES
+from turnpike.service.telemetry.log_writer import log_writer
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from service.telemetry import log_writer as writers
-from service.telemetry.log_writer import RESERVED_BYTES, LogWriter, pieces
 from tests.support.full_pipe import full_pipe
 from tests.support.live_server import ROOT
 from tests.support.waiting import wait_until
+from turnpike.service.telemetry import log_writer as writers
+from turnpike.service.telemetry.log_writer import RESERVED_BYTES, LogWriter, pieces
 
 # more than a pipe holds
 MANY_LINES = [b"%06d %b\n" % (number, b"x" * 200) for number in range(3000)]
@@ -351,9 +351,9 @@ def test_pieces_have_whole_lines(sizes: list[int]) -> None:
 # what a process writes last: lines of requests, a warning, an error in a thread, and the one that ends it
 LAST_WORDS = """
 import sys, threading, warnings
-from service.telemetry.access_log import access_log
-from service.telemetry.log import configure_logging
-from service.telemetry.log_writer import log_writer
+from turnpike.service.telemetry.access_log import access_log
+from turnpike.service.telemetry.log import configure_logging
+from turnpike.service.telemetry.log_writer import log_writer
 
 {configure}
 for number in range(2000):
@@ -414,7 +414,7 @@ def test_the_log_does_not_go_where_closed_standard_error_was(tmp_path: Path) -> 
     code = """
 import os, sys
 assert os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY) == 2
-from service.telemetry.log_writer import log_writer, unblock_stderr
+from turnpike.service.telemetry.log_writer import log_writer, unblock_stderr
 unblock_stderr()
 print("a message", file=sys.stderr)
 assert log_writer.flush(5)

@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from service.telemetry.counters import NS_PER_MS, merge_snapshots
-from service.telemetry.traffic_history import HISTORY_SECONDS, MOMENT_SECONDS, TrafficHistory, quantile
 from tests.support.worker_snapshots import worker_snapshot
+from turnpike.service.telemetry.counters import NS_PER_MS, merge_snapshots
+from turnpike.service.telemetry.traffic_history import (
+    HISTORY_SECONDS,
+    MOMENT_SECONDS,
+    TrafficHistory,
+    quantile,
+)
 
 MODEL = "digits/1"
 

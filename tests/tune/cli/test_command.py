@@ -18,20 +18,20 @@ import pytest
 from onnx import helper
 from typer.testing import Result
 
-from service.config.settings import Settings
-from service.config.sources import resolve
-from service.repository.scan import MODEL_FILE
 from tests.support.live_server import module, serving
 from tests.support.run_cli import run_in_process
 from tests.support.tune_results import sample_trial
-from tune import run
-from tune.errors import LowerPrecisionError, ServeError, StoppedError, UsageError
-from tune.search import search
-from tune.search.candidates import Candidate
-from tune.search.measurements import Trial
-from tune.trial import bench
-from tune.trial.bench import Bench, seconds_per_load
-from tune.trial.model_under_test import BUNDLED, find_model
+from turnpike.service.config.settings import Settings
+from turnpike.service.config.sources import resolve
+from turnpike.service.repository.scan import MODEL_FILE
+from turnpike.tune import run
+from turnpike.tune.errors import LowerPrecisionError, ServeError, StoppedError, UsageError
+from turnpike.tune.search import search
+from turnpike.tune.search.candidates import Candidate
+from turnpike.tune.search.measurements import Trial
+from turnpike.tune.trial import bench
+from turnpike.tune.trial.bench import Bench, seconds_per_load
+from turnpike.tune.trial.model_under_test import BUNDLED, find_model
 
 MODEL = BUNDLED / "digits-10" / "1" / MODEL_FILE
 

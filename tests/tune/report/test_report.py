@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.report.svg import draw
-from service.config.auto_workers import TUNED_SETTINGS, read_tuned_file
-from service.config.settings import Settings
-from service.config.sources import resolve
 from tests.support.tune_results import BASE, sample_result, sample_trial
-from tune.errors import TuneError, UsageError
-from tune.report.charts import make_charts
-from tune.report.report import prepare_folder, render_html, render_tuned_toml, write_results
-from tune.report.sentences import result_sentences
-from tune.result import Alternative
-from tune.search.candidates import Candidate
+from turnpike.loadtest.report.svg import draw
+from turnpike.service.config.auto_workers import TUNED_SETTINGS, read_tuned_file
+from turnpike.service.config.settings import Settings
+from turnpike.service.config.sources import resolve
+from turnpike.tune.errors import TuneError, UsageError
+from turnpike.tune.report.charts import make_charts
+from turnpike.tune.report.report import prepare_folder, render_html, render_tuned_toml, write_results
+from turnpike.tune.report.sentences import result_sentences
+from turnpike.tune.result import Alternative
+from turnpike.tune.search.candidates import Candidate
 
 INT8 = Alternative("int8", 2.61, 0.03, sample_trial(3000, 9000, 15000))
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.measure.summary import MAX_BUSY
-from loadtest.report.document import build_document
-from loadtest.report.report import JSON_FILE
 from tests.support.fake_servers import FakeAnswer, ReceivedRequest, Responder, fake_server, scale_rows, triton
 from tests.support.loadtest_records import sample_record
-from tune.errors import ServeError, StoppedError
-from tune.search.measurements import SENDERS_BUSY, LoadFigures
-from tune.trial.bench import run_load
+from turnpike.loadtest.measure.summary import MAX_BUSY
+from turnpike.loadtest.report.document import build_document
+from turnpike.loadtest.report.report import JSON_FILE
+from turnpike.tune.errors import ServeError, StoppedError
+from turnpike.tune.search.measurements import SENDERS_BUSY, LoadFigures
+from turnpike.tune.trial.bench import run_load
 
 OPTIONS = ("--users", "4", "--spawn-rate", "100", "--warmup", "0", "--duration", "1")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tune.errors import LowerPrecisionError, ServeError, StoppedError
-from tune.trial import bench, child_process
-from tune.trial.bench import lower_precision, running_server
-from tune.trial.child_process import MAX_STDERR_BYTES, ChildProcess, interruptible, turnpike_command
-from tune.trial.model_under_test import ModelUnderTest
+from turnpike.tune.errors import LowerPrecisionError, ServeError, StoppedError
+from turnpike.tune.trial import bench, child_process
+from turnpike.tune.trial.bench import lower_precision, running_server
+from turnpike.tune.trial.child_process import MAX_STDERR_BYTES, ChildProcess, interruptible, turnpike_command
+from turnpike.tune.trial.model_under_test import ModelUnderTest
 
 
 def never() -> bool:
@@ -25,7 +25,7 @@ def never() -> bool:
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A script that runs in place of turnpike; each test writes it."""
     path = tmp_path / "turnpike.py"
-    monkeypatch.setattr(child_process, "TURNPIKE", path)
+    monkeypatch.setattr(child_process, "TURNPIKE", (str(path),))
     return path
 
 

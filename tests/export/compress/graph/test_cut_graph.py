@@ -12,16 +12,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.compress.graph.carried_reference import carried_reference
-from export.compress.graph.cut_graph import FORMS, CutGraph, Form, cut_units
-from export.compress.graph.removable_layers import LayerSearch, find_removable_layers
-from export.compress.unit_changes import measure_changes
-from export.input_spec import parse_inputs
-from export.output.model_bytes import to_bytes
-from export.prepared_graph import PreparedGraph, prepare
-from export.source import Rows, Source
-from models.layers.highway import ConvHighwayLayer, HighwayLayer
-from service.artifact.runtime import Runtime, open_model
+from turnpike.export.compress.graph.carried_reference import carried_reference
+from turnpike.export.compress.graph.cut_graph import FORMS, CutGraph, Form, cut_units
+from turnpike.export.compress.graph.removable_layers import LayerSearch, find_removable_layers
+from turnpike.export.compress.unit_changes import measure_changes
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.output.model_bytes import to_bytes
+from turnpike.export.prepared_graph import PreparedGraph, prepare
+from turnpike.export.source import Rows, Source
+from turnpike.models.layers.highway import ConvHighwayLayer, HighwayLayer
+from turnpike.service.artifact.runtime import Runtime, open_model
 
 pytestmark = pytest.mark.slow
 

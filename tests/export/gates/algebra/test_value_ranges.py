@@ -8,8 +8,8 @@ import onnx_ir as ir
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from export.gates.algebra.value_ranges import ValueRanges
-from export.gates.graph.view import GraphView
+from turnpike.export.gates.algebra.value_ranges import ValueRanges
+from turnpike.export.gates.graph.view import GraphView
 
 # s and r lie between 0 and 1, t and u between -1 and 1, more between 1 and 2; mask is 0 or 1
 GRAPH = """

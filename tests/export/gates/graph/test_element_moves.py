@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from export.gates.graph.element_moves import move_indices
-from export.gates.graph.shapes import infer_shapes
+from turnpike.export.gates.graph.element_moves import move_indices
+from turnpike.export.gates.graph.shapes import infer_shapes
 
 SHAPE = (2, 6, 4)
 CASES: list[tuple[str, dict[str, Any], list[list[int]]]] = [

@@ -11,12 +11,12 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
-from export.gates.graph.inner_graphs import loop_bodies
-from export.gates.instrument import instrument
-from export.pipeline import export_model
-from export.verify import verify_model
-from service.artifact.runtime import open_model
 from tests.support.gate_graphs import instrument_proto, shifted_biases
+from turnpike.export.gates.graph.inner_graphs import loop_bodies
+from turnpike.export.gates.instrument import instrument
+from turnpike.export.pipeline import export_model
+from turnpike.export.verify import verify_model
+from turnpike.service.artifact.runtime import open_model
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -221,7 +221,7 @@ def test_gates_that_cannot_be_outputs_are_counted() -> None:
 def test_a_huge_constant_of_a_loop_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value of terabytes, whose shape alone is used, takes no memory."""
     evaluated: list[object] = []
-    monkeypatch.setattr("export.gates.graph.inner_graphs.ReferenceEvaluator", evaluated.append)
+    monkeypatch.setattr("turnpike.export.gates.graph.inner_graphs.ReferenceEvaluator", evaluated.append)
     text = SCAN.replace(
         "last, ys = Scan",
         """size = Constant <value_ints = [1000000, 1000000]> ()

@@ -6,8 +6,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from export.gates.graph.nodes import is_pass_through
-from export.gates.graph.view import GraphView
+from turnpike.export.gates.graph.nodes import is_pass_through
+from turnpike.export.gates.graph.view import GraphView
 
 GRAPH = """
 <ir_version: 8, opset_import: ["": 17]>

@@ -8,11 +8,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from export.gates.highways.other_gates import NOTHING_CARRIED, UNDECIDED, UNGATED_SUM
-from export.gates.instrument import Instrumentation, instrument
 from tests.highways import impostors
 from tests.highways.onnx_text import JOINED_IN_OLD_OPSET, JOINED_WITH_ONE_GATE, model_from_text
 from tests.support.gate_graphs import instrument_proto, trace_net
+from turnpike.export.gates.highways.other_gates import NOTHING_CARRIED, UNDECIDED, UNGATED_SUM
+from turnpike.export.gates.instrument import Instrumentation, instrument
 
 
 @pytest.mark.slow

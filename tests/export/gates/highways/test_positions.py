@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from export.gates.instrument import Instrumentation
 from tests.highways import recurrent
 from tests.support.gate_graphs import instrument_net, open_graph, shifted_biases
+from turnpike.export.gates.instrument import Instrumentation
 
 ROWS = 3
 

@@ -6,7 +6,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from export.gates.instrument import instrument
+from turnpike.export.gates.instrument import instrument
 
 BRANCH = """
     NAME_t = Sigmoid (a)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export.errors import SourceError, UsageError
-from export.input_spec import parse_inputs
-from export.source import Rows, Source
-from export.sources.data.features import named_features, recorded_features
-from export.sources.data.rows import read_rows
 from tests.support.tiny_checkpoint import tiny_record
+from turnpike.export.errors import SourceError, UsageError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.source import Rows, Source
+from turnpike.export.sources.data.features import named_features, recorded_features
+from turnpike.export.sources.data.rows import read_rows
 
 ROWS = np.array([[1, 5], [3, 5]], np.float32)
 SOURCE = Source("net", "module", parse_inputs(["x:float32[batch,2]"]), rows=Rows({"x": ROWS}))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from export.errors import SourceError
-from export.sources.data.labels import MAX_FILE_BYTES, expect_labels, read_labels
+from turnpike.export.errors import SourceError
+from turnpike.export.sources.data.labels import MAX_FILE_BYTES, expect_labels, read_labels
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export.errors import SourceError
-from export.input_spec import parse_inputs
-from export.sources.data.rows import (
+from turnpike.export.errors import SourceError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.sources.data.rows import (
     MAX_ROWS_USED,
     class_numbers,
     is_dataset_name,
@@ -22,8 +22,8 @@ from export.sources.data.rows import (
     read_rows,
     read_split_rows,
 )
-from models.data.dataset import Split
-from models.data.load import load_dataset
+from turnpike.models.data.dataset import Split
+from turnpike.models.data.load import load_dataset
 
 ONE = parse_inputs(["x:float32[batch,4]"])
 TWO = parse_inputs(["ids:int64[batch,time]", "mask:bool[batch,time]"])
@@ -280,7 +280,7 @@ def test_validation_rows_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither half is of them, so there may be none."""
     dataset = load_dataset("digits")
     none = replace(dataset, valid=Split(dataset.valid.x[:0], dataset.valid.y[:0]))
-    monkeypatch.setattr("export.sources.data.rows.load_dataset", lambda *arguments, **options: none)
+    monkeypatch.setattr("turnpike.export.sources.data.rows.load_dataset", lambda *arguments, **options: none)
     split = read_split_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]))
     assert split.dataset is none
     assert (len(split.calibration), len(split.test)) == (len(dataset.train), len(dataset.test))

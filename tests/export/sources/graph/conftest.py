@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto
 
-from export.input_spec import parse_inputs
-from export.source import Source
-from export.sources.graph.onnx_graph import read_onnx
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.source import Source
+from turnpike.export.sources.graph.onnx_graph import read_onnx
 
 
 @pytest.fixture

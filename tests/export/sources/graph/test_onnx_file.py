@@ -12,12 +12,12 @@ import pytest
 import torch
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from export.errors import ExportError, RefusedError, SourceError, UntraceableError
-from export.source import Source
-from export.sources.graph import onnx_file
-from export.sources.graph.onnx_graph import read_onnx
-from service.artifact.manifest import METADATA_KEY
 from tests.support.onnx_sources import WEIGHT, dense, model_of, value
+from turnpike.export.errors import ExportError, RefusedError, SourceError, UntraceableError
+from turnpike.export.source import Source
+from turnpike.export.sources.graph import onnx_file
+from turnpike.export.sources.graph.onnx_graph import read_onnx
+from turnpike.service.artifact.manifest import METADATA_KEY
 
 
 def external(model: ModelProto) -> None:

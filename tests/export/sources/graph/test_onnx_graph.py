@@ -10,11 +10,11 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from export.errors import RefusedError, SourceError, SourceWarning, UsageError
-from export.source import Source
-from export.sources.graph import onnx_graph
-from service.artifact.runtime import open_model
 from tests.support.onnx_sources import ROWS, WEIGHT, dense, model_of, outputs_of, value
+from turnpike.export.errors import RefusedError, SourceError, SourceWarning, UsageError
+from turnpike.export.source import Source
+from turnpike.export.sources.graph import onnx_graph
+from turnpike.service.artifact.runtime import open_model
 
 
 def test_a_valid_file_is_read(read: Callable[..., Source]) -> None:

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.errors import UsageError
-from export.pipeline import load_with_messages
-from export.sources.module.dict_argument import takes_dict
-from export.trace.trace import trace
+from turnpike.export.errors import UsageError
+from turnpike.export.pipeline import load_with_messages
+from turnpike.export.sources.module.dict_argument import takes_dict
+from turnpike.export.trace.trace import trace
 
 if TYPE_CHECKING:
     from collections.abc import Unknown  # type: ignore[attr-defined]

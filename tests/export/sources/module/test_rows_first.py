@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.errors import ParityError, SourceError
-from export.input_spec import batch_dimension, parse_inputs
-from export.output.model_bytes import embed_manifest
-from export.pipeline import export_model
-from export.source import Source
-from export.sources.module.rows_first import with_rows_first
-from export.verify import verify_model
-from service.artifact.runtime import open_model
+from turnpike.export.errors import ParityError, SourceError
+from turnpike.export.input_spec import batch_dimension, parse_inputs
+from turnpike.export.output.model_bytes import embed_manifest
+from turnpike.export.pipeline import export_model
+from turnpike.export.source import Source
+from turnpike.export.sources.module.rows_first import with_rows_first
+from turnpike.export.verify import verify_model
+from turnpike.service.artifact.runtime import open_model
 
 INPUT = "x:float32[6,batch,4]"
 

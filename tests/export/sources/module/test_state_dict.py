@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from export.errors import ExportError, RefusedError, SourceError, SourceNote
-from export.sources.module.state_dict import fit_weights, read_weights
 from tests.support.pickle_trap import PickleTrap
+from turnpike.export.errors import ExportError, RefusedError, SourceError, SourceNote
+from turnpike.export.sources.module.state_dict import fit_weights, read_weights
 
 
 class Tied(nn.Module):

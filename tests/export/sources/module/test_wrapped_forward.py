@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.sources.module.wrapped_forward import wrap_forward
+from turnpike.export.sources.module.wrapped_forward import wrap_forward
 
 
 class Net(nn.Module):

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from export.errors import ExportError, RefusedError, SourceError, UsageError
-from export.input_spec import parse_inputs
-from export.sources.program.torch_program import from_program, read_program
 from tests.support.pickle_trap import PickleTrap
+from turnpike.export.errors import ExportError, RefusedError, SourceError, UsageError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.sources.program.torch_program import from_program, read_program
 
 Files = dict[str, bytes]
 PROGRAM = "models/model.json"

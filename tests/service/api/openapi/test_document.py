@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from service.api.app import Application
-from service.api.openapi.document import build_document
-from service.api.openapi.operation import DIGIT
-from service.api.openapi.schemas import SCHEMAS
-from service.config.settings import Settings
-from service.repository.deployment import Deployment
-from service.repository.location import BUNDLED_REPOSITORY
-from service.repository.scan import scan
-from service.telemetry.counters import merge_snapshots
-from service.telemetry.traffic_history import TrafficHistory
 from tests.support.asgi import ask
 from tests.support.route_table import route_table
+from turnpike.service.api.app import Application
+from turnpike.service.api.openapi.document import build_document
+from turnpike.service.api.openapi.operation import DIGIT
+from turnpike.service.api.openapi.schemas import SCHEMAS
+from turnpike.service.config.settings import Settings
+from turnpike.service.repository.deployment import Deployment
+from turnpike.service.repository.location import BUNDLED_REPOSITORY
+from turnpike.service.repository.scan import scan
+from turnpike.service.telemetry.counters import merge_snapshots
+from turnpike.service.telemetry.traffic_history import TrafficHistory
 
 # routes that are left out: pages and their files
 NOT_IN_DOCUMENT = {"/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/openapi.json", "/v2/"}

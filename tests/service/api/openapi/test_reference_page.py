@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from service.api.app import Application
-from service.api.openapi.reference_page import ASSETS
-from service.config.settings import Settings
 from tests.support.asgi import ask
 from tests.support.in_process_worker import NoSupervisor
+from turnpike.service.api.app import Application
+from turnpike.service.api.openapi.reference_page import ASSETS
+from turnpike.service.config.settings import Settings
 
 PATHS = [f"/docs/{name}" for name in ASSETS] + ["/openapi.json"]
 

@@ -7,8 +7,8 @@ import random
 import pytest
 from hpack import Decoder, Encoder
 
-from service.grpc.connection.frames import Http2Error
-from service.grpc.connection.header_blocks import (
+from turnpike.service.grpc.connection.frames import Http2Error
+from turnpike.service.grpc.connection.header_blocks import (
     MAX_CACHED_BLOCKS,
     NOT_GRPC,
     OK_HEADERS,

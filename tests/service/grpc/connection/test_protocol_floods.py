@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from service.grpc.connection.frame_counts import MAX_CONTROL_FRAMES
 from tests.support.echo_calls import LARGE, LATE, STREAM, UNARY, WAIT, Connection, EchoServer, run
 from tests.support.h2_client import (
     ACK,
@@ -27,6 +26,7 @@ from tests.support.h2_client import (
     window_update,
 )
 from tests.support.in_process_worker import until
+from turnpike.service.grpc.connection.frame_counts import MAX_CONTROL_FRAMES
 
 MAX_HEADER = 4096
 HEADER_LIMIT = f"headers: expected at most {MAX_HEADER} bytes (--max-header), got more"

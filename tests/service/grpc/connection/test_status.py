@@ -7,10 +7,10 @@ from urllib.parse import unquote
 import grpc
 import pytest
 
-from service import errors
-from service.errors import RequestError
-from service.grpc.connection.status import MAX_MESSAGE_BYTES, StatusCode, encode_message, status_of
-from service.http.response import ErrorResponse
+from turnpike.service import errors
+from turnpike.service.errors import RequestError
+from turnpike.service.grpc.connection.status import MAX_MESSAGE_BYTES, StatusCode, encode_message, status_of
+from turnpike.service.http.response import ErrorResponse
 
 EXPECTED = {
     errors.RequestError: "INVALID_ARGUMENT",

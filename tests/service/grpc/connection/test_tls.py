@@ -11,15 +11,15 @@ import grpc.aio
 import pytest
 import uvloop
 
-from service.config.settings import Settings
-from service.grpc.connection.protocol import ALPN, grpc_protocols
-from service.http.connection.connection_counts import ConnectionCounts, SharedPort
-from service.http.connection.listener import listen
-from service.http.connection.server import DrainTiming, Server
 from tests.support.echo_calls import LARGE, STREAM, UNARY, EchoCalls
 from tests.support.h2_client import H2Client
 from tests.support.in_process_worker import until
 from tests.support.tls_certificate import certificate
+from turnpike.service.config.settings import Settings
+from turnpike.service.grpc.connection.protocol import ALPN, grpc_protocols
+from turnpike.service.http.connection.connection_counts import ConnectionCounts, SharedPort
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.http.connection.server import DrainTiming, Server
 
 Test = Callable[[int, EchoCalls], Awaitable[None]]
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from service.errors import RequestError
-from service.grpc.messages.descriptors import POOL, message_class, parse
 from tests.support.live_server import ROOT, environment
+from turnpike.service.errors import RequestError
+from turnpike.service.grpc.messages.descriptors import POOL, message_class, parse
 
 # a ModelInferRequest of somebody else, in the pool that all generated stubs share
 STUBS = """
@@ -21,7 +21,7 @@ message = descriptor_pool.Default().FindMessageTypeByName("inference.ModelInferR
 assert message.fields[0].name == "other"
 """
 OURS = """
-from service.grpc.messages.descriptors import message_class
+from turnpike.service.grpc.messages.descriptors import message_class
 assert message_class("inference.ModelInferRequest").DESCRIPTOR.fields[0].name == "model_name"
 """
 

@@ -7,13 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.artifact.runtime import Signature, Tensor
-from service.errors import RequestError
-from service.grpc.messages.descriptors import parse
-from service.grpc.messages.infer_request import InferRequest, decode_message
-from service.grpc.messages.infer_request_cache import MAX_TEMPLATE_BYTES, MAX_TEMPLATES, InferMessageDecoder
-from service.grpc.messages.infer_response import varint
-from service.inference_types import InferenceRequest
 from tests.support.infer_bodies import ROWS, signature
 from tests.support.infer_messages import (
     ID,
@@ -31,6 +24,17 @@ from tests.support.infer_messages import (
     with_texts,
 )
 from tests.support.text_models import TEXTS
+from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.errors import RequestError
+from turnpike.service.grpc.messages.descriptors import parse
+from turnpike.service.grpc.messages.infer_request import InferRequest, decode_message
+from turnpike.service.grpc.messages.infer_request_cache import (
+    MAX_TEMPLATE_BYTES,
+    MAX_TEMPLATES,
+    InferMessageDecoder,
+)
+from turnpike.service.grpc.messages.infer_response import varint
+from turnpike.service.inference_types import InferenceRequest
 
 X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int16", ("batch",)))

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.runtime import Tensor
-from service.grpc.messages.infer_request import InferRequest
 from tests.support.infer_bodies import signature
 from tests.support.infer_messages import error_of, with_inputs, with_texts
 from tests.support.text_models import TEXTS
+from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.grpc.messages.infer_request import InferRequest
 
 X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int16", ("batch",)))

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.datatypes import DATATYPES
-from service.errors import NotFiniteError
-from service.grpc.messages.infer_request import CONTENT_FIELDS
-from service.grpc.messages.infer_response import (
+from tests.support.infer_messages import every_array
+from turnpike.service.artifact.datatypes import DATATYPES
+from turnpike.service.errors import NotFiniteError
+from turnpike.service.grpc.messages.infer_request import CONTENT_FIELDS
+from turnpike.service.grpc.messages.infer_response import (
     InferResponse,
     RawAnswers,
     encode_raw,
@@ -19,14 +20,13 @@ from service.grpc.messages.infer_response import (
     varint,
     with_id,
 )
-from service.inference_types import (
+from turnpike.service.inference_types import (
     Array,
     FeedLayout,
     InferenceResult,
     RequestedOutput,
     RequestForm,
 )
-from tests.support.infer_messages import every_array
 
 ARRAYS = every_array()
 LOGITS = np.array([[0.5, 3.3, -1, 2], [1, 1, 0, 0.25]], np.float32)

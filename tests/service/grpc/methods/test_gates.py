@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.grpc.application import GATES
-from service.grpc.messages.descriptors import message_class
 from tests.support.grpc_worker import GrpcWorker, grpc_worker, infer_request
 from tests.support.in_process_worker import infer, rows
 from tests.support.infer_messages import as_json
+from turnpike.service.grpc.application import GATES
+from turnpike.service.grpc.messages.descriptors import message_class
 
 NAME = "digits-10"
 ROWS = rows(1, 2, 3)

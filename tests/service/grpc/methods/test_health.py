@@ -7,8 +7,8 @@ import asyncio
 import grpc
 import pytest
 
-from service.grpc.messages.descriptors import message_class
 from tests.support.grpc_worker import GrpcWorker, grpc_worker
+from turnpike.service.grpc.messages.descriptors import message_class
 
 HEALTH = "grpc.health.v1.Health"
 HealthRequest = message_class(f"{HEALTH.rpartition('.')[0]}.HealthCheckRequest")

@@ -11,9 +11,9 @@ import grpc
 import numpy as np
 import pytest
 
-from service.grpc.messages.descriptors import message_class
-from service.grpc.messages.infer_request_cache import InferMessageDecoder, SplitMessage
 from tests.support.grpc_worker import INFERENCE, NAME, grpc_worker
+from turnpike.service.grpc.messages.descriptors import message_class
+from turnpike.service.grpc.messages.infer_request_cache import InferMessageDecoder, SplitMessage
 
 ROWS = 1000
 GATES = [f"layer{number:02}.transform_gate" for number in range(10)]

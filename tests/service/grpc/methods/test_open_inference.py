@@ -10,12 +10,12 @@ import numpy as np
 import orjson
 import pytest
 
-from service.repository.deployment import Deployment
-from service.repository.scan import ModelFile, file_identity
 from tests.support.grpc_worker import INFERENCE, GrpcWorker, grpc_worker, infer_request
 from tests.support.in_process_worker import MODEL_FILE
 from tests.support.infer_messages import as_json, with_texts
 from tests.support.text_models import text_file
+from turnpike.service.repository.deployment import Deployment
+from turnpike.service.repository.scan import ModelFile, file_identity
 
 NAME = "digits-10"
 ROW = [[[[0.0] * 8] * 8]]

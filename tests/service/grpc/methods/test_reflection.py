@@ -10,9 +10,9 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from service.grpc.application import GATES, HEALTH, INFERENCE, OLD_REFLECTION, REFLECTION
-from service.grpc.messages.descriptors import POOL, message_class
 from tests.support.grpc_worker import GrpcWorker, grpc_worker, infer_request
+from turnpike.service.grpc.application import GATES, HEALTH, INFERENCE, OLD_REFLECTION, REFLECTION
+from turnpike.service.grpc.messages.descriptors import POOL, message_class
 
 ReflectionRequest = message_class("grpc.reflection.v1.ServerReflectionRequest")
 

@@ -9,9 +9,9 @@ import grpc
 import numpy as np
 import pytest
 
-from service.grpc.messages.descriptors import message_class
-from service.grpc.methods import stream_infer
 from tests.support.grpc_worker import INFERENCE, GrpcWorker, grpc_worker, infer_request
+from turnpike.service.grpc.messages.descriptors import message_class
+from turnpike.service.grpc.methods import stream_infer
 
 ROWS = np.linspace(0, 16, 5 * 64, dtype=np.float32).reshape(5, 1, 8, 8)
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import uvloop
 
-from service.config.settings import Settings
-from service.http.connection import acceptor as acceptors
-from service.http.connection.connection_counts import NOT_ACCEPTING, ConnectionCounts, SharedPort
-from service.http.connection.listener import listen
-from service.http.connection.server import Server
 from tests.support.echo_server import AsgiApplication
 from tests.support.tls_certificate import certificate
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.connection import acceptor as acceptors
+from turnpike.service.http.connection.connection_counts import NOT_ACCEPTING, ConnectionCounts, SharedPort
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.http.connection.server import Server
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.http.connection.connection_counts import NOT_ACCEPTING, ConnectionCounts
+from turnpike.service.http.connection.connection_counts import NOT_ACCEPTING, ConnectionCounts
 
 
 def test_each_worker_publishes_its_connection_count() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.http.connection.head_cache import MAX_CACHED_HEADS, MAX_HEAD_BYTES, HeadCache
-from service.http.request import RequestHead
+from turnpike.service.http.connection.head_cache import MAX_CACHED_HEADS, MAX_HEAD_BYTES, HeadCache
+from turnpike.service.http.request import RequestHead
 
 HEAD = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
 

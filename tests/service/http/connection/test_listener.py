@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from service.config.settings import Settings
-from service.errors import SettingError
-from service.http.connection import listener as listeners
-from service.http.connection.listener import (
+from tests.support.tls_certificate import certificate, openssl
+from tests.support.waiting import wait_until
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import SettingError
+from turnpike.service.http.connection import listener as listeners
+from turnpike.service.http.connection.listener import (
     accept,
     bind_error_message,
     listen,
@@ -22,8 +24,6 @@ from service.http.connection.listener import (
     refuse_new_connections,
     tls_context,
 )
-from tests.support.tls_certificate import certificate, openssl
-from tests.support.waiting import wait_until
 
 
 def has_ipv6() -> bool:

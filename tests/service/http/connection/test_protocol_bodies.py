@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from service.http.connection.request_parser import RequestParser
 from tests.support.echo_server import GET, EchoServer, read_answer, run
 from tests.support.tls_certificate import certificate
+from turnpike.service.http.connection.request_parser import RequestParser
 
 
 def test_an_early_response_can_be_read_after_sending_the_body() -> None:

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from service.config.settings import Settings
-from service.http.connection.malformed import MESSAGES
 from tests.support.echo_server import (
     GET,
     AsgiApplication,
@@ -20,6 +18,8 @@ from tests.support.echo_server import (
     read_answer,
     run,
 )
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.connection.malformed import MESSAGES
 
 REQUEST_LINE_ERROR = "the request line: expected a method, a target and HTTP/1.1, with one space between them"
 NO_METHOD = "the request line: expected a method such as GET, got something else"

@@ -9,10 +9,6 @@ from typing import Any
 
 import pytest
 
-from service.config.settings import Settings
-from service.http.connection.connection_counts import ConnectionCounts, SharedPort
-from service.http.connection.listener import listen
-from service.http.connection.server import DrainTiming, Server
 from tests.support.in_process_worker import (
     GATES,
     INFER,
@@ -27,6 +23,10 @@ from tests.support.in_process_worker import (
     run_scene,
     until,
 )
+from turnpike.service.config.settings import Settings
+from turnpike.service.http.connection.connection_counts import ConnectionCounts, SharedPort
+from turnpike.service.http.connection.listener import listen
+from turnpike.service.http.connection.server import DrainTiming, Server
 
 __all__ = ["access_log_lines"]
 

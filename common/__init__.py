@@ -1,0 +1,1 @@
+"""The ground floor: what several packages need. Imports the standard library alone."""

@@ -1,0 +1,70 @@
+"""The commands: the module of each, and the extra that installs its libraries.
+
+Needs no library, so that the command can say which extra is missing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from turnpike.common.distribution import install_command, needs_extra
+
+
+class Command(NamedTuple):
+    """A command of `turnpike`."""
+
+    module: str  # has a typer application, `app`
+    extra: str
+    help: str  # one line
+
+
+COMMANDS = {
+    "train": Command(
+        "turnpike.models.cli.train", "train", "Train a preset, keep the best network, and draw its gates."
+    ),
+    "compare": Command(
+        "turnpike.models.cli.compare", "train", "Compare plain, residual and highway networks by depth."
+    ),
+    "export": Command(
+        "turnpike.export.cli.export", "export", "Export to ONNX with proved parity and visible gates."
+    ),
+    "compress": Command(
+        "turnpike.export.cli.compress", "export", "Remove the units whose gates change least, with proof."
+    ),
+    "verify": Command("turnpike.export.cli.verify", "export", "Prove an exported file again, on any device."),
+    "inspect": Command("turnpike.service.cli.inspect", "serve", "Show what a model file contains."),
+    "predict": Command(
+        "turnpike.service.cli.predict",
+        "serve",
+        "Predict the rows of a table, with a model file or a running service.",
+    ),
+    "score": Command(
+        "turnpike.score.cli.command", "score", "Score large files of rows, on all cores, resumably."
+    ),
+    "serve": Command("turnpike.service.cli.serve", "serve", "Serve models and their gates over HTTP."),
+    "loadtest": Command(
+        "turnpike.loadtest.cli.command", "loadtest", "Load a server, check its answers, measure latency."
+    ),
+    "tune": Command(
+        "turnpike.tune.cli.command", "serve,loadtest", "Find the fastest serving settings for this machine."
+    ),
+    "demo": Command(
+        "turnpike.export.cli.demo", "export", "Train, export and prove the default network in a minute."
+    ),
+}
+
+
+def missing_library(command: str, module: str) -> str:
+    """The message that a library of a command is not installed, with the extra that installs it.
+
+    Args:
+        command: The name of the command; "" or an unknown name for `turnpike` itself.
+        module: The module that is missing.
+    """
+    if command in COMMANDS:
+        return needs_extra(f"turnpike {command}", module, COMMANDS[command].extra)
+    extras = ", ".join(f"{name} {entry.extra}" for name, entry in COMMANDS.items())
+    return (
+        f"turnpike needs {module}, which is not installed: {install_command('EXTRA')}, "
+        f"where EXTRA is that of a command ({extras})"
+    )
