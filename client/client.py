@@ -13,7 +13,19 @@ import re
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 import numpy as np
 
@@ -24,9 +36,15 @@ from turnpike.client.errors import (
     ServerError,
     UnavailableError,
 )
-from turnpike.client.inputs import Array, Call, is_table, table_rows, to_tensors
+from turnpike.client.inputs import Array, Call, Inputs, Rows, TableType, is_table, table_rows, to_tensors
 from turnpike.client.results import Gates, Lesion, to_columns, to_table
 from turnpike.common.distribution import needing_extra
+
+if TYPE_CHECKING:
+    import grpc
+    import httpx
+
+    Transport: TypeAlias = httpx.BaseTransport | httpx.AsyncBaseTransport | grpc.ChannelCredentials
 
 # a header holds no lines, and no spaces around its value
 VALID_KEY = re.compile(r"[!-~]([ -~]*[!-~])?")
@@ -64,7 +82,7 @@ class BaseClient:
     api_key: str | None = None
     timeout: float = 30.0
     retries: int = 3
-    transport: Any = None
+    transport: Transport | None = None
     _transport_name = "AsyncTransport"
 
     def __post_init__(self) -> None:
@@ -157,7 +175,13 @@ class AsyncClient(BaseClient):
         """What was proved about the file of a model, and what the file says about itself."""
         return await self._send(Call("certificate", model, version))
 
-    async def predict(self, model: str, rows: Any, version: Version = "") -> Any:
+    @overload
+    async def predict(self, model: str, rows: TableType, version: Version = "") -> TableType: ...
+
+    @overload
+    async def predict(self, model: str, rows: Rows, version: Version = "") -> dict[str, Array]: ...
+
+    async def predict(self, model: str, rows: Inputs, version: Version = "") -> Any:
         """Labels and probabilities, or other outputs, as an array for each column of the service's CSV.
 
         For a DataFrame the result is a DataFrame. For a Series, which is one row, it is a Series.
@@ -166,7 +190,7 @@ class AsyncClient(BaseClient):
         return to_table(columns, rows) if is_table(rows) else columns
 
     async def infer(
-        self, model: str, inputs: Any, outputs: Sequence[str] = (), version: Version = ""
+        self, model: str, inputs: Inputs, outputs: Sequence[str] = (), version: Version = ""
     ) -> dict[str, Array]:
         """The outputs of a model by name, bit for bit. `outputs` may name hidden ones, such as gates."""
         fields = {"outputs": [{"name": name} for name in outputs]} if outputs else {}
@@ -175,7 +199,7 @@ class AsyncClient(BaseClient):
     async def gates(
         self,
         model: str,
-        inputs: Any,
+        inputs: Inputs,
         detail: Detail = "summary",
         version: Version = "",
         **moves: Unpack[Moves],
@@ -186,7 +210,9 @@ class AsyncClient(BaseClient):
         keys = ("model_version", "outputs", "gates", "route", "tensors")
         return Gates(model, *(answer[key] for key in keys))
 
-    async def lesion(self, model: str, inputs: Any, version: Version = "", **moves: Unpack[Moves]) -> Lesion:
+    async def lesion(
+        self, model: str, inputs: Inputs, version: Version = "", **moves: Unpack[Moves]
+    ) -> Lesion:
         """The outputs of a model without and with gates closed, opened or shifted."""
         answer = await self._run(Call("lesion", model, version, fields=moves), inputs)
         report = answer["lesion"]
@@ -218,6 +244,9 @@ def _blocking(
     return run
 
 
+_predict = _blocking(AsyncClient.predict)
+
+
 class Client(BaseClient):
     """A client of the service at an address. Threads may share it.
 
@@ -239,11 +268,22 @@ class Client(BaseClient):
     ready = _blocking(AsyncClient.ready)
     metadata = _blocking(AsyncClient.metadata)
     certificate = _blocking(AsyncClient.certificate)
-    predict = _blocking(AsyncClient.predict)
     infer = _blocking(AsyncClient.infer)
     gates = _blocking(AsyncClient.gates)
     lesion = _blocking(AsyncClient.lesion)
     close = _blocking(AsyncClient.close)
+
+    # type checkers do not see overloads through `_blocking`
+    @overload
+    def predict(self, model: str, rows: TableType, version: Version = "") -> TableType: ...
+
+    @overload
+    def predict(self, model: str, rows: Rows, version: Version = "") -> dict[str, Array]: ...
+
+    def predict(self, model: str, rows: Inputs, version: Version = "") -> Any:
+        return _predict(self, model, rows, version)
+
+    predict.__doc__ = AsyncClient.predict.__doc__
 
     def __enter__(self) -> Self:
         return self

@@ -22,7 +22,10 @@ class ClientError(Exception):
         self, subject: str, reason: str, status: int | None = None, retry_after: float | None = None
     ) -> None:
         super().__init__(subject, reason, status, retry_after)
-        self.subject, self.reason, self.status, self.retry_after = subject, reason, status, retry_after
+        self.subject: str = subject
+        self.reason: str = reason
+        self.status: int | None = status
+        self.retry_after: float | None = retry_after
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.reason}" + (f" (status {self.status})" if self.status else "")

@@ -8,13 +8,32 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from turnpike.client.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Table(Protocol):
+    """A DataFrame of pandas, or a Series, which is one row."""
+
+    @property
+    def index(self) -> Any: ...
+    @property
+    def iloc(self) -> Any: ...
+
+
+TableType = TypeVar("TableType", bound=Table)
+# the values of one input
+Values: TypeAlias = ArrayLike | Sequence[str | bytes]
+# rows of the one input of a model, or a dict with the values of each input
+Rows: TypeAlias = Values | Mapping[str, Values]
+Inputs: TypeAlias = Rows | Table
+
 CODES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 # by the protocol's datatypes, in its byte order
 DTYPES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,10 @@ class Maxout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         axis = self.axis % x.dim()
         return torch.unflatten(x, axis, (-1, self.pieces)).amax(axis + 1)
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...
 
     def extra_repr(self) -> str:
         return f"pieces={self.pieces}, axis={self.axis}"

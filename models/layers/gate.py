@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,10 @@ class DenseGate(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return torch.sigmoid(super().forward(x))
 
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...
+
 
 class ConvGate1d(nn.Conv1d):
     """T(x) = sigmoid(W * x + b). Shapes: (batch, inputs, length) -> (batch, units, length)."""
@@ -34,12 +38,20 @@ class ConvGate1d(nn.Conv1d):
     def forward(self, x: Tensor) -> Tensor:
         return torch.sigmoid(super().forward(x))
 
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...
+
 
 class ConvGate2d(nn.Conv2d):
     """T(x) = sigmoid(W * x + b). Shapes: (batch, inputs, height, width) -> (batch, units, height, width)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.sigmoid(super().forward(x))
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...
 
 
 Gate = DenseGate | ConvGate1d | ConvGate2d

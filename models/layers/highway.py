@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor, nn
 
 from turnpike.models.checks import expect
@@ -62,6 +64,10 @@ class HighwayLayer(Transform, GatedJoin):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.join(self.transform(x), x)
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...
 
 
 def convolution_maps(dims: int, kernel: int = 3) -> MapKind:

@@ -6,6 +6,8 @@ without a gate, is `transform.PlainLayer`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -25,6 +27,10 @@ class ZeroPad(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         expect_axis_size(self, x, self.inputs)
         return F.pad(x, (0, self.units - self.inputs))
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...
 
     def extra_repr(self) -> str:
         return f"{self.inputs}, {self.units}"
@@ -48,6 +54,10 @@ class SubSample(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         expect_axis_size(self, x, self.inputs)
         return x.index_select(-1, self.indices)
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...
 
     def extra_repr(self) -> str:
         return f"{self.inputs}, {self.units}"

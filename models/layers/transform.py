@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -129,6 +129,10 @@ class PlainLayer(Transform):
     def forward(self, x: Tensor) -> Tensor:
         return self.transform(x)
 
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...
+
 
 class ResidualLayer(nn.Module):
     """y = x + W a(norm(x)) + b, the activation a first (He et al. 2016, "Identity Mappings").
@@ -184,3 +188,7 @@ class ResidualLayer(nn.Module):
         h = x if self.norm is None else self.norm(x)
         h = self.normal_layer(self.activation(h))
         return x + (h if self.dropout is None else self.dropout(h))
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...

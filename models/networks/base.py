@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -117,6 +117,10 @@ class Net(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self._expect_rows(x)
         return self.logits(x if self.reads_ids else (x - self.shift) * self.scale)
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...
 
     def logits(self, x: Tensor) -> Tensor:
         """Map scaled rows to logits."""

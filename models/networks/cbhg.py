@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -127,6 +127,10 @@ class Cbhg(nn.Module):
             h = highway(h)
         y, _ = self.gru(h)
         return y
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, kw_only=True)

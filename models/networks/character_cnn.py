@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -102,6 +102,10 @@ class CharacterEncoder(nn.Module):
         for highway in self.highways:
             x = highway(x)
         return self.project(x).reshape(*leading, self.projection)
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, ids: Tensor) -> Tensor: ...
 
     def _embed(self, words: Tensor) -> Tensor:
         # checking the ids first would make the traced graph depend on the data

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise, product
 from math import prod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,10 @@ class GridLstmBlock(nn.Module):
         update, forget, output = torch.sigmoid(maps[..., :3, :]).unbind(-2)
         m = forget * m + update * torch.tanh(maps[..., 3, :])
         return torch.tanh(output * m), m
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, h: Tensor, m: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
 class Grid(nn.Module):

@@ -7,7 +7,7 @@ that of its config.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -104,6 +104,10 @@ class RecurrentHighway(nn.Module):
             states.append(s)
         return torch.stack(states, dim=1)
 
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor, state: Tensor | None = None) -> Tensor: ...
+
 
 class DepthGate(nn.Module):
     """d = sigmoid(W x_t + w_time * c_{t-1} + w_depth * c_below + b): how much of the cell below to add.
@@ -187,6 +191,10 @@ class HighwayLstmLayer(nn.Module):
             hidden.append(h)
             cells.append(c)
         return torch.stack(hidden, dim=1), torch.stack(cells, dim=1)
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, x: Tensor, c_below: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True, kw_only=True)

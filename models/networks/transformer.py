@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -115,6 +115,10 @@ class HighwayJoin(GatedJoin):
 
     def forward(self, h: Tensor, x: Tensor) -> Tensor:
         return self.norm(self.join(h, x))
+
+    if TYPE_CHECKING:  # torch says that a call returns Any
+
+        def __call__(self, h: Tensor, x: Tensor) -> Tensor: ...
 
 
 class EncoderLayer(nn.Module):

@@ -1,0 +1,153 @@
+"""A user's program over the whole public API. Type checkers read it; it never runs.
+
+`assert_type` fails where a type is Any that should be known.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import assert_type
+
+import numpy as np
+import pandas as pd
+import torch
+
+import turnpike
+from turnpike import (
+    AsyncClient,
+    Cbhg,
+    CbhgConfig,
+    CbhgNet,
+    CharacterCnn,
+    CharacterCnnConfig,
+    CharacterEncoder,
+    Client,
+    ClientError,
+    CompressionResult,
+    ConvConfig,
+    ConvGate1d,
+    ConvGate2d,
+    ConvHighwayLayer,
+    ConvNet,
+    DeadlineError,
+    DenseGate,
+    ExportResult,
+    GateRecording,
+    Gates,
+    GridLstm,
+    GridLstmBlock,
+    GridLstmConfig,
+    HighwayJoin,
+    HighwayLayer,
+    HighwayLstm,
+    HighwayLstmConfig,
+    HighwayLstmLayer,
+    InputError,
+    Lesion,
+    Maxout,
+    Mlp,
+    MlpConfig,
+    PlainLayer,
+    RecurrentHighway,
+    RequestRefusedError,
+    ResidualLayer,
+    Rhn,
+    RhnConfig,
+    Runtime,
+    ServerError,
+    SubSample,
+    Transformer,
+    TransformerConfig,
+    UnavailableError,
+    VerificationResult,
+    ZeroPad,
+    compress_model,
+    export_model,
+    open_model,
+    record_gates,
+    verify_model,
+)
+
+Tensor = torch.Tensor
+
+
+def layers(x: Tensor) -> None:
+    for layer in (
+        Maxout(2, -1),
+        DenseGate(4, 4),
+        ConvGate1d(4, 4, 3),
+        ConvGate2d(4, 4, 3),
+        HighwayLayer(4, activation="relu", carry="coupled"),
+        ConvHighwayLayer(4, dims=1),
+        PlainLayer(4, 8),
+        ResidualLayer(4, depth=2),
+        ZeroPad(4, 8),
+        SubSample(8, 4),
+        Cbhg(80),
+        CharacterEncoder(256, 16, [(1, 16), (2, 32)], 64),
+        RecurrentHighway(4, 8, depth=3),
+    ):
+        assert_type(layer(x), Tensor)
+    assert_type(GridLstmBlock(2, 8)(x, x), tuple[Tensor, Tensor])
+    assert_type(HighwayLstmLayer(4, 8, lowest=True)(x), tuple[Tensor, Tensor])
+    assert_type(HighwayJoin(4)(x, x), Tensor)
+
+
+def networks(x: Tensor) -> None:
+    for net in (
+        Mlp(MlpConfig(inputs=(64,), classes=10, width=64, layers=10)),
+        ConvNet(ConvConfig(inputs=(1, 28, 28), classes=10, stages=((16, 2),))),
+        CbhgNet(CbhgConfig(inputs=(20, 80), classes=4)),
+        CharacterCnn(CharacterCnnConfig(inputs=(20,), classes=4)),
+        GridLstm(GridLstmConfig(inputs=(1, 8, 8), classes=10)),
+        HighwayLstm(HighwayLstmConfig(inputs=(20, 4), classes=2)),
+        Rhn(RhnConfig(inputs=(20, 4), classes=2)),
+        Transformer(TransformerConfig(inputs=(20, 4), classes=2)),
+    ):
+        assert_type(net(x), Tensor)
+        with record_gates(net) as recordings:
+            assert_type(recordings, dict[str, GateRecording])
+
+
+def files(module: torch.nn.Module) -> Runtime:
+    result = export_model(module, "repository", inputs=["x:float32[batch,64]"])
+    assert_type(result, ExportResult)
+    assert_type(result.path, Path)
+    assert_type(result.warnings, tuple[str, ...])
+    assert_type(verify_model(result.path, module), VerificationResult)
+    assert_type(compress_model(module, "repository", data="rows.npz", max_drop=0.5), CompressionResult)
+    runtime = open_model(result.path)
+    assert_type(runtime, Runtime)
+    (output,) = runtime.run({"x": np.zeros((1, 64), np.float32)}, ["output"])
+    assert_type(output.ndim, int)
+    return runtime
+
+
+def service(client: Client) -> None:
+    rows = np.zeros((2, 64), np.float32)
+    assert_type(client.models(), list[str])
+    assert_type(client.ready("digits-10"), bool)
+    assert_type(client.predict("digits-10", pd.DataFrame({"a": [1.0]})), pd.DataFrame)
+    assert_type(client.predict("digits-10", pd.Series({"a": 1.0})), "pd.Series[float]")
+    for values in (rows, [[0.0] * 64], ["a text"], {"x": rows}):
+        assert_type(client.infer("digits-10", values)["output"].ndim, int)
+    gates = client.gates("digits-10", rows, close=[3], shift={"layer00.transform_gate": 1.0})
+    assert_type(gates, Gates)
+    lesion = client.lesion("digits-10", rows, close=["layer00.transform_gate"])
+    assert_type(lesion, Lesion)
+    assert_type(lesion.before["output"].ndim, int)
+
+
+async def async_service(client: AsyncClient) -> None:
+    async with client:
+        assert_type(await client.models(), list[str])
+        assert_type(await client.gates("digits-10", [[0.0] * 64]), Gates)
+        assert_type(await client.predict("digits-10", pd.DataFrame({"a": [1.0]})), pd.DataFrame)
+
+
+def errors(error: ClientError) -> str:
+    match error:
+        case InputError() | RequestRefusedError() | ServerError() | UnavailableError() | DeadlineError():
+            assert_type(error.status, int | None)
+    assert_type(error.reason, str)
+    return turnpike.ClientError("subject", "reason").subject
