@@ -5,11 +5,13 @@
 # make audit       check the pinned versions for known vulnerabilities
 # make format      format the code
 # make protos      compile the .proto files of the gRPC services
+# make lowest      run the fast tests of the service on the oldest versions that pyproject.toml allows
 # make slow        run the tests that take minutes
 # make endurance   run the longest tests
 # make controls    turn off each defence of the service and see its test fail
 # make mutants     run tests against random small errors in the code
 # make containers  run the tests that need a Docker engine
+# make dist        build the wheel and the sdist, and install them in fresh environments
 # make browser     run the tests that open the dashboard in a browser
 # make bench       measure the service and its rivals (needs wrk)
 # make cuda        prove, compare and measure on a GPU; ends at once without one (needs wrk)
@@ -34,7 +36,7 @@ HALF_MORE := --dist worksteal --numprocesses $(shell expr $$(nproc) '*' 3 / 2)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test slow endurance controls mutants containers browser bench cuda fuzz soak check audit format protos clean
+.PHONY: help setup run test lowest slow endurance controls mutants containers browser dist bench cuda fuzz soak check audit format protos clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -54,6 +56,9 @@ run: setup
 
 test: setup
 	$(PYTEST) $(HALF_MORE) $(ARGS)
+
+lowest: setup
+	.ci/lowest $(ARGS)
 
 slow: setup
 	$(PYTEST) $(PARALLEL) -m "slow$(NOT)" $(ARGS)
@@ -83,6 +88,10 @@ fuzz: setup
 soak: setup
 	$(BIN)/python -m benchmarks soak $(ARGS)
 
+dist: setup
+	$(BIN)/python .ci/dist.py
+	$(PYTEST) $(PARALLEL) -m dist $(ARGS)
+
 browser: setup
 	$(PYTEST) $(PARALLEL) -m "browser$(NOT)" $(ARGS)
 
@@ -103,4 +112,4 @@ protos: setup
 		--descriptor_set_out $(PROTOS)/services.binpb $(PROTOS)/*.proto
 
 clean:
-	rm -rf .venv .audit .clients .bench build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .lowest .audit .clients .bench build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from turnpike.common.distribution import install_command, needs_extra
+from turnpike.common.distribution import needs_extra
 
 
 class Command(NamedTuple):
@@ -63,8 +63,6 @@ def missing_library(command: str, module: str) -> str:
     """
     if command in COMMANDS:
         return needs_extra(f"turnpike {command}", module, COMMANDS[command].extra)
-    extras = ", ".join(f"{name} {entry.extra}" for name, entry in COMMANDS.items())
-    return (
-        f"turnpike needs {module}, which is not installed: {install_command('EXTRA')}, "
-        f"where EXTRA is that of a command ({extras})"
-    )
+    extras = dict.fromkeys(entry.extra for entry in COMMANDS.values())
+    message = needs_extra("turnpike", module, COMMANDS["serve"].extra)
+    return f"{message}, or another extra: {', '.join(extra for extra in extras if ',' not in extra)}"

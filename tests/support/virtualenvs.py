@@ -1,4 +1,4 @@
-"""Virtual environments for tests: one for each foreign client, and one that holds our own wheel."""
+"""Virtual environments for tests: one for each foreign client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +44,3 @@ def run_client(
     )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
-
-
-def install_wheel(wheel: Path, folder: Path) -> Path:
-    """The `bin` folder of a new environment with a wheel of ours, and without the checkout.
-
-    The wheel's dependencies are those of the running environment. A .pth file adds their folder to the path.
-    Python does not read .pth files of such a folder, so an editable installation of the checkout stays out.
-    """
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    python = folder / "bin/python"
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
-    subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True)
-    (site_packages,) = folder.glob("lib/python*/site-packages")
-    (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return folder / "bin"
