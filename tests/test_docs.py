@@ -108,12 +108,14 @@ def test_every_public_name_is_documented() -> None:
 
 
 def shell_lines() -> list[tuple[str, str]]:
-    """Each indented line of the documentation that calls turnpike, with the name of its page."""
+    """Each indented line or first cell of the documentation that calls turnpike, with its page."""
+    commands = re.compile(r"^    (turnpike .*)|^\| `(turnpike [^`]*)`(?:, `(turnpike [^`]*)`)?", re.MULTILINE)
     return [
-        (path.name, line.strip())
+        (path.name, command)
         for path in DOCUMENTS
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if line.startswith("    turnpike ")
+        for match in commands.finditer(path.read_text(encoding="utf-8"))
+        for command in match.groups()
+        if command
     ]
 
 

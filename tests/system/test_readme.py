@@ -1,4 +1,4 @@
-"""Lines of the README that ask for predictions, gates and lesions run as they stand."""
+"""Lines of the README and the first tutorial that ask for predictions and gates run as they stand."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 def line(begin: str, part: str = "") -> str:
-    """The one line of the README that begins with these words and contains a part."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """The one line of the pages that begins with these words and contains a part."""
+    pages = (ROOT / "README.md", ROOT / "docs/tutorial/first-model.md")
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     (found,) = {
         stripped
         for stripped in map(str.strip, text.splitlines())
