@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from turnpike.common.distribution import VERSION
+from turnpike.service.artifact.devices import OPENVINO_PACKAGE
 from turnpike.service.config.auto_workers import describe_machine
 from turnpike.service.config.cpus import available_cpus, threads_per_worker
 from turnpike.service.config.settings import Settings
@@ -32,8 +33,6 @@ from turnpike.tune.trial.bench import Bench, estimate_seconds, lower_precision, 
 from turnpike.tune.trial.child_process import StopRequested
 from turnpike.tune.trial.model_under_test import ModelUnderTest, find_model
 
-# the build of onnxruntime with OpenVINO; it replaces the usual one
-OPENVINO_PACKAGE = "onnxruntime-openvino"
 NOISY_MACHINE = (
     "Measurements of the same settings differ a lot: other processes use this machine, or the loads are too "
     "short. Use more --minutes, or run the search when the machine is idle."

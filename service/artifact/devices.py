@@ -18,6 +18,8 @@ PROVIDERS: dict[Device, str] = {
     "cuda": "CUDAExecutionProvider",
     "openvino": "OpenVINOExecutionProvider",
 }
+# the distribution and the module of OpenVINO's plugin for onnxruntime
+OPENVINO_PACKAGE, OPENVINO_MODULE = "onnxruntime-ep-openvino", "onnxruntime_ep_openvino"
 # OpenVINO's names of the precisions
 PRECISION_HINTS: dict[DevicePrecision, str] = {"fp32": "f32", "bf16": "bf16"}
 # flags of x86 CPUs that have instructions for bf16; without them OpenVINO computes in fp32, without an error
@@ -38,7 +40,7 @@ def provider_options(device: Device, threads: int, precision: DevicePrecision) -
             # otherwise each run moves to the first CPUs, and those of all workers share them
             "ENABLE_CPU_PINNING": "NO",
         }
-        return {"device_type": "CPU", "load_config": json.dumps({"CPU": config})}
+        return {"load_config": json.dumps({"CPU": config})}
     return {}
 
 

@@ -19,8 +19,8 @@ SessionRun = Callable[[Sequence[str], dict[str, Array]], list[Array]]
 class OpenVinoRun:
     """Runs a model that is open in three sessions.
 
-    OpenVINO ignores tensors that override weights, without an error, so runs that override levers take place
-    on the CPU provider. OpenVINO computes all outputs of a graph, also those that are not requested, so
+    OpenVINO's plugin refuses graphs with weights that may be overridden, so runs that override levers take
+    place on the CPU provider. OpenVINO computes all outputs of a graph, also those that are not requested, so
     predictions have a graph without hidden outputs. Public outputs always come from this graph, since the
     other one may compute other last bits.
 

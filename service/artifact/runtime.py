@@ -6,14 +6,20 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
+from turnpike.common.distribution import needs_extra
 from turnpike.service.artifact.devices import (
+    OPENVINO_MODULE,
+    OPENVINO_PACKAGE,
     PROVIDERS,
     Device,
     DevicePrecision,
@@ -58,6 +64,9 @@ PRODUCT_MODEL = bytes.fromhex(
 # a number of 11 bits, which bf16 rounds to 1
 ROUNDED_BY_BF16 = 1 + 2.0**-10
 
+# held while the plugin is registered: onnxruntime refuses to register it twice
+_plugin_lock = Lock()
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -91,13 +100,22 @@ class Signature:
 
 
 def device_available(device: Device) -> bool:
-    """Whether the installed onnxruntime has the execution provider of the device."""
+    """Whether onnxruntime has the device's execution provider. For OpenVINO: whether its plugin is installed.
+
+    The plugin is not loaded, so OpenVINO may still refuse this CPU when a model is opened.
+    """
+    if device == "openvino":
+        return find_spec(OPENVINO_MODULE) is not None
     return PROVIDERS[device] in onnxruntime.get_available_providers()
 
 
 def expect_device(device: Device, precision: DevicePrecision = "fp32") -> None:
     """Raise a DeviceError if models cannot run on this device here, in this precision."""
-    open_model(PRODUCT_MODEL, device=device, precision=precision)
+    try:
+        open_model(PRODUCT_MODEL, device=device, precision=precision, where=f"a model that tries {device}")
+    except ModelFileError as error:
+        # a plugin that does not fit this onnxruntime, for example
+        raise DeviceError(f"device: {error}") from error
 
 
 class Runtime:
@@ -218,7 +236,9 @@ def open_model(
             )
     if not device_available(device):
         raise DeviceError(
-            f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, got one with "
+            needs_extra("device: openvino", OPENVINO_PACKAGE, "serve-openvino")
+            if device == "openvino"
+            else f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, got one with "
             f"{', '.join(onnxruntime.get_available_providers())}"
         )
     expect_precision(device, precision)
@@ -247,7 +267,7 @@ def open_model(
 def openvino_computes_in_bf16() -> bool:
     """Whether OpenVINO computes in bf16 if it is asked to, found out from a product that bf16 rounds.
 
-    The flags of the CPU do not tell: on ARM, or limited by its own variables, OpenVINO may compute in fp32.
+    The flags of the CPU do not tell: limited by its own variables, OpenVINO may compute in fp32.
     """
     session = _open_session(
         PRODUCT_MODEL,
@@ -272,11 +292,18 @@ def _open_session(
     call: Caller,
     arena: bool,
 ) -> onnxruntime.InferenceSession:
+    options = session_options(threads, arena=arena)
+    device_options = provider_options(device, threads, precision)
+    providers: list[tuple[str, dict[str, str]]] | None = None
+    if device == "openvino":
+        options.add_provider_for_devices([openvino_cpu()], device_options)
+    else:
+        providers = [(PROVIDERS[device], device_options)]
     create_session = partial(
         onnxruntime.InferenceSession,
         str(model) if isinstance(model, Path) else model,
-        session_options(threads, arena=arena),
-        providers=[(PROVIDERS[device], provider_options(device, threads, precision))],
+        options,
+        providers=providers,
         # otherwise onnxruntime prints a message if the provider fails, and continues with another one
         enable_fallback=0,
     )
@@ -294,6 +321,40 @@ def _open_session(
             "are its driver and libraries installed, in the versions that this onnxruntime needs?"
         )
     return session
+
+
+def openvino_cpu() -> onnxruntime.OrtEpDevice:
+    """The CPU as a device of OpenVINO. The first call in a process loads OpenVINO's plugin.
+
+    Raises:
+        DeviceError: onnxruntime cannot load the plugin, or the plugin does not support this CPU.
+    """
+    with _plugin_lock:
+        register_openvino()
+    cpus = [
+        device
+        for device in onnxruntime.get_ep_devices()
+        if device.device.type == onnxruntime.OrtHardwareDeviceType.CPU
+    ]
+    for cpu in cpus:
+        if cpu.ep_name == PROVIDERS["openvino"]:
+            return cpu
+    vendors = ", ".join({cpu.device.vendor: None for cpu in cpus})
+    raise DeviceError(
+        f"device: expected a CPU that {OPENVINO_PACKAGE} supports (Intel's), got one from {vendors}"
+    )
+
+
+@cache
+def register_openvino() -> None:
+    """Load OpenVINO's plugin into onnxruntime; only the first call in a process does."""
+    try:
+        library = import_module(OPENVINO_MODULE).get_library_path()
+        onnxruntime.register_execution_provider_library("openvino", library)
+    except Exception as error:  # onnxruntime's own exceptions share no base
+        raise DeviceError(
+            f"device: onnxruntime cannot load {OPENVINO_PACKAGE} ({_first_line(error)})"
+        ) from error
 
 
 def session_options(threads: int, *, arena: bool = True) -> onnxruntime.SessionOptions:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 from tests.support.manifests import MANIFEST
+from tests.support.openvino import replace_openvino
 from turnpike.service.artifact import runtime as runtime_module
-from turnpike.service.artifact.devices import expect_precision
+from turnpike.service.artifact.devices import PROVIDERS, expect_precision
 from turnpike.service.artifact.manifest import METADATA_KEY
-from turnpike.service.artifact.runtime import device_available, expect_device, open_model
+from turnpike.service.artifact.runtime import (
+    device_available,
+    expect_device,
+    open_model,
+    openvino_cpu,
+    register_openvino,
+)
 from turnpike.service.errors import DeviceError, ModelFileError, RunError
 
 
@@ -119,6 +132,13 @@ def test_a_device_can_be_tried_without_a_model() -> None:
             expect_device("cuda")
 
 
+def test_a_device_that_opens_no_model_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service must not start on it."""
+    monkeypatch.setattr(runtime_module, "PRODUCT_MODEL", b"no model")
+    with pytest.raises(DeviceError, match="device: a model that tries cpu: onnxruntime cannot open it"):
+        expect_device("cpu")
+
+
 def test_a_device_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise onnxruntime would run on the CPU."""
     monkeypatch.setitem(runtime_module.PROVIDERS, "cuda", "AzureExecutionProvider")
@@ -179,9 +199,7 @@ def test_opening_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def openvino(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the CPU provider stand in for OpenVINO's: only the graphs of the sessions differ."""
-    monkeypatch.setitem(runtime_module.PROVIDERS, "openvino", "CPUExecutionProvider")
-    monkeypatch.setattr(runtime_module, "provider_options", lambda *arguments: {})
+    replace_openvino(monkeypatch)
 
 
 @pytest.mark.usefixtures("openvino")
@@ -265,7 +283,67 @@ def test_bf16_needs_a_cpu_that_has_it(tmp_path: Path, text: str, message: str) -
     expect_precision("openvino", "bf16", tmp_path / "absent")
 
 
-@pytest.mark.skipif(device_available("openvino"), reason="this machine has OpenVINO")
-def test_openvino_needs_its_provider() -> None:
-    with pytest.raises(DeviceError, match="openvino needs an onnxruntime with OpenVINOExecutionProvider"):
+def test_openvino_needs_its_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_module, "OPENVINO_MODULE", "absent_plugin")
+    assert not device_available("openvino")
+    message = (
+        r"device: openvino needs onnxruntime-ep-openvino, which is not installed: pip install .*serve-op"
+    )
+    with pytest.raises(DeviceError, match=message):
         expect_device("openvino", "bf16")
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A plugin whose library is the file "library" of this folder."""
+    (tmp_path / "test_plugin.py").write_text(
+        f"def get_library_path():\n    return {str(tmp_path / 'library')!r}\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(runtime_module, "OPENVINO_MODULE", "test_plugin")
+    monkeypatch.setattr(runtime_module, "register_openvino", cache(register_openvino.__wrapped__))
+    yield tmp_path
+    sys.modules.pop("test_plugin", None)
+
+
+def test_looking_for_the_plugin_loads_nothing(plugin: Path) -> None:
+    assert device_available("openvino")
+    assert "test_plugin" not in sys.modules
+
+
+def test_a_plugin_that_cannot_be_loaded_is_an_error(plugin: Path) -> None:
+    """At each attempt: the second is no "already registered"."""
+    (plugin / "library").write_bytes(b"not a library")
+    for _ in range(2):
+        with pytest.raises(
+            DeviceError, match="device: onnxruntime cannot load onnxruntime-ep-openvino [(].*library"
+        ):
+            expect_device("openvino")
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_cpu_that_the_plugin_does_not_support_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On such a CPU the plugin has no device."""
+    cpus = [cpu for cpu in onnxruntime.get_ep_devices() if cpu.ep_name == PROVIDERS["cpu"]]
+    monkeypatch.setattr(onnxruntime, "register_execution_provider_library", lambda *arguments: None)
+    monkeypatch.setattr(onnxruntime, "get_ep_devices", lambda: cpus)
+    message = f"onnxruntime-ep-openvino supports [(]Intel's[)], got one from {cpus[0].device.vendor}"
+    with pytest.raises(DeviceError, match=message):
+        expect_device("openvino")
+
+
+@pytest.mark.usefixtures("plugin")
+def test_threads_that_open_models_register_the_plugin_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime refuses to register a library twice."""
+    libraries = []
+
+    def register(name: str, library: str) -> None:
+        time.sleep(0.01)
+        libraries.append(library)
+
+    monkeypatch.setitem(PROVIDERS, "openvino", PROVIDERS["cpu"])
+    monkeypatch.setattr(onnxruntime, "register_execution_provider_library", register)
+    with ThreadPoolExecutor(4) as threads:
+        devices = list(threads.map(lambda _: openvino_cpu(), range(4)))
+    assert [device.ep_name for device in devices] == [PROVIDERS["cpu"]] * 4
+    assert len(libraries) == 1

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from tests.support.openvino import replace_openvino
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
-from turnpike.service.artifact import runtime as runtime_module
 from turnpike.service.artifact.runtime import open_model
 from turnpike.service.errors import ModelFileError
 from turnpike.service.registry.openvino_inputs import check_openvino_inputs
@@ -90,8 +90,7 @@ def test_inputs_that_take_all_numbers_are_accepted(data: bytes) -> None:
 
 def test_the_loader_checks_the_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU provider stands in for OpenVINO's, and another network is still served."""
-    monkeypatch.setitem(runtime_module.PROVIDERS, "openvino", "CPUExecutionProvider")
-    monkeypatch.setattr(runtime_module, "provider_options", lambda *arguments: {})
+    replace_openvino(monkeypatch)
     options: dict[str, Any] = {"device": "openvino", "allow_unverified": True}
     assert load_model(put_model(tmp_path, data=with_manifest(highway())), **options).runtime.cpu_runtime
     words = put_model(tmp_path, "words", data=graph(TensorProto.INT32, ["n"], LOOK_UP))

@@ -21,6 +21,7 @@ from typer.testing import Result
 from tests.support.live_server import module, serving
 from tests.support.run_cli import run_in_process
 from tests.support.tune_results import sample_trial
+from turnpike.service.artifact.devices import OPENVINO_PACKAGE
 from turnpike.service.config.settings import Settings
 from turnpike.service.config.sources import resolve
 from turnpike.service.repository.scan import MODEL_FILE
@@ -64,8 +65,10 @@ class FakeBench:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBench:
-    """A machine with two CPUs and made-up measurements."""
+    """A machine with two CPUs, without OpenVINO, and made-up measurements."""
     fake_bench = FakeBench()
+    without_openvino = {name: version for name, version in run.versions().items() if name != OPENVINO_PACKAGE}
+    monkeypatch.setattr(run, "versions", lambda: without_openvino)
     monkeypatch.setattr(run, "available_cpus", lambda: 2.0)
     monkeypatch.setattr(
         Bench,
@@ -142,7 +145,7 @@ def test_openvino_is_advice_where_it_is_installed(
 ) -> None:
     """Each precision has the split of the CPUs that is best for it, and tuned.toml is not changed."""
     models = repository(tmp_path, "net")
-    monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
+    monkeypatch.setattr(run, "versions", lambda: {OPENVINO_PACKAGE: "1.8.1"})
     speeds = {(1, "fp32"): 150, (2, "fp32"): 110, (1, "bf16"): 500, (2, "bf16"): 300}
 
     def measure(bench: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
@@ -174,7 +177,7 @@ def test_openvino_is_advice_where_it_is_installed(
 def test_a_split_on_openvino_that_keeps_the_slo_comes_before_a_faster_one(
     call: Callable[..., Result], fake: FakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
+    monkeypatch.setattr(run, "versions", lambda: {OPENVINO_PACKAGE: "1.8.1"})
 
     def measure(bench: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
         bench.on_load(candidate, 1)
@@ -196,7 +199,7 @@ def test_a_model_that_openvino_cannot_serve_is_left_out(
     call: Callable[..., Result], fake: FakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If it does not start with one worker, no other split is tried."""
-    monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
+    monkeypatch.setattr(run, "versions", lambda: {OPENVINO_PACKAGE: "1.8.1"})
     measure = fake.measure
     starts = []
 
@@ -220,7 +223,7 @@ def test_a_split_that_openvino_cannot_serve_leaves_the_others(
 ) -> None:
     """Memory may be enough for one worker, but not for two."""
     (tmp_path / "serve.toml").write_text("workers = 2\nthreads = 1\n")
-    monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
+    monkeypatch.setattr(run, "versions", lambda: {OPENVINO_PACKAGE: "1.8.1"})
     measure = fake.measure
 
     def refuse(bench: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
@@ -248,7 +251,7 @@ def test_openvino_is_not_tried_for_another_device_or_without_it(
     """A server that is on OpenVINO already has all its candidates there."""
     if installed:
         (tmp_path / "serve.toml").write_text("device = 'openvino'\n")
-        monkeypatch.setattr(run, "versions", lambda: {"onnxruntime-openvino": "1.24.1"})
+        monkeypatch.setattr(run, "versions", lambda: {OPENVINO_PACKAGE: "1.8.1"})
     else:
         (tmp_path / "serve.toml").touch()
         monkeypatch.setattr(run, "versions", lambda: {"onnxruntime": "1.24.1"})
