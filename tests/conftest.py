@@ -15,11 +15,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 
 from tests.support.python_path import python_path
+from tests.support.short_names.sitecustomize import ShortNamesFinder
 from turnpike.service.config.cpus import available_cpus
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+sys.meta_path.insert(0, ShortNamesFinder())
 # processes of the tests refuse short names as well
 os.environ.setdefault("PYTHONPATH", python_path())
 

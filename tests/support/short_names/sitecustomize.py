@@ -31,4 +31,5 @@ class ShortNamesFinder:
         return None
 
 
-sys.meta_path.insert(0, ShortNamesFinder())
+if __name__ == "sitecustomize":
+    sys.meta_path.insert(0, ShortNamesFinder())
