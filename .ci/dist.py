@@ -6,10 +6,12 @@ same wheel, byte for byte.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -17,14 +19,16 @@ ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 
 
-def git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+def git(*words: str) -> bytes:
+    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True).stdout
 
 
-def copy_tracked_files(target: Path) -> None:
-    for name in filter(None, git("ls-files", "-z").split("\0")):
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
+def copy_tracked_files(target: str) -> None:
+    """Copy the tracked files as they are now, with their links."""
+    # a commit of the changes in the working copy, or nothing if there are none
+    commit = git("stash", "create").decode().strip() or "HEAD"
+    with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", commit))) as archive:
+        archive.extractall(target, filter="tar")
 
 
 def add_addresses(project: Path, repository: str) -> None:
@@ -36,9 +40,9 @@ def add_addresses(project: Path, repository: str) -> None:
 
 def main() -> None:
     shutil.rmtree(DIST, ignore_errors=True)
-    environment = os.environ | {"SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct").strip()}
+    environment = os.environ | {"SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct").decode().strip()}
     with tempfile.TemporaryDirectory() as folder:
-        copy_tracked_files(Path(folder))
+        copy_tracked_files(folder)
         # GitHub sets both in a workflow
         if {"GITHUB_SERVER_URL", "GITHUB_REPOSITORY"} <= environment.keys():
             repository = f"{environment['GITHUB_SERVER_URL']}/{environment['GITHUB_REPOSITORY']}"
