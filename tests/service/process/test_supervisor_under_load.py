@@ -51,7 +51,7 @@ def test_a_signal_under_load_loses_nothing(tmp_path: Path, fresh: bool) -> None:
         assert service.wait() == 0
     assert tally.lost == []
     assert set(tally.statuses) == {200}
-    assert len(tally.good) > 100
+    assert len(tally.good) > 20
     assert tally.refused
 
 
