@@ -21,7 +21,7 @@ def ray_programs() -> Path:
     """The `bin` folder of the environment of Ray; our other libraries come from the running one."""
     programs = installed_programs("ray", REQUIREMENT)
     (packages,) = programs.parent.glob("lib/python*/site-packages")
-    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT / 'src'}\n")
     return programs
 
 

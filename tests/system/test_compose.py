@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 FILE = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = FILE["services"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+CONTEXT = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 DOCUMENT = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
 ONE_SHOT = {"export"}
 # nothing connects to these, so they have no health check
 WITHOUT_HEALTH_CHECK = {"export", "loadtest-worker"}
 SERVING = ("service", "service-gpu", "service-openvino", "replica")
+WITH_ONNXRUNTIME = (*SERVING, "export")
 # settings that the compose file sets itself
 SET_BY_FILE = {"models", "grpc_port", "drain_wait", "drain_seconds", "api_keys_file", "admin_key_file"}
 # settings without a use in the container, and keys that are not in files
@@ -116,6 +119,18 @@ def test_every_setting_of_the_service_can_be_given(name: str) -> None:
     assert {key for key, value in variables.items() if value is None} == known
 
 
+@pytest.mark.parametrize("name", WITH_ONNXRUNTIME)
+def test_onnxruntime_sends_no_reports(name: str) -> None:
+    """Unless the shell says so. An empty value would switch its reports on."""
+    assert environment(name)["ORT_DISABLE_TELEMETRY"] == "${ORT_DISABLE_TELEMETRY:-1}"
+
+
+def test_images_send_no_reports_without_compose_either() -> None:
+    """The stage that all images with our code begin with sets the variable."""
+    (run,) = re.findall(r"^FROM \S+ AS run$(.*?)^FROM ", DOCKERFILE, re.MULTILINE | re.DOTALL)
+    assert re.search(r"^ENV .*\bORT_DISABLE_TELEMETRY=1\b", run, re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", SERVING)
 def test_key_files_are_set_only_if_they_are_given(name: str) -> None:
     """Without a file the service's variable must not be set, because an empty one stops the start."""
@@ -201,6 +216,28 @@ def test_the_dockerfile_pulls_only_its_base() -> None:
     bases = {base.replace("${DEVICE}", device) for base, _ in froms for device in ("cpu", "cuda", "openvino")}
     assert bases <= stages
     assert "syntax=" not in DOCKERFILE
+
+
+def test_the_wheel_is_built_from_all_packages() -> None:
+    """The build sees every package that src/turnpike links to, and nothing that a checkout has built."""
+    packages = {link.name for link in (ROOT / "src/turnpike").iterdir() if link.is_symlink()}
+    assert packages
+    for name in packages | {"LICENSE", "README.md", "pyproject.toml", "setup.py", "src"}:
+        assert f"!{name}" in CONTEXT, name
+    assert {"*", "**/__pycache__", "**/*.egg-info"} <= set(CONTEXT)
+
+
+def test_the_wheel_is_built_by_the_setuptools_of_pyproject() -> None:
+    """The build without isolation does not look at these requirements."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for requirement in project["build-system"]["requires"]:
+        assert f'/opt/builder/bin/pip install "{requirement}"' in DOCKERFILE
+
+
+def test_locust_gets_a_file_of_the_image() -> None:
+    """The Dockerfile copies it; the current folder of the image is empty."""
+    assert SERVICES["loadtest"]["entrypoint"] == ["locust", "-f", "/usr/local/share/turnpike/locustfile.py"]
+    assert "\nCOPY loadtest/locustfile.py /usr/local/share/turnpike/\n" in DOCKERFILE
 
 
 @pytest.mark.parametrize("script", ["roll", "first-model", "alive.py", "proxy/proxy.py"])

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -71,20 +72,28 @@ def build_changed(
     scaled: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], None]]:
     """Builds the image of a service from a copy of the repository, with other code each time."""
-    folder = tmp_path_factory.mktemp("changed")
-    for name in ("docker-compose.yml", "Dockerfile", ".dockerignore", "pyproject.toml", "constraints.txt"):
-        shutil.copy(ROOT / name, folder)
-    shutil.copy(ROOT / "turnpike.py", folder)
-    for name in ("models", "service", "export", "loadtest", "deploy"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    folder = copy_build_context(tmp_path_factory.mktemp("changed"))
 
     def build(service: str) -> None:
-        with (folder / "service/version.py").open("a", encoding="utf-8") as file:
+        with (folder / "common/distribution.py").open("a", encoding="utf-8") as file:
             file.write(f"# changed at {time.time()}\n")
         scaled.compose("--file", str(folder / "docker-compose.yml"), "--profile", "scale", "build", service)
 
     yield build
     scaled.compose("--profile", "scale", "build", "service", "replica")
+
+
+def copy_build_context(folder: Path) -> Path:
+    """Copy the files that images are built from, with the links to the packages as they are."""
+    allowed = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
+    for name in ("docker-compose.yml", "Dockerfile", ".dockerignore", *allowed):
+        copy = folder / name
+        copy.parent.mkdir(exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, copy)
+    return folder
 
 
 def is_ready(project: Project) -> bool:
@@ -166,36 +175,76 @@ def test_a_second_up_keeps_the_trained_model(stack: Project) -> None:
 
 
 def test_the_service_is_hardened(stack: Project) -> None:
-    """No root user, no capability, nothing to write to, no compiler, and no training libraries."""
+    """No root user, no capability, nothing to write to, no compiler, and no tools of the build."""
     inside = stack.inside
     assert inside("service", "id -u; id -g").split() == ["10001", "10001"]
     status = dict(line.split(":\t") for line in inside("service", "cat /proc/self/status").splitlines())
     assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {NO_CAPABILITY}
     assert status["NoNewPrivs"] == "1"
-    for folder in ("/", "/app", "/opt/turnpike", "/models", "/models/digits-10"):
+    for folder in ("/", "/work", "/opt/turnpike", "/models", "/models/digits-10"):
         # for root, too, because the file system is read-only
         assert "cannot" in inside("service", f"touch {folder}/x 2>&1 || true"), folder
     assert inside("service", "touch /tmp/x && echo done") == "done"
     for mount in ("/", "/models"):
         (options,) = inside("service", f"awk '$2 == \"{mount}\" {{print $4}}' /proc/mounts").splitlines()
         assert options.split(",")[0] == "ro", mount
-    absent = (
-        "torch",
-        "onnx",
-        "onnxscript",
-        "sklearn",
-        "pip",
-        "pytest",
-        "models",
-        "export",
-        "loadtest",
-        "tune",
-        "client",
-    )
-    assert importable("turnpike-service", *absent) == []
-    assert importable("turnpike-service", "onnxruntime", "service") == ["onnxruntime", "service"]
+    assert importable("turnpike-service", "pip", "setuptools", "pytest") == []
     compilers = "for name in gcc cc g++ c++ clang ld as make rustc; do command -v $name; done; true"
     assert inside("service", compilers) == ""
+
+
+def test_the_image_holds_the_wheel_and_the_libraries_of_the_service(images: None) -> None:
+    """The whole wheel, nothing of the build, and no module in the current folder."""
+    absent = ("torch", "onnx", "onnxscript", "sklearn", "locust", "httpx", "service", "models")
+    assert importable("turnpike-service", "onnxruntime", "numpy", *absent) == ["onnxruntime", "numpy"]
+    script = """if True:
+        import importlib.metadata, os, pathlib, turnpike.service
+        distribution = importlib.metadata.distribution("turnpike-onnx")
+        installed = {file.locate().resolve() for file in distribution.files}
+        package = pathlib.Path(turnpike.__file__).parent
+        files = {path for path in package.rglob("*") if path.is_file()}
+        print(turnpike.service.__file__)
+        print(os.listdir(), [str(path) for path in files - installed])
+        compiled = {path.name.partition(".")[0] for path in files if path.suffix == ".pyc"}
+        print([path.name for path in files if path.suffix == ".py" and path.stem not in compiled])
+    """
+    output = docker("run", "--rm", "turnpike-service", "python3", "-c", script)
+    file, others, not_compiled = output.splitlines()
+    assert re.fullmatch(r"/opt/turnpike/lib/python3\.\d+/site-packages/turnpike/service/__init__\.py", file)
+    assert others == "[] []"
+    assert not_compiled == "[]"
+
+
+def test_a_command_of_another_image_names_its_extra(images: None) -> None:
+    """The code of every command is in the image; its libraries are not."""
+    command = ("docker", "run", "--rm", "turnpike-service", "turnpike", "train", "digits-10")
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: turnpike train needs torch, which is not installed: pip install")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("lost", ["as a text", "missing"])
+def test_a_build_without_a_link_fails(images: None, tmp_path: Path, lost: str) -> None:
+    """Git writes links as texts if it is set to; an image without a package would fail only later."""
+    link = copy_build_context(tmp_path) / "src/turnpike/score"
+    target = link.readlink()
+    link.unlink()
+    if lost == "as a text":
+        link.write_text(str(target))
+    command = ("docker", "build", "--progress=plain", "--target=code", str(tmp_path))
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert result.returncode != 0
+    assert "expected src/turnpike/score/__init__.py, found none" in result.stderr
+
+
+def test_onnxruntime_leaves_no_reports(stack: Project) -> None:
+    """After a run, /tmp, which is its home, has no id of the device and no session of reports."""
+    assert stack.post(PREDICT, BODY).status_code == 200
+    assert "ORT_DISABLE_TELEMETRY=1" in stack.inside("service", "env").splitlines()
+    assert stack.inside("service", "find /tmp -name '*.ses' -o -name Microsoft") == ""
+    (export,) = stack.ids("export")
+    assert "ORT_DISABLE_TELEMETRY=1" in stack.inspect(export)["Config"]["Env"]
 
 
 def test_limits_reach_the_engine(stack: Project) -> None:
@@ -493,7 +542,8 @@ def test_the_page_of_locust_loads_the_service(stack: Project) -> None:
 
 @pytest.mark.parametrize("image", ["turnpike-proxy", "turnpike-loadtest", "turnpike-export"])
 def test_no_image_runs_as_root(images: None, image: str) -> None:
-    """Only the export has training libraries."""
+    """Only the export has training libraries, and the proxy has no code of ours."""
     assert docker("run", "--rm", image, "id", "-u") == "10001"
-    libraries = ["torch", "onnx", "onnxruntime", "service", "models"]
+    libraries = ["torch", "onnx", "onnxruntime"]
     assert importable(image, *libraries) == (libraries if image == "turnpike-export" else [])
+    assert importable(image, "turnpike") == ([] if image == "turnpike-proxy" else ["turnpike"])

@@ -81,6 +81,14 @@ def test_containers_are_hardened(spec: Any) -> None:
         assert set(container["resources"]["limits"]) == {"cpu", "memory"}
 
 
+def test_libraries_send_no_reports(spec: Any) -> None:
+    """Neither onnxruntime nor Ray, on the head and on all workers."""
+    for group in groups(spec):
+        (container,) = group["template"]["spec"]["containers"]
+        variables = {variable["name"]: variable["value"] for variable in container["env"]}
+        assert variables == {"ORT_DISABLE_TELEMETRY": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
 @pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(900)

@@ -15,6 +15,7 @@ import yaml
 from tests.support.clients import client_programs
 from tests.support.promql import missing_series
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
+from turnpike.common.distribution import VERSION
 from turnpike.service.config.settings import Settings
 from turnpike.service.repository.scan import scan
 
@@ -38,10 +39,10 @@ def expect_hardened(container: dict[str, Any]) -> None:
 
 
 def settings(container: dict[str, Any]) -> dict[str, str]:
-    """The container's variables; each must be a setting of the service."""
+    """The container's variables; each must be a setting of the service, or onnxruntime's switch."""
     variables = {variable["name"]: variable["value"] for variable in container["env"]}
     known = {f"TURNPIKE_{name.upper()}" for name in Settings.model_fields}
-    assert set(variables) <= known
+    assert set(variables) <= known | {"ORT_DISABLE_TELEMETRY"}
     return variables
 
 
@@ -81,6 +82,26 @@ def test_the_pod_has_time_to_drain(pod: dict[str, Any], container: dict[str, Any
     assert probe["periodSeconds"] * probe["failureThreshold"] + probe["timeoutSeconds"] < wait
     assert container["livenessProbe"]["httpGet"]["path"] == "/v2/health/live"
     assert read("deployment.yaml")["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+
+
+def test_onnxruntime_sends_no_reports(container: dict[str, Any]) -> None:
+    """So the service opens no connections, as network.yaml says; KServe's runtime has no such policy."""
+    (of_kserve,) = read("runtime.yaml", KSERVE)["spec"]["containers"]
+    assert settings(container)["ORT_DISABLE_TELEMETRY"] == "1"
+    assert settings(of_kserve)["ORT_DISABLE_TELEMETRY"] == "1"
+    policy = read("network.yaml")["spec"]
+    assert "Egress" in policy["policyTypes"]
+    assert "egress" not in policy
+
+
+def test_images_have_the_version_as_their_tag() -> None:
+    """In the manifests, and in the commands that build and push the image."""
+    (image,) = read("kustomization.yaml")["images"]
+    (of_kserve,) = read("runtime.yaml", KSERVE)["spec"]["containers"]
+    name = f"{image['newName']}:{image['newTag']}"
+    assert name == of_kserve["image"] == f"registry.example.org/turnpike-service:{VERSION}"
+    document = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"registry\.example\.org/\S+", document)) == {name}
 
 
 def test_all_selectors_select_the_same_pods(container: dict[str, Any]) -> None:
