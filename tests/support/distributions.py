@@ -53,7 +53,7 @@ def install(folder: Path, extras: str, *others: str, python: str = sys.executabl
     with locked(folder.with_suffix(".lock")):
         if not (folder / "ready").exists():
             run([UV, "venv", "--quiet", "--python", python, folder])
-            command = [UV, "pip", "install", "--quiet", "--python", folder / "bin/python"]
+            command: list[str | Path] = [UV, "pip", "install", "--quiet", "--python", folder / "bin/python"]
             run([*command, f"{wheel()}[{extras}]", *others])
             (folder / "ready").touch()
     return folder / "bin"
