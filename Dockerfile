@@ -79,6 +79,7 @@ WORKDIR /work
 RUN install -d -o 10001 -g 10001 /models
 COPY --chmod=755 deploy/alive.py /usr/local/bin/alive
 COPY --chmod=755 deploy/first-model /usr/local/bin/
+# ORT_DISABLE_TELEMETRY is for programs that import onnxruntime without turnpike
 ENV PATH=/opt/turnpike/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 ORT_DISABLE_TELEMETRY=1
 
 FROM run AS service

@@ -5,7 +5,7 @@
 # make audit       check the pinned versions for known vulnerabilities
 # make format      format the code
 # make protos      compile the .proto files of the gRPC services
-# make lowest      run the fast tests of the service on the oldest versions that pyproject.toml allows
+# make lowest      run the fast tests of service, client and scoring on the oldest versions that pyproject.toml allows
 # make slow        run the tests that take minutes
 # make endurance   run the longest tests
 # make controls    turn off each defence of the service and see its test fail
@@ -112,4 +112,4 @@ protos: setup
 		--descriptor_set_out $(PROTOS)/services.binpb $(PROTOS)/*.proto
 
 clean:
-	rm -rf .venv .lowest .audit .clients .bench build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .lowest .audit .clients .bench build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,13 +1,14 @@
 """Builds the sdist and, from it, the wheel into dist/.
 
-Only tracked files are built, so that nothing of a working copy gets into a release. The same commit gives the
-same wheel, byte for byte.
+Tracked files are built as they are now, and nothing else of a working copy. The same files and commit give
+the same wheel, byte for byte.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,11 +32,22 @@ def copy_tracked_files(target: str) -> None:
         archive.extractall(target, filter="tar")
 
 
-def add_addresses(project: Path, repository: str) -> None:
-    """Write the addresses of the repository, which a clone does not know, into the metadata."""
-    lines = f'Source = "{repository}"\nChangelog = "{repository}/blob/main/CHANGELOG.md"\n'
-    with project.open("a", encoding="utf-8") as file:
-        file.write(f"\n[project.urls]\n{lines}")
+def add_addresses(folder: Path, repository: str, version: str) -> None:
+    """Write the addresses of the repository, which a clone does not know, into metadata and README."""
+    with (folder / "pyproject.toml").open("a", encoding="utf-8") as project:
+        project.write(
+            "\n[project.urls]\n"
+            f'Source = "{repository}"\n'
+            f'Documentation = "{repository}/blob/{version}/docs/README.md"\n'
+            f'Changelog = "{repository}/blob/{version}/CHANGELOG.md"\n'
+        )
+    # a package index shows the README, without the files that it links to
+    readme = folder / "README.md"
+    text = re.sub(
+        r"!\[([^]]*)\]\((?!https?:)", rf"![\1]({repository}/raw/{version}/", readme.read_text("utf-8")
+    )
+    text = re.sub(r"(?<!!)\[([^]]*)\]\((?!https?:|#)", rf"[\1]({repository}/blob/{version}/", text)
+    readme.write_text(text, "utf-8")
 
 
 def main() -> None:
@@ -43,10 +55,10 @@ def main() -> None:
     environment = os.environ | {"SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct").decode().strip()}
     with tempfile.TemporaryDirectory() as folder:
         copy_tracked_files(folder)
-        # GitHub sets both in a workflow
-        if {"GITHUB_SERVER_URL", "GITHUB_REPOSITORY"} <= environment.keys():
+        # GitHub sets these in a workflow
+        if {"GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_REF_NAME"} <= environment.keys():
             repository = f"{environment['GITHUB_SERVER_URL']}/{environment['GITHUB_REPOSITORY']}"
-            add_addresses(Path(folder, "pyproject.toml"), repository)
+            add_addresses(Path(folder), repository, environment["GITHUB_REF_NAME"])
         command = [sys.executable, "-m", "build", "--installer", "uv", "--outdir", DIST, folder]
         built = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if built.returncode:

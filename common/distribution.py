@@ -6,33 +6,35 @@ All messages take that command from here. The distribution has another name than
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 NAME = "turnpike-onnx"
 VERSION = "0.2.0"
-# whether the index has this distribution under NAME; until then it is installed from a checkout or a wheel
+# whether the index has this distribution under NAME; until then it is installed from a clone or a wheel
 IS_PUBLISHED = False
-
-_FOLDER = Path(__file__).resolve().parents[1]
-_CHECKOUT = _FOLDER if (_FOLDER / "pyproject.toml").is_file() else None
 
 
 def install_command(extras: str) -> str:
-    """The command that installs extras, such as "serve" or "serve,grpc".
-
-    A checkout is named by its folder. A wheel is named by its file, which is in a folder of the user's.
-    """
-    if _CHECKOUT:
-        return f"pip install -e '{_CHECKOUT}[{extras}]'"
-    source = NAME if IS_PUBLISHED else f"{NAME.replace('-', '_')}-{VERSION}-py3-none-any.whl"
-    return f"pip install '{source}[{extras}]'"
+    """The command that installs extras, such as "serve" or "serve,grpc", from where turnpike came from."""
+    if IS_PUBLISHED:
+        return f"pip install '{NAME}[{extras}]'"
+    option, source = _origin()
+    return f"pip install {option}'{source}[{extras}]'"
 
 
 def needs_extra(subject: str, module: str, extras: str) -> str:
     """The message that a module is missing: what needs it, and the command that installs it."""
     return f"{subject} needs {module}, which is not installed: {install_command(extras)}"
+
+
+def missing_library(error: ImportError) -> str | None:
+    """The library that is not installed; None if the import failed for another reason."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    return name if name and name.partition(".")[0] != "turnpike" else None
 
 
 @contextmanager
@@ -41,6 +43,20 @@ def needing_extra(subject: str, extras: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] == "turnpike":
+        library = missing_library(error)
+        if library is None:
             raise
-        raise ModuleNotFoundError(needs_extra(subject, str(error.name), extras), name=error.name) from error
+        raise ModuleNotFoundError(needs_extra(subject, library, extras), name=library) from error
+
+
+def _origin() -> tuple[str, str]:
+    """An option of pip, and the folder or wheel that turnpike was installed from, as pip and uv note it."""
+    from importlib.metadata import distributions
+
+    # a clone on the path has metadata too, but no note
+    notes = [note for found in distributions(name=NAME) if (note := found.read_text("direct_url.json"))]
+    record = json.loads(notes[0]) if notes else {}
+    path = unquote(urlsplit(record.get("url", "")).path)
+    if not path or not Path(path).exists():
+        return "", f"{NAME.replace('-', '_')}-{VERSION}-py3-none-any.whl"
+    return ("-e " if record.get("dir_info", {}).get("editable") else ""), path

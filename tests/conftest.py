@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # with several threads, small sums are many times slower; processes of the tests inherit this
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 sys.meta_path.insert(0, ShortNamesFinder())
 # processes of the tests refuse short names as well
-os.environ.setdefault("PYTHONPATH", python_path())
+os.environ["PYTHONPATH"] = python_path(*map(Path, filter(None, [os.environ.get("PYTHONPATH")])))
 
 # fixtures of the browser tests
 pytest_plugins = ["tests.support.browser"]

@@ -25,6 +25,7 @@ from tests.support.python_path import python_path
 from tests.support.run_cli import ROOT, command, environment, run, run_in_process
 from turnpike import cli
 from turnpike.commands import COMMANDS
+from turnpike.common.distribution import needs_extra
 from turnpike.models.training.checkpoint import read_checkpoint
 
 
@@ -371,8 +372,7 @@ def test_a_missing_library_names_its_extra(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')")
     result = run(tmp_path, "train", "digits-10", PYTHONPATH=python_path(tmp_path))
     assert result.returncode == 1
-    message = f"turnpike train needs torch, which is not installed: pip install -e '{ROOT}[train]'"
-    assert result.stderr == f"error: {message}\n"
+    assert result.stderr == f"error: {needs_extra('turnpike train', 'torch', 'train')}\n"
 
 
 def test_the_end_of_the_process_collects_no_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +431,7 @@ def test_every_public_name_exists() -> None:
     for name in turnpike.__all__:
         assert getattr(turnpike, name).__name__ == name
     assert set(turnpike.__all__) <= set(dir(turnpike))
-    assert sorted(turnpike.__all__) == sorted(itertools.chain(*turnpike.PUBLIC_NAMES.values()))
+    assert sorted(turnpike.__all__) == sorted(itertools.chain(*turnpike._PUBLIC_NAMES.values()))
 
 
 def test_type_checkers_see_the_same_names() -> None:
@@ -446,7 +446,7 @@ def test_type_checkers_see_the_same_names() -> None:
         for node in block.body
         if isinstance(node, ast.ImportFrom)
     }
-    assert seen == {module: set(names) for module, names in turnpike.PUBLIC_NAMES.items()}
+    assert seen == {module: set(names) for module, names in turnpike._PUBLIC_NAMES.items()}
 
 
 def test_an_unknown_public_name_is_an_attribute_error() -> None:

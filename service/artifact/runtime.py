@@ -296,7 +296,7 @@ def _open_session(
     device_options = provider_options(device, threads, precision)
     providers: list[tuple[str, dict[str, str]]] | None = None
     if device == "openvino":
-        options.add_provider_for_devices([openvino_cpu()], device_options)
+        options.add_provider_for_devices([_openvino_cpu()], device_options)
     else:
         providers = [(PROVIDERS[device], device_options)]
     create_session = partial(
@@ -323,14 +323,14 @@ def _open_session(
     return session
 
 
-def openvino_cpu() -> onnxruntime.OrtEpDevice:
+def _openvino_cpu() -> onnxruntime.OrtEpDevice:
     """The CPU as a device of OpenVINO. The first call in a process loads OpenVINO's plugin.
 
     Raises:
         DeviceError: onnxruntime cannot load the plugin, or the plugin does not support this CPU.
     """
     with _plugin_lock:
-        register_openvino()
+        _register_openvino()
     cpus = [
         device
         for device in onnxruntime.get_ep_devices()
@@ -341,12 +341,12 @@ def openvino_cpu() -> onnxruntime.OrtEpDevice:
             return cpu
     vendors = ", ".join({cpu.device.vendor: None for cpu in cpus})
     raise DeviceError(
-        f"device: expected a CPU that {OPENVINO_PACKAGE} supports (Intel's), got one from {vendors}"
+        f"device: expected a CPU of Intel, which {OPENVINO_PACKAGE} needs, got one of {vendors}"
     )
 
 
 @cache
-def register_openvino() -> None:
+def _register_openvino() -> None:
     """Load OpenVINO's plugin into onnxruntime; only the first call in a process does."""
     try:
         library = import_module(OPENVINO_MODULE).get_library_path()

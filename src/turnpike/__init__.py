@@ -112,7 +112,7 @@ __all__ = [
 ]
 
 # module: the names above that it defines; the imports for type checkers at the top say the same
-PUBLIC_NAMES = {
+_PUBLIC_NAMES = {
     "turnpike.client.client": ("AsyncClient", "Client"),
     "turnpike.client.errors": (
         "ClientError",
@@ -148,14 +148,14 @@ PUBLIC_NAMES = {
 }
 
 # package: the extra that installs what its names need
-EXTRAS = {"client": "client", "export": "export", "models": "train", "service": "serve"}
+_EXTRAS = {"client": "client", "export": "export", "models": "train", "service": "serve"}
 
 if not TYPE_CHECKING:  # type checkers read the imports above, and so report a name that does not exist
 
     def __getattr__(name: str) -> Any:
-        for module, names in PUBLIC_NAMES.items():
+        for module, names in _PUBLIC_NAMES.items():
             if name in names:
-                with needing_extra(f"turnpike.{name}", EXTRAS[module.split(".")[1]]):
+                with needing_extra(f"turnpike.{name}", _EXTRAS[module.split(".")[1]]):
                     return getattr(importlib.import_module(module), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -10,13 +10,14 @@ def main() -> None:
     try:
         from turnpike import cli
     except ModuleNotFoundError as error:
-        from turnpike.commands import missing_library
+        from turnpike.commands import missing_extra
+        from turnpike.common.distribution import missing_library
 
-        library = str(error.name)
-        if library.partition(".")[0] == "turnpike":
+        library = missing_library(error)
+        if library is None:
             raise
         command = sys.argv[1] if len(sys.argv) > 1 else ""
-        sys.exit(f"error: {missing_library(command, library)}")
+        sys.exit(f"error: {missing_extra(command, library)}")
     cli.main()
 
 

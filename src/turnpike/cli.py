@@ -18,8 +18,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from turnpike.commands import COMMANDS, missing_library
-from turnpike.common.distribution import VERSION
+from turnpike.commands import COMMANDS, missing_extra
+from turnpike.common.distribution import VERSION, missing_library
 
 
 class CommandGroup(TyperGroup):
@@ -58,10 +58,8 @@ class CommandGroup(TyperGroup):
         except Exception as error:
             if self.verbose:
                 traceback.print_exc()
-            if isinstance(error, ModuleNotFoundError) and self.called and not _is_ours(error):
-                message, status = describe_error(MissingExtraError(self.called, str(error.name)))
-            else:
-                message, status = describe_error(error)
+            library = missing_library(error) if isinstance(error, ImportError) and self.called else None
+            message, status = (missing_extra(self.called, library), 1) if library else describe_error(error)
             from rich.console import Console
             from rich.markup import escape
 
@@ -75,20 +73,6 @@ def load_command(name: str) -> Any:
     command = typer.main.get_command(importlib.import_module(COMMANDS[name].module).app)
     command.name = name
     return command
-
-
-class MissingExtraError(Exception):
-    """A library of a command is not installed. The message names the extra that installs it."""
-
-    exit_status = 1
-
-    def __init__(self, command: str, module: str) -> None:
-        super().__init__(missing_library(command, module))
-
-
-def _is_ours(error: ModuleNotFoundError) -> bool:
-    """Whether a module of turnpike itself is missing, which no extra installs."""
-    return str(error.name).partition(".")[0] == "turnpike"
 
 
 # codes that color text in a terminal; libraries write them into some messages

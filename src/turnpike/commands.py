@@ -54,7 +54,7 @@ COMMANDS = {
 }
 
 
-def missing_library(command: str, module: str) -> str:
+def missing_extra(command: str, module: str) -> str:
     """The message that a library of a command is not installed, with the extra that installs it.
 
     Args:
@@ -63,6 +63,5 @@ def missing_library(command: str, module: str) -> str:
     """
     if command in COMMANDS:
         return needs_extra(f"turnpike {command}", module, COMMANDS[command].extra)
-    extras = dict.fromkeys(entry.extra for entry in COMMANDS.values())
-    message = needs_extra("turnpike", module, COMMANDS["serve"].extra)
-    return f"{message}, or another extra: {', '.join(extra for extra in extras if ',' not in extra)}"
+    extras = dict.fromkeys(extra for entry in COMMANDS.values() for extra in entry.extra.split(","))
+    return f"{needs_extra('turnpike', module, 'serve')}, or another extra: {', '.join(extras)}"

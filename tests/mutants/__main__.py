@@ -22,6 +22,7 @@ from typing import NoReturn
 import pytest
 
 from tests.mutants.mutate import Mutant, count_mutants, make_mutant
+from tests.support.python_path import python_path
 from tests.support.repository_copy import ROOT, TESTS_FAILED, TESTS_PASSED, in_copies
 
 # code that computes and decides, whose errors would show in nothing but a wrong number or a lost request
@@ -121,7 +122,7 @@ def _run_in_child(copy: Path, names: Sequence[str]) -> NoReturn:
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
         os.chdir(copy)
-        os.environ |= {"PYTHONPATH": f"{copy}/src{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
+        os.environ |= {"PYTHONPATH": python_path(copy, root=copy), "PYTHONDONTWRITEBYTECODE": "1"}
         # the copy's own modules, not those of this program
         sys.path[:0] = [str(copy / "src"), str(copy)]
         sys.dont_write_bytecode = True

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.python_path import python_path
 from tests.support.repository_copy import ROOT, TESTS_FAILED, TESTS_PASSED, in_copies
 
 # copies in which controls run at the same time
@@ -50,7 +51,7 @@ def run_test(copy: Path, test: str) -> int:
     """Run one test in a copy of the repository. Returns the exit status of pytest."""
     command = [sys.executable, "-m", "pytest", "--quiet", "--exitfirst", "-p", "no:cacheprovider"]
     command += ["-m", "", "--timeout", str(TEST_SECONDS), test]
-    environment = os.environ | {"PYTHONPATH": f"{copy}/src{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": python_path(copy, root=copy), "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
         command,
         cwd=copy,

@@ -14,7 +14,7 @@ def replace_openvino(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the CPU provider stand in for OpenVINO's: only the graphs of the sessions differ."""
     monkeypatch.setitem(PROVIDERS, "openvino", PROVIDERS["cpu"])
     monkeypatch.setattr(runtime_module, "device_available", lambda device: True)
-    monkeypatch.setattr(runtime_module, "register_openvino", lambda: None)
+    monkeypatch.setattr(runtime_module, "_register_openvino", lambda: None)
     monkeypatch.setattr(runtime_module, "provider_options", lambda *arguments: {})
 
 

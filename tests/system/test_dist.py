@@ -1,15 +1,18 @@
-"""What `make dist` has built, installed in fresh environments without the checkout, as users install it."""
+"""What `make dist` has built, installed without the checkout in fresh environments, with pinned versions."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +31,11 @@ PYTHONS = ("3.11", "3.12", "3.13")
 
 @pytest.fixture(scope="module")
 def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("environments")
+    """The folder of the environments, which the processes of xdist share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "environments"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +116,24 @@ def test_the_sdist_has_one_folder_and_no_tests() -> None:
     assert not [member.name for member in members if member.isfile() and "/tests/" in member.name]
 
 
+def test_a_release_has_addresses_that_a_package_index_can_follow(tmp_path: Path) -> None:
+    """GitHub's workflow knows the address of the repository. Links and pictures of the README get it."""
+    spec = importlib.util.spec_from_file_location("dist", ROOT / ".ci/dist.py")
+    assert spec is not None
+    assert spec.loader is not None
+    dist = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(dist)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    dist.add_addresses(tmp_path, "https://example.org/we/turnpike", "v0.2.0")
+    urls = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    assert urls["Source"] == "https://example.org/we/turnpike"
+    targets = re.findall(r"\]\(([^)]*)\)", (tmp_path / "README.md").read_text(encoding="utf-8"))
+    assert "https://example.org/we/turnpike/raw/v0.2.0/docs/images/dashboard.png" in targets
+    assert "https://example.org/we/turnpike/blob/v0.2.0/docs/README.md" in targets
+    assert [target for target in targets if not target.startswith("http")] == []
+
+
 def test_a_checkout_that_lost_its_links_is_not_built(tmp_path: Path) -> None:
     """With `core.symlinks false`, git writes each link as a file with the name of its target."""
     subprocess.run(
@@ -142,6 +167,8 @@ def test_the_service_runs_with_the_extra_serve(version: str, environments: Path,
     """It serves the bundled model, without torch or onnx."""
     python = find_python(version)
     if python is None:
+        # a release says that it runs on all of them
+        assert os.environ.get("TURNPIKE_PYTHONS") != "required", f"expected Python {version}, found none"
         pytest.skip(f"no Python {version} on this machine")
     programs = install(environments / f"serve-{version}", "serve", python=python)
     with serving([programs / "turnpike"], tmp_path) as url:
@@ -188,22 +215,17 @@ def test_the_client_is_small(environments: Path, served: str, tmp_path: Path) ->
         assert result.stderr == f"error: {message}\n"
 
 
-# modules of the user's own, with the names of our packages; importing one of them by mistake is noticed
-CLASHES = ("client", "common", "export", "loadtest", "models", "score", "service", "tune")
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with modules of the user's own, with the examples and the README."""
+    """A folder with modules of the user's own, which have our names, and with the examples."""
     folder = tmp_path_factory.mktemp("project")
-    for name in CLASHES:
+    for name in PACKAGES:
         path = (
             folder / f"{name}.py" if name in {"client", "export", "score"} else folder / name / "__init__.py"
         )
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"raise RuntimeError('this is the {name} of the user')\n")
     shutil.copytree(ROOT / "examples", folder, dirs_exist_ok=True)
-    shutil.copy(ROOT / "README.md", folder)
     return folder
 
 
@@ -221,13 +243,13 @@ def in_project(project: Path, programs: Path, line: str) -> str:
 
 def test_the_user_modules_clash(project: Path, everything: Path) -> None:
     """Otherwise the next tests would show nothing."""
-    for name in CLASHES:
+    for name in PACKAGES:
         with pytest.raises(AssertionError, match=f"this is the {name} of the user"):
             in_project(project, everything, f"python -c 'import {name}'")
 
 
 def test_commands_of_the_readme_run_beside_user_modules(project: Path, everything: Path, served: str) -> None:
-    """Each command of its table, on a network of the user's."""
+    """The commands of its table, with a network of the user's. tests/test_docs.py checks their options."""
     (project / "net.py").write_text(
         "from turnpike import HighwayLayer\n\n\ndef make():\n    return HighwayLayer(64)\n"
     )
@@ -248,7 +270,7 @@ def test_commands_of_the_readme_run_beside_user_modules(project: Path, everythin
     others = {"compress", "serve", "tune"}  # take minutes, or run in the tests above
     assert {first or second for first, second in commands} == {*run_commands, *others}
     for line in run_commands.values():
-        assert in_project(project, everything, line) is not None
+        in_project(project, everything, line)
     for file in ("repository/make/1/model.onnx", "scored", "load/loadtest.html", "comparison"):
         assert (project / file).exists(), file
 
@@ -275,25 +297,6 @@ def test_examples_run_beside_user_modules(project: Path, everything: Path, serve
     assert examples == set(lines)
     for line in lines.values():
         in_project(project, everything, line)
-
-
-def test_report_templates_are_installed(everything: Path, tmp_path: Path) -> None:
-    """All templates and styles of reports in the checkout can be read in the environment."""
-    names = [
-        str(path.relative_to(ROOT))
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*")
-        if path.suffix in {".css", ".html", ".js"} and "report" in path.parts
-    ]
-    assert len(names) > 3
-    code = (
-        "import importlib.resources\n"
-        f"for name in {names}:\n"
-        "    package, _, path = name.partition('/')\n"
-        "    files = importlib.resources.files(f'turnpike.{package}')\n"
-        "    assert files.joinpath(path).read_text(encoding='utf-8'), name\n"
-    )
-    run([everything / "python", "-c", code], tmp_path)
 
 
 def test_type_checkers_know_the_public_names(environments: Path, tmp_path: Path) -> None:

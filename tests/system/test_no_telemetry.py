@@ -1,4 +1,4 @@
-"""No command, server or library of turnpike sends anything, or leaves a file, that nobody asked for.
+"""Commands, server and library send nothing unasked, and leave no file.
 
 Each program runs in a network of its own, which records the names that it looks up and all that it sends.
 onnxruntime, if nothing stops it, reports ten seconds after its import. So each program stays longer than that
@@ -8,6 +8,7 @@ when its work is done, and all run at the same time.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -107,6 +108,7 @@ def turnpike(*commands: list[object], **variables: str) -> list[str]:
 def run_all(folder: Path, programs: dict[str, list[str]]) -> dict[str, Outcome]:
     """Run all programs at the same time, each in a network and with a home of its own."""
     if not watched_network.available():
+        assert os.environ.get("TURNPIKE_NETWORK") != "required", "expected a system with `ip` and unshare"
         pytest.skip("NOT TESTED: this system lacks `ip`, or lets us make no network (unshare --user --net)")
     with ExitStack() as stack:
         running = {

@@ -21,11 +21,11 @@ from turnpike.service.artifact import runtime as runtime_module
 from turnpike.service.artifact.devices import PROVIDERS, expect_precision
 from turnpike.service.artifact.manifest import METADATA_KEY
 from turnpike.service.artifact.runtime import (
+    _openvino_cpu,
+    _register_openvino,
     device_available,
     expect_device,
     open_model,
-    openvino_cpu,
-    register_openvino,
 )
 from turnpike.service.errors import DeviceError, ModelFileError, RunError
 
@@ -301,7 +301,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(runtime_module, "OPENVINO_MODULE", "test_plugin")
-    monkeypatch.setattr(runtime_module, "register_openvino", cache(register_openvino.__wrapped__))
+    monkeypatch.setattr(runtime_module, "_register_openvino", cache(_register_openvino.__wrapped__))
     yield tmp_path
     sys.modules.pop("test_plugin", None)
 
@@ -327,7 +327,9 @@ def test_a_cpu_that_the_plugin_does_not_support_is_an_error(monkeypatch: pytest.
     cpus = [cpu for cpu in onnxruntime.get_ep_devices() if cpu.ep_name == PROVIDERS["cpu"]]
     monkeypatch.setattr(onnxruntime, "register_execution_provider_library", lambda *arguments: None)
     monkeypatch.setattr(onnxruntime, "get_ep_devices", lambda: cpus)
-    message = f"onnxruntime-ep-openvino supports [(]Intel's[)], got one from {cpus[0].device.vendor}"
+    message = (
+        f"expected a CPU of Intel, which onnxruntime-ep-openvino needs, got one of {cpus[0].device.vendor}"
+    )
     with pytest.raises(DeviceError, match=message):
         expect_device("openvino")
 
@@ -344,6 +346,6 @@ def test_threads_that_open_models_register_the_plugin_once(monkeypatch: pytest.M
     monkeypatch.setitem(PROVIDERS, "openvino", PROVIDERS["cpu"])
     monkeypatch.setattr(onnxruntime, "register_execution_provider_library", register)
     with ThreadPoolExecutor(4) as threads:
-        devices = list(threads.map(lambda _: openvino_cpu(), range(4)))
+        devices = list(threads.map(lambda _: _openvino_cpu(), range(4)))
     assert [device.ep_name for device in devices] == [PROVIDERS["cpu"]] * 4
     assert len(libraries) == 1
