@@ -209,9 +209,7 @@ def test_the_client_is_small(environments: Path, served: str, tmp_path: Path) ->
             [programs / "turnpike", command], capture_output=True, text=True, env=environment(), check=False
         )
         assert result.returncode == 1
-        message = (
-            f"turnpike {command} needs typer, which is not installed: pip install '{wheel().name}[{extra}]'"
-        )
+        message = f"turnpike {command} needs typer, which is not installed: pip install '{wheel()}[{extra}]'"
         assert result.stderr == f"error: {message}\n"
 
 
