@@ -46,7 +46,7 @@ def needing_extra(subject: str, extras: str) -> Iterator[None]:
         library = missing_library(error)
         if library is None:
             raise
-        raise ModuleNotFoundError(needs_extra(subject, library, extras), name=library) from error
+        raise ModuleNotFoundError(needs_extra(subject, library, extras), name=library) from None
 
 
 def _origin() -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import onnx
@@ -42,7 +42,7 @@ class VerificationResult:
     """
 
     manifest: Manifest
-    proof: Proof
+    proof: Proof = field(repr=False)  # many arrays
     comparison: Comparison | None
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -208,10 +208,10 @@ def another_network(path: Path, manifest: Manifest) -> str:
 def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, source: Source, path: Path) -> None:
     """Raise a ParityError if the manifest's gates, outputs or labels are not those of the source's graph."""
     for expected, gate in zip(fresh.gates.gates, manifest.gates, strict=True):
-        for field, value in expected:
-            if getattr(gate, field) != value:
+        for name, value in expected:
+            if getattr(gate, name) != value:
                 raise ParityError(
-                    f"{path}: manifest: {gate.name}: {field}: expected {value}, got {getattr(gate, field)}"
+                    f"{path}: manifest: {gate.name}: {name}: expected {value}, got {getattr(gate, name)}"
                 )
     if manifest.outputs != fresh.public_outputs:
         raise ParityError(

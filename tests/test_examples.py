@@ -42,7 +42,7 @@ def server() -> Iterator[Server]:
 
 def test_every_example_is_listed() -> None:
     """examples/README.md lists exactly these files."""
-    listed = re.findall(r"\]\((\S+)\)", (EXAMPLES / "README.md").read_text(encoding="utf-8"))
+    listed = re.findall(r"\]\(([^/)]+)\)", (EXAMPLES / "README.md").read_text(encoding="utf-8"))
     assert sorted(listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in {".py", ".sh"})
 
 

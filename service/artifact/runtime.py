@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
-from turnpike.common.distribution import needs_extra
+from turnpike.common.distribution import install_command, needs_extra
 from turnpike.service.artifact.devices import (
     OPENVINO_MODULE,
     OPENVINO_PACKAGE,
@@ -239,7 +239,8 @@ def open_model(
             needs_extra("device: openvino", OPENVINO_PACKAGE, "serve-openvino")
             if device == "openvino"
             else f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, got one with "
-            f"{', '.join(onnxruntime.get_available_providers())}"
+            f"{', '.join(onnxruntime.get_available_providers())}: in an environment of its own, "
+            f"{install_command('serve-gpu')}"
         )
     expect_precision(device, precision)
     open_session = partial(

@@ -16,11 +16,13 @@ if (_package / "service").is_symlink():
     # that modules have their real file names, as debuggers and coverage expect
     __path__.insert(0, str(_package.parents[1]))
 
-from turnpike.common.distribution import needing_extra  # noqa: E402
+from turnpike.common.distribution import VERSION, needing_extra  # noqa: E402
 from turnpike.common.telemetry import turn_off_telemetry  # noqa: E402
 
 # onnxruntime reads its switch when it is imported
 turn_off_telemetry()
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from turnpike.client.client import AsyncClient, Client
