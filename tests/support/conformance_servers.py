@@ -21,6 +21,7 @@ from tests.conformance.models import MODELS, Model
 from tests.support.clients import client_programs
 from tests.support.live_server import ROOT, environment, free_port, serving
 from tests.support.onnx_sources import model_of, value
+from tests.support.python_path import python_path
 from turnpike.service.repository.scan import MODEL_FILE
 
 ONNX_TYPES = {"FP16": "FLOAT16", "FP32": "FLOAT", "FP64": "DOUBLE"}
@@ -170,7 +171,7 @@ def _running(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment(**variables),
+            env=environment(PYTHONPATH=python_path(ROOT), **variables),
             stdout=log,
             stderr=subprocess.STDOUT,
         )

@@ -88,12 +88,13 @@ def test_the_served_model_gives_the_same_answers(folder: Path, server: Server) -
 
 def test_a_first_model_is_trained_served_and_loaded(tmp_path: Path) -> None:
     """The zero of the page is read, and each layer is closed once."""
-    train, export, inspect, serve, load = commands(DIGITS_PAGE, "turnpike ")
+    # tests/system/test_readme.py runs the lines for a table and a lesion
+    train, export, inspect, serve, _, load = commands(DIGITS_PAGE, "turnpike ")
     for line in (train, export):
         shell(tmp_path, line)
     assert "layer09.transform_gate" in shell(tmp_path, inspect)
     assert serve == "turnpike serve --models repository"
-    (predict,), (gates,) = commands(DIGITS_PAGE, "curl "), commands(DIGITS_PAGE, "python ")
+    (predict, _), (gates,) = commands(DIGITS_PAGE, "curl "), commands(DIGITS_PAGE, "python ")
     with serving(tmp_path / "repository") as server:
         answer = json.loads(shell(tmp_path, predict.replace(LOCAL_URL, server.url)))
         assert answer["predictions"][0]["label"] == "0"
