@@ -1,7 +1,7 @@
 """Isolates the imports of the user's code: two networks may each have a `layers.py` of their own.
 
-While a network's code runs, such a name means the module in its own folder. Afterwards, a name that was taken
-means its former module again; one that was free keeps the network's.
+While a network's code runs, such a name means the module in its own folder. Afterwards, a name that another
+module had before means that module again. A name that was free keeps meaning the network's module.
 """
 
 from __future__ import annotations
