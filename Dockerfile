@@ -1,7 +1,7 @@
 # The images, one per target: service, ray, export, loadtest, proxy. All but the proxy hold the wheel of turnpike, and
 # only the libraries that they need.
 #   docker build --target service -t turnpike-service .
-# BASE is any image with Python 3.11 or newer on Debian.
+# BASE is any image with Python 3.11 or newer on Debian. A release names it by its digest, python:3.11-slim@sha256:...
 # DEVICE is what the service runs on: cpu, cuda or openvino.
 ARG BASE=python:3.11-slim
 ARG DEVICE=cpu
@@ -72,8 +72,12 @@ RUN --mount=type=cache,target=/root/.cache/pip $INSTALL ".[export]"
 FROM libraries AS libraries-loadtest
 RUN --mount=type=cache,target=/root/.cache/pip $INSTALL ".[loadtest]"
 
+# The labels of every image. A release adds those of its commit and of the digest of its base: .ci/labels
+FROM ${BASE} AS labelled
+LABEL org.opencontainers.image.version=0.2.0 org.opencontainers.image.licenses=Apache-2.0
+
 # The base of every image with our code. Nothing in it can be written at run time; pip has compiled the bytecode.
-FROM ${BASE} AS run
+FROM labelled AS run
 # empty, because Python finds modules in the current folder first
 WORKDIR /work
 RUN install -d -o 10001 -g 10001 /models
@@ -83,6 +87,8 @@ COPY --chmod=755 deploy/first-model /usr/local/bin/
 ENV PATH=/opt/turnpike/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 ORT_DISABLE_TELEMETRY=1
 
 FROM run AS service
+LABEL org.opencontainers.image.title="turnpike service" \
+      org.opencontainers.image.description="Serves highway networks over HTTP and gRPC with onnxruntime"
 COPY --from=libraries-service /opt/turnpike /opt/turnpike
 COPY --from=code /opt/turnpike /opt/turnpike
 USER 10001:10001
@@ -93,6 +99,8 @@ CMD ["turnpike", "serve"]
 
 # the nodes of a Ray cluster: replicas of the service, and scoring of files
 FROM run AS ray
+LABEL org.opencontainers.image.title="turnpike on Ray" \
+      org.opencontainers.image.description="A node of a Ray cluster that serves and scores highway networks"
 COPY --from=libraries-ray /opt/turnpike /opt/turnpike
 COPY --from=code /opt/turnpike /opt/turnpike
 USER 10001:10001
@@ -103,6 +111,8 @@ EXPOSE 8000
 CMD ["turnpike", "serve", "--engine", "ray"]
 
 FROM run AS export
+LABEL org.opencontainers.image.title="turnpike export" \
+      org.opencontainers.image.description="Trains highway networks with PyTorch and exports them to ONNX"
 COPY --from=libraries-export /opt/turnpike /opt/turnpike
 COPY --from=code /opt/turnpike /opt/turnpike
 USER 10001:10001
@@ -113,6 +123,8 @@ FROM service AS export-skipped
 CMD ["first-model"]
 
 FROM run AS loadtest
+LABEL org.opencontainers.image.title="turnpike loadtest" \
+      org.opencontainers.image.description="Load tests a model server"
 COPY --from=libraries-loadtest /opt/turnpike /opt/turnpike
 COPY --from=code /opt/turnpike /opt/turnpike
 # for locust's own command, which takes the name of a file
@@ -120,7 +132,9 @@ COPY loadtest/locustfile.py /usr/local/share/turnpike/
 USER 10001:10001
 CMD ["turnpike", "loadtest", "--help"]
 
-FROM ${BASE} AS proxy
+FROM labelled AS proxy
+LABEL org.opencontainers.image.title="turnpike proxy" \
+      org.opencontainers.image.description="haproxy in front of several replicas of the turnpike service"
 RUN apt-get update && apt-get install -y --no-install-recommends haproxy \
  && rm -rf /var/lib/apt/lists /var/cache/apt
 COPY --chmod=755 deploy/alive.py /usr/local/bin/alive

@@ -3,6 +3,7 @@
 # make test        run the tests
 # make check       run linter, formatter and type checker
 # make audit       check the pinned versions for known vulnerabilities
+# make sbom        write the bills of materials of the images that docker compose has built
 # make format      format the code
 # make protos      compile the .proto files of the gRPC services
 # make lowest      run the fast tests of service, client and scoring on the oldest versions that pyproject.toml allows
@@ -36,7 +37,7 @@ HALF_MORE := --dist worksteal --numprocesses $(shell expr $$(nproc) '*' 3 / 2)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lowest slow endurance controls mutants containers browser dist bench cuda fuzz soak check audit format protos clean
+.PHONY: help setup run test lowest slow endurance controls mutants containers browser dist bench cuda fuzz soak check audit sbom format protos clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -102,6 +103,9 @@ check: setup
 
 audit: setup
 	$(BIN)/python .ci/audit.py $(ARGS)
+
+sbom: setup
+	$(BIN)/python .ci/sbom.py $(ARGS)
 
 format: setup
 	$(BIN)/ruff check --fix .
