@@ -17,10 +17,11 @@ CONTROLS = read_controls()
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
 def test_the_defence_is_where_the_control_expects_it(control: Control) -> None:
-    """The text to replace is in the file exactly once, and the change keeps the file valid Python."""
+    """The text to replace is in the file exactly once, and the change keeps a Python file valid."""
     source = (ROOT / control.file).read_text(encoding="utf-8")
     assert source.count(control.old) == 1
-    compile(source.replace(control.old, control.new), control.file, "exec")
+    if control.file.endswith(".py"):
+        compile(source.replace(control.old, control.new), control.file, "exec")
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)

@@ -14,8 +14,10 @@ from turnpike.service.api.metrics import collect_metrics, metrics_response
 if TYPE_CHECKING:
     from turnpike.service.registry.registry import ModelRegistry
 
-# labels that Prometheus itself adds to every series of a target
-TARGET_LABELS = {"job", "instance"}
+# labels that Prometheus itself adds to every series of a target, `service` by prometheus.yml
+TARGET_LABELS = {"job", "instance", "service"}
+# the series that deploy/prometheus/start records
+RECORDED = {"turnpike_replicas_expected": {"job"}}
 
 _SELECTOR = re.compile(r'\b((?:turnpike_|up\b)\w*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?')
 _MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"')
@@ -36,7 +38,7 @@ def grouping_labels(query: str) -> set[str]:
 
 
 def exposed_series() -> dict[str, set[str]]:
-    """Each series that the service exposes, with its labels; `up` comes from Prometheus itself."""
+    """Each series that the service exposes, with its labels; `up` and others come from Prometheus itself."""
     drift = FakeDrift()
     index = {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": "damaged"}
     model = type("Model", (), {"name": "digits", "version": 1, "drift": drift})
@@ -44,7 +46,7 @@ def exposed_series() -> dict[str, set[str]]:
     text = bytes(
         metrics_response(collect_metrics([worker_snapshot(1, drift_rows=1000)], registry)).body
     ).decode()
-    series: dict[str, set[str]] = {"up": set(TARGET_LABELS)}
+    series: dict[str, set[str]] = {"up": set(TARGET_LABELS), **RECORDED}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             series.setdefault(sample.name, set(TARGET_LABELS)).update(sample.labels)

@@ -228,7 +228,7 @@ def test_the_kernel_kills_workers_only(service: Project) -> None:
     (container,) = service.ids("service")
     supervisor = processes(service)[:2]
     service.inside("service", HOG)
-    wait_until(lambda: "was ended by SIGKILL" in service.compose("logs", "service"))
+    wait_until(lambda: "was ended by SIGKILL (the kernel found no" in service.compose("logs", "service"))
     wait_until(lambda: len(processes(service)) == 4)
     assert processes(service)[:2] == supervisor
     wait_until(lambda: service.post(PREDICT, BODY).status_code == 200)

@@ -30,6 +30,7 @@ from tests.support.compose_project import (
 )
 from tests.support.grpc_load import digit_request, grpc_load, infer_method
 from tests.support.load_clients import LoadGenerator, LoadTally
+from tests.support.tls_certificate import certificate
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
@@ -365,11 +366,70 @@ def test_a_folder_of_models_is_served_without_training(images: None, tmp_path: P
 
 
 def test_a_folder_without_models_stops_the_start(images: None, tmp_path: Path) -> None:
-    """A mistyped folder stops the start with the reason, and nothing is written into it."""
-    with temporary_project("none", MODELS=str(tmp_path / "mistyped")) as project:
+    """The reason is in the log, and nothing is written into the folder."""
+    with temporary_project("none", MODELS=str(tmp_path)) as project:
         assert project.run("docker", "compose", "up", "--wait").returncode != 0
         assert "MODELS: expected a folder with NAME/VERSION/model.onnx" in project.compose("logs", "export")
-        assert not list((tmp_path / "mistyped").iterdir())
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("options", [(), ("--no-deps", "service")], ids=["all", "only the service"])
+def test_a_mistyped_folder_stops_the_start(images: None, tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Docker would create it, as root. The message names it."""
+    folder = tmp_path / "mistyped"
+    with temporary_project("mistyped", MODELS=str(folder)) as project:
+        result = project.run("docker", "compose", "up", "--wait", *options)
+        assert result.returncode != 0
+        assert f"bind source path does not exist: {folder}" in result.stderr
+        assert not folder.exists()
+
+
+def test_a_service_without_a_model_is_unhealthy(images: None, tmp_path: Path) -> None:
+    """`up --wait` fails, and the log of the health check says why. A good file makes it healthy."""
+    file = tmp_path / "digits-10/1/model.onnx"
+    file.parent.mkdir(parents=True)
+    good = (ROOT / "service/default/digits-10/1/model.onnx").read_bytes()
+    file.write_bytes(good[:5000])
+    tmp_path.chmod(0o755)
+    with temporary_project("damaged", MODELS=str(tmp_path), READY_SECONDS="1") as project:
+        result = project.run("docker", "compose", "up", "--wait")
+        assert result.returncode != 0
+        assert "is unhealthy" in result.stderr
+        (container,) = project.ids("service")
+        health = project.inspect(container)["State"]["Health"]
+        assert health["Status"] == "unhealthy"
+        assert '"reason":"' in health["Log"][-1]["Output"]
+        draft = file.with_name(".model.onnx")
+        draft.write_bytes(good)
+        draft.rename(file)
+        wait_until(lambda: project.inspect(container)["State"]["Health"]["Status"] == "healthy", 60)
+        assert project.inspect(container)["RestartCount"] == 0
+
+
+def test_a_certificate_turns_on_https(images: None, tmp_path: Path) -> None:
+    """The service, its health check and the load test speak HTTPS. Replicas are behind a proxy that does."""
+    cert, key = certificate(tmp_path)
+    key.chmod(0o644)
+    files = {"TLS_CERT": str(cert), "TLS_KEY": str(key)}
+    credentials = grpc.ssl_channel_credentials(cert.read_bytes())
+    with temporary_project("tls", MODELS=str(ROOT / "service/default"), **files) as project:
+        project.compose("--profile", "scale", "up", "--wait", "service", "proxy")
+        wait_until(lambda: len(routes(project)) == 2)
+        for port in (project.port, project.scale_port):
+            url = f"https://127.0.0.1:{port}{PREDICT}"
+            answer = requests.post(url, data=BODY, verify=str(cert), timeout=30)
+            assert README_REQUEST.check(answer.content) is None
+            with pytest.raises(OSError, match="Connection|SSL|aborted|Bad Request|400"):
+                requests.get(f"http://127.0.0.1:{port}/v2/health/live", timeout=30).raise_for_status()
+        for port in (project.grpc_port, project.scale_grpc_port):
+            with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+                assert infer_method(channel)(digit_request(), timeout=30).raw_output_contents
+        project.compose("--profile", "loadtest", "up", "--detach", "loadtest", "loadtest-worker")
+        # the key is in no log and no label
+        visible = project.compose("logs") + json.dumps(project.inspect(project.ids("service")[0]))
+        assert key.read_text().splitlines()[1] not in visible
+        page = "http://" + project.compose("--profile", "loadtest", "port", "loadtest", "8089").strip()
+        assert load_from_page(page, "https://service:8000") == 0
 
 
 @pytest.mark.parametrize(
@@ -522,21 +582,25 @@ def test_the_load_generator_loads_the_service(stack: Project) -> None:
     assert "digits-10" in output
 
 
+def load_from_page(page: str, host: str) -> int:
+    """Start a load from locust's page, and stop it after some requests. Returns how many failed."""
+
+    def figures() -> dict[str, Any]:
+        return dict(requests.get(page + "/stats/requests", timeout=30).json())
+
+    wait_until(lambda: figures()["worker_count"] == 1, allowed=OSError)
+    form = {"user_count": "4", "spawn_rate": "4", "host": host}
+    assert requests.post(page + "/swarm", data=form, timeout=30).json()["success"]
+    wait_until(lambda: figures()["stats"][-1]["num_requests"] > 100)
+    assert requests.post(page + "/stop", timeout=30).json()["success"]
+    return int(figures()["stats"][-1]["num_failures"])
+
+
 def test_the_page_of_locust_loads_the_service(stack: Project) -> None:
     """Locust's page starts a load, the workers send it, and no answer is bad."""
     stack.compose("--profile", "loadtest", "up", "--wait")
     page = "http://" + stack.compose("--profile", "loadtest", "port", "loadtest", "8089").strip()
-    form = {"user_count": "4", "spawn_rate": "4", "host": "http://service:8000"}
-    wait_until(lambda: requests.get(page + "/stats/requests", timeout=30).json()["worker_count"] == 1)
-    assert requests.post(page + "/swarm", data=form, timeout=30).json()["success"]
-
-    def total_figures() -> dict[str, Any]:
-        (*_, total) = requests.get(page + "/stats/requests", timeout=30).json()["stats"]
-        return dict(total)
-
-    wait_until(lambda: total_figures()["num_requests"] > 100)
-    assert requests.post(page + "/stop", timeout=30).json()["success"]
-    assert total_figures()["num_failures"] == 0
+    assert load_from_page(page, "http://service:8000") == 0
     stack.compose("--profile", "loadtest", "stop", "loadtest", "loadtest-worker")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -137,8 +138,10 @@ def test_paths_agree_with_the_compose_file() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
     prometheus, grafana = services["prometheus"], services["grafana"]
     assert "./deploy/prometheus:/etc/prometheus:ro" in prometheus["volumes"]
-    assert "--config.file=/etc/prometheus/prometheus.yml" in prometheus["command"]
-    (job,) = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]
+    assert prometheus["entrypoint"] == ["/bin/sh", "/etc/prometheus/start"]
+    configuration = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
+    assert configuration["rule_files"][0] == "/etc/prometheus/alerts.yml"
+    (job,) = configuration["scrape_configs"]
     assert [f"/run/secrets/{name}" for name in prometheus["secrets"]] == [
         job["authorization"]["credentials_file"]
     ]
@@ -183,6 +186,58 @@ def test_every_alert_is_documented() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("deploy*.md"))
     rows = "".join(re.findall(r"^\| Turnpike[^|]*\|", text, re.MULTILINE))
     assert sorted(re.findall(r"Turnpike\w+", rows)) == sorted(alert["alert"] for alert in ALERTS)
+
+
+def started(folder: Path, **variables: str) -> tuple[str, dict[str, Any]]:
+    """What deploy/prometheus/start runs or prints, and the files that it writes, by name."""
+    (folder / "prometheus").write_text('#!/bin/sh\necho "$@"\n')
+    (folder / "prometheus").chmod(0o755)
+    script = (FOLDER / "start").read_text().replace("/tmp/", f"{folder}/")
+    script = script.replace("/etc/prometheus/", f"{FOLDER}/")
+    result = subprocess.run(
+        ["sh", "-c", script, "start", "--web.x=y"],
+        env={"PATH": f"{folder}:{os.environ['PATH']}", "REPLICAS": "3", "SCHEME": "http"} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    files = {file.stem: yaml.safe_load(file.read_text()) for file in folder.glob("*.yml")}
+    return (result.stdout + result.stderr).strip(), files
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_prometheus_starts_with_the_variables_of_the_compose_file(tmp_path: Path, scheme: str) -> None:
+    """A rule has the number of replicas. Services are asked in their scheme, and replicas over HTTP."""
+    command, files = started(tmp_path, SCHEME=scheme)
+    assert command == f"--config.file={tmp_path}/prometheus.yml --web.x=y"
+    (rule,) = files["replicas"]["groups"][0]["rules"]
+    assert (rule["record"], rule["expr"]) == ("turnpike_replicas_expected", "vector(3)")
+    original = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
+    assert original["rule_files"] == ["/etc/prometheus/alerts.yml", "/tmp/replicas.yml"]
+    (job,) = original["scrape_configs"]
+    relabel = job["relabel_configs"][-1]
+    assert (relabel["target_label"], relabel["replacement"]) == ("__scheme__", "http")
+    (names,) = [config["names"] for config in job["dns_sd_configs"]]
+    assert [name for name in names if not re.fullmatch(relabel["regex"], name)] == ["replica"]
+    relabel["replacement"] = scheme
+    assert files["prometheus"] == original
+
+
+@pytest.mark.parametrize("replicas", ["", "two", "-1", "2.5"])
+def test_prometheus_does_not_start_with_a_wrong_number_of_replicas(tmp_path: Path, replicas: str) -> None:
+    """Its rule would be invalid, and the reason hard to find."""
+    message, files = started(tmp_path, REPLICAS=replicas)
+    assert message == f"REPLICAS: expected a whole number, got '{replicas}'"
+    assert files == {}
+
+
+@needs_promtool
+def test_a_lost_replica_is_noticed() -> None:
+    """One or all of them gone, or one that cannot start; not a rolling update, and not fewer on purpose."""
+    file = FOLDER / "alerts_test.yml"
+    result = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
+    assert "alertname: TurnpikeReplicaLost" not in result.stdout + result.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @needs_promtool
