@@ -70,15 +70,31 @@ def test_the_application_is_ours(spec: Any) -> None:
 
 
 def test_containers_are_hardened(spec: Any) -> None:
+    """In addition to the profile that test_pod_security.py checks."""
     for group in groups(spec):
-        pod = group["template"]["spec"]
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        (container,) = pod["containers"]
-        security = container["securityContext"]
-        assert security["readOnlyRootFilesystem"] is True
-        assert security["allowPrivilegeEscalation"] is False
-        assert security["capabilities"] == {"drop": ["ALL"]}
+        (container,) = group["template"]["spec"]["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert set(container["resources"]["limits"]) == {"cpu", "memory"}
+
+
+def test_only_the_cluster_and_its_operator_reach_the_dashboard(spec: Any) -> None:
+    """Whoever reaches it can run code. Everybody reaches the port of the service."""
+    policy = yaml.safe_load((MANIFEST.parent / "network.yaml").read_text())["spec"]
+    labels = policy["podSelector"]["matchLabels"]
+    for group in groups(spec):
+        assert group["template"]["metadata"]["labels"] == labels
+    assert policy["policyTypes"] == ["Ingress"]
+    inside, outside = policy["ingress"]
+    assert inside == {
+        "from": [
+            {"podSelector": {"matchLabels": labels}},
+            {
+                "namespaceSelector": {},
+                "podSelector": {"matchLabels": {"app.kubernetes.io/name": "kuberay-operator"}},
+            },
+        ]
+    }
+    assert outside == {"ports": [{"port": yaml.safe_load(spec["serveConfigV2"])["http_options"]["port"]}]}
 
 
 def test_libraries_send_no_reports(spec: Any) -> None:

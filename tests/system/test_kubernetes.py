@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from tests.support.clients import client_programs
+from tests.support.pod_security import pod_specs
+from tests.support.prometheus_rule import prometheus_rule
 from tests.support.promql import missing_series
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
 from turnpike.common.distribution import VERSION
@@ -22,7 +24,9 @@ from turnpike.service.repository.scan import scan
 DEPLOY = ROOT / "deploy/kubernetes"
 KSERVE = ROOT / "deploy/kserve"
 SCHEMAS = ("kubernetes", "kubernetes-validate==1.37.0")
-COMPONENTS = ("models", "prometheus", "keys")
+COMPONENTS = ("models", "prometheus", "keys", "gateway")
+# kinds of the Prometheus operator and of the Gateway API
+FOREIGN_KINDS = ("PodMonitor", "PrometheusRule", "Gateway", "HTTPRoute", "GRPCRoute")
 
 
 def read(name: str, folder: Path = DEPLOY) -> Any:
@@ -95,13 +99,50 @@ def test_onnxruntime_sends_no_reports(container: dict[str, Any]) -> None:
 
 
 def test_images_have_the_version_as_their_tag() -> None:
-    """In the manifests, and in the commands that build and push the image."""
-    (image,) = read("kustomization.yaml")["images"]
-    (of_kserve,) = read("runtime.yaml", KSERVE)["spec"]["containers"]
-    name = f"{image['newName']}:{image['newTag']}"
-    assert name == of_kserve["image"] == f"registry.example.org/turnpike-service:{VERSION}"
-    document = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"registry\.example\.org/\S+", document)) == {name}
+    """In the one file that says where they are, and in the commands that build and push them."""
+    images = read("kustomization.yaml", ROOT / "deploy/images")["images"]
+    names = {image["name"]: f"{image['newName']}:{image['newTag']}" for image in images}
+    expected = {
+        name: f"registry.example.org/{name}:{VERSION}" for name in ("turnpike-service", "turnpike-ray")
+    }
+    assert names == expected
+    for page in ("deploy", "ray"):
+        document = (ROOT / f"docs/how-to/{page}.md").read_text(encoding="utf-8")
+        found = set(re.findall(r"registry\.example\.org/\S+:\S+", document))
+        assert found
+        assert found <= set(names.values())
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+@pytest.mark.parametrize("folder", ["kubernetes", "kserve", "kuberay"])
+def test_every_image_comes_from_that_file(tmp_path: Path, folder: str) -> None:
+    """Also in the resources of KServe and KubeRay, whatever registry and version it has."""
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
+    file = tmp_path / "deploy/images/kustomization.yaml"
+    file.write_text(
+        file.read_text().replace("registry.example.org", "r.test/own").replace(f'"{VERSION}"', "t1")
+    )
+    built = kustomize(tmp_path / "deploy" / folder)
+    images = re.findall(r"image: (\S+)", json.dumps(built).replace('"', ""))
+    assert {image.rstrip(",") for image in images} <= {
+        "r.test/own/turnpike-service:t1",
+        "r.test/own/turnpike-ray:t1",
+    }
+    assert images
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+@pytest.mark.parametrize("folder", ["kubernetes", "kserve"])
+def test_every_container_of_the_service_has_all_probes(folder: str) -> None:
+    """KubeRay adds those of its own pods."""
+    (pod,) = (pod for manifest in kustomize(ROOT / "deploy" / folder) for pod in pod_specs(manifest))
+    (container,) = pod["containers"]
+    probes = {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")}
+    assert probes == {
+        "startupProbe": "/v2/health/live",
+        "readinessProbe": "/v2/health/ready",
+        "livenessProbe": "/v2/health/live",
+    }
 
 
 def test_all_selectors_select_the_same_pods(container: dict[str, Any]) -> None:
@@ -129,12 +170,87 @@ def test_the_job_label_is_that_of_alerts_and_dashboard() -> None:
 
 def test_every_manifest_is_used() -> None:
     """The kustomization of its folder names it. The values of the adapter's chart are an exception."""
-    for folder in (DEPLOY, *(DEPLOY / name for name in COMPONENTS)):
+    ray = ROOT / "deploy/kuberay"
+    for folder in (DEPLOY, *(DEPLOY / name for name in COMPONENTS), ray):
         kustomization = read("kustomization.yaml", folder)
-        named = set(kustomization.get("resources", []))
+        # others are folders
+        named = {name for name in kustomization.get("resources", []) if name.endswith(".yaml")}
         named |= {patch["path"] for patch in kustomization.get("patches", []) if "path" in patch}
         files = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml", "adapter.yaml"}
         assert named == files, folder
+
+
+def test_the_alerts_are_those_of_compose() -> None:
+    """After a change of the source: `python -m tests.support.prometheus_rule`."""
+    assert read("prometheus/rule.yaml") == prometheus_rule()
+    names = {rule["alert"] for group in prometheus_rule()["spec"]["groups"] for rule in group["rules"]}
+    assert {"TurnpikeErrors", "TurnpikeReplicaLost"} <= names
+    # what only docker-compose.yml provides
+    assert "turnpike_replicas_expected" not in (DEPLOY / "prometheus/rule.yaml").read_text()
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_the_alert_of_a_lost_replica_fires(tmp_path: Path) -> None:
+    """Fewer replicas are available than the Deployment asks for; a rolling update takes less time."""
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(prometheus_rule()["spec"]))
+    series = 'kube_deployment_{}{{deployment="turnpike", namespace="n"}}'
+    (rule,) = (
+        rule
+        for group in prometheus_rule()["spec"]["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == "TurnpikeReplicaLost"
+    )
+    annotations = rule["annotations"] | {"summary": "Replicas that answer: 1, and more are expected"}
+    labels = {"severity": "critical", "deployment": "turnpike", "namespace": "n"}
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": series.format("spec_replicas"), "values": "2x30"},
+            {"series": series.format("status_replicas_available"), "values": "2x5 1x4 2x5 1x15"},
+        ],
+        "alert_rule_test": [
+            {"alertname": "TurnpikeReplicaLost", "eval_time": "14m"},
+            {
+                "alertname": "TurnpikeReplicaLost",
+                "eval_time": "25m",
+                "exp_alerts": [{"exp_labels": labels, "exp_annotations": annotations}],
+            },
+        ],
+    }
+    file = tmp_path / "rules_test.yml"
+    file.write_text(json.dumps({"rule_files": ["rules.yml"], "tests": [case]}))
+    result = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+def test_the_dashboard_is_the_one_of_compose(tmp_path: Path) -> None:
+    """Grafana's sidecar finds it by its label."""
+    maps = [
+        manifest for manifest in built_manifests(tmp_path, ("prometheus",)) if manifest["kind"] == "ConfigMap"
+    ]
+    (dashboard,) = maps
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    file = ROOT / "deploy/grafana/dashboards/turnpike.json"
+    assert dashboard["data"] == {file.name: file.read_text(encoding="utf-8")}
+
+
+def test_the_gateway_has_a_host_and_a_port_for_each_protocol() -> None:
+    """Gateways refuse routes of HTTP and gRPC for one host. The Service says which port speaks HTTP/2."""
+    gateway = read("gateway/gateway.yaml")["spec"]
+    routes = yaml.safe_load_all((DEPLOY / "gateway/routes.yaml").read_text(encoding="utf-8"))
+    ports = {port["port"]: port for port in read("service.yaml")["spec"]["ports"]}
+    listeners = {listener["name"]: listener for listener in gateway["listeners"]}
+    assert len({listener["hostname"] for listener in listeners.values()}) == 2
+    for route in routes:
+        (parent,), (rule,) = route["spec"]["parentRefs"], route["spec"]["rules"]
+        (backend,) = rule["backendRefs"]
+        assert parent["name"] == read("gateway/gateway.yaml")["metadata"]["name"]
+        assert listeners[parent["sectionName"]]["tls"]["certificateRefs"] == [{"name": "turnpike-tls"}]
+        assert backend["name"] == read("service.yaml")["metadata"]["name"]
+        is_grpc = route["kind"] == "GRPCRoute"
+        assert (ports[backend["port"]].get("appProtocol") == "kubernetes.io/h2c") is is_grpc
+        assert ports[backend["port"]]["name"] == parent["sectionName"] == ("grpc" if is_grpc else "http")
 
 
 def adapter_rule() -> dict[str, Any]:
@@ -192,13 +308,16 @@ def test_the_autoscaler_gets_the_mean_wait_of_each_pod(tmp_path: Path) -> None:
 
 def built_manifests(tmp_path: Path, components: tuple[str, ...]) -> list[dict[str, Any]]:
     """Everything that `kubectl apply -k` would send, with these components."""
-    shutil.copytree(DEPLOY, tmp_path / "kubernetes")
-    file = tmp_path / "kubernetes/kustomization.yaml"
-    kustomization = yaml.safe_load(file.read_text()) | {"components": list(components)}
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
+    file = tmp_path / "deploy/kubernetes/kustomization.yaml"
+    kustomization = yaml.safe_load(file.read_text())
+    kustomization["components"] += components
     file.write_text(json.dumps(kustomization))
-    result = subprocess.run(
-        ["kubectl", "kustomize", tmp_path / "kubernetes"], capture_output=True, text=True, check=False
-    )
+    return kustomize(file.parent)
+
+
+def kustomize(folder: Path) -> list[dict[str, Any]]:
+    result = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return list(yaml.safe_load_all(result.stdout))
 
@@ -231,16 +350,14 @@ def test_kserve_runs_the_same_service() -> None:
     expect_hardened(container)
     # KServe looks for this name
     assert container["name"] == "kserve-container"
-    assert container["securityContext"]["runAsNonRoot"] is True
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     command = ["turnpike", "serve", "--models=/mnt/models", f"--grpc-port={ports['h2c']}"]
     assert [*container["command"], *container["args"]] == command
     # KServe sends HTTP to the first port, and gRPC to the one whose name has h2c in it
     assert list(ports) == ["http1", "h2c"]
     assert ports["http1"] == Settings.model_fields["port"].default
-    assert {container[probe]["httpGet"]["port"] for probe in ("readinessProbe", "livenessProbe")} == {
-        ports["http1"]
-    }
+    probes = [container[name] for name in container if name.endswith("Probe")]
+    assert [probe["httpGet"]["port"] for probe in probes] == [ports["http1"]] * 3
     assert runtime["spec"]["annotations"]["prometheus.kserve.io/port"] == str(ports["http1"])
     assert set(runtime["spec"]["protocolVersions"]) == {"v1", "v2", "grpc-v2"}
     assert sum(drain_seconds(container)) < 30
@@ -271,9 +388,9 @@ def test_kserve_clients_find_the_model_by_the_name_of_its_service(tmp_path: Path
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
 @pytest.mark.parametrize("components", [(), COMPONENTS])
 def test_manifests_match_the_schemas_of_kubernetes(tmp_path: Path, components: tuple[str, ...]) -> None:
-    """Everything is valid, with no unknown field; PodMonitor is not a kind of Kubernetes itself."""
+    """Everything is valid, with no unknown field."""
     manifests = built_manifests(tmp_path, components)
-    manifests = [manifest for manifest in manifests if manifest["kind"] != "PodMonitor"]
+    manifests = [manifest for manifest in manifests if manifest["kind"] not in FOREIGN_KINDS]
     bad = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad"}, "spec": {"container": []}}
     problems = run_client(
         "kubernetes_schemas.py",
