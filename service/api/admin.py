@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 import orjson
 
@@ -13,13 +13,21 @@ from turnpike.service.errors import NotFoundError, NotReadyError, RequestError
 from turnpike.service.http.request import Request
 from turnpike.service.http.response import Response, UncompressedResponse
 from turnpike.service.http.router import Router
-from turnpike.service.protocol.json_document import expect_shallow, expect_short, kind, syntax_error
+from turnpike.service.protocol.json_document import (
+    expect_shallow,
+    expect_short,
+    kind,
+    quoted,
+    syntax_error,
+)
 
 # the group of these routes on the page /docs
 TAG = "Model repository"
 INDEX = operation("Index", "All versions with their state", TAG, body="IndexRequest", body_required=False)
-LOAD = operation("Change", "Load a model from the repository", TAG, body="Nothing", body_required=False)
-UNLOAD = operation("Change", "Stop serving a model", TAG, body="Nothing", body_required=False)
+LOAD = operation("Change", "Load a model from the repository", TAG, body="LoadRequest", body_required=False)
+UNLOAD = operation("Change", "Stop serving a model", TAG, body="UnloadRequest", body_required=False)
+# what Triton's clients send with each unload; no model here is a part of another
+UNLOAD_DEPENDENTS = "unload_dependents"
 
 
 def add_routes(router: Router, context: ServiceContext) -> None:
@@ -35,16 +43,32 @@ def add_routes(router: Router, context: ServiceContext) -> None:
         )
 
     async def load(request: Request) -> Response:
-        await _read_body(request, context)
+        expect_parameters("load", _parameters(await _read_body(request, context)))
         return change_response(await context.supervisor.ask("load", request.path_params["model"]))
 
     async def unload(request: Request) -> Response:
-        await _read_body(request, context)
+        expect_parameters("unload", _parameters(await _read_body(request, context)))
         return change_response(await context.supervisor.ask("unload", request.path_params["model"]))
 
     router.add("POST", "/v2/repository/index", "api", index, "index", INDEX)
     router.add("POST", "/v2/repository/models/{model}/load", "admin", load, "load", LOAD)
     router.add("POST", "/v2/repository/models/{model}/unload", "admin", unload, "unload", UNLOAD)
+
+
+def expect_parameters(change: Literal["load", "unload"], names: Iterable[str]) -> None:
+    """Raise RequestError if a request to load or unload a model has parameters that would have no effect.
+
+    Triton's `load` takes a configuration (`config`) and files (`file:1/model.onnx`) as parameters. A client
+    that sends them here must not believe that they are served.
+    """
+    for name in names:
+        if change == "load":
+            raise RequestError(
+                f"parameters: expected none, got {quoted(name)}; models come from the repository of this "
+                "service only: put the files of the model there, and load it without parameters"
+            )
+        if name != UNLOAD_DEPENDENTS:
+            raise RequestError(f"parameters: expected only {UNLOAD_DEPENDENTS}, got {quoted(name)}")
 
 
 def change_response(outcome: dict[str, Any]) -> Response:
@@ -73,3 +97,10 @@ async def _read_body(request: Request, context: ServiceContext) -> dict[str, Any
     if not isinstance(record, dict):
         raise RequestError(f"body: expected a JSON object or nothing, got {kind(record)}")
     return record
+
+
+def _parameters(body: dict[str, Any]) -> dict[str, Any]:
+    parameters = body.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise RequestError(f"parameters: expected an object, got {kind(parameters)}")
+    return parameters

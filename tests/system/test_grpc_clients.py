@@ -160,6 +160,9 @@ def test_keys_deadlines_and_a_full_queue_over_grpc() -> None:
     )
     assert admin["infer"] == ["StatusCode.UNAVAILABLE", f"model '{NAME}' is not served: unloaded"]
     assert admin["index"] == [{"name": NAME, "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"}]
+    code, message = admin["load a configuration"]
+    assert code == "StatusCode.INVALID_ARGUMENT"
+    assert message.startswith("parameters: expected none, got 'config'")
     assert admin["load what there is not"] == [
         "StatusCode.NOT_FOUND",
         "model 'absent': expected a model of the repository",

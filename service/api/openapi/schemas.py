@@ -51,7 +51,12 @@ MOVE_FIELDS = {"close": GATES, "open": GATES, "shift": {"type": "object", "addit
 
 SCHEMAS: dict[str, Schema] = {
     "Error": record(("error",), error=STRING | {"description": "What was expected, what came, and where."}),
-    "Health": record(("live", "ready"), live=BOOLEAN, ready=BOOLEAN),
+    "Health": record(
+        ("live", "ready"),
+        live=BOOLEAN,
+        ready=BOOLEAN,
+        reason=STRING | {"description": "Why the server is not ready."},
+    ),
     "Server": record(
         ("name", "version", "extensions"), name=STRING, version=STRING, extensions=array(STRING)
     ),
@@ -149,7 +154,22 @@ SCHEMAS: dict[str, Schema] = {
         lesioned=OBJECT | {"description": "The outputs with the changed gates."},
         curve=OBJECT | {"description": "The effect of closing each layer."},
     ),
-    "Nothing": OBJECT,
+    "LoadRequest": record(
+        parameters={
+            "type": "object",
+            "maxProperties": 0,
+            "description": "None: the model's files and configuration are those in the repository.",
+        }
+    ),
+    "UnloadRequest": record(
+        parameters={
+            "type": "object",
+            "properties": {
+                "unload_dependents": {"description": "Has no effect: no model is a part of another."}
+            },
+            "additionalProperties": False,
+        }
+    ),
     "Change": record(warning=STRING | {"description": "Which worker hangs and misses the change."}),
     "Metrics": STRING,
     "Traffic": record(

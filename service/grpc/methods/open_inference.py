@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict
 
-from turnpike.service.api.admin import expect_change
+from turnpike.service.api.admin import expect_change, expect_parameters
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.open_inference import configuration, model_metadata, server_metadata
 from turnpike.service.api.statistics import model_stats
@@ -73,11 +73,13 @@ class OpenInferenceMethods:
 
     async def load_model(self, request: Any) -> Any:
         name = _changed_model(request)
+        expect_parameters("load", request.parameters)
         expect_change(await self._context.supervisor.ask("load", name))
         return _message("RepositoryModelLoadResponse", {"model_name": name, "isLoaded": True})
 
     async def unload_model(self, request: Any) -> Any:
         name = _changed_model(request)
+        expect_parameters("unload", request.parameters)
         expect_change(await self._context.supervisor.ask("unload", name))
         return _message("RepositoryModelUnloadResponse", {"model_name": name, "isUnloaded": True})
 

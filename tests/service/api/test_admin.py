@@ -1,10 +1,13 @@
-"""Limits on the bodies of the repository's routes. What the routes do is tested with whole servers."""
+"""Bodies and parameters of the repository's routes. What the routes do is tested with whole servers."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import pytest
 
 from tests.support.in_process_worker import NAME, InProcessWorker, request, run
+from turnpike.service.api.admin import expect_parameters
 
 ROUTES = (
     "/v2/repository/index",
@@ -53,3 +56,45 @@ def test_bodies_within_the_limits_are_accepted(body: bytes) -> None:
         assert reply.json[0]["name"] == NAME
 
     run(scene, admin_key="master", max_json=1000, max_depth=10)
+
+
+CONFIG = (
+    b'{"parameters":{"config":"{}"}}',
+    "parameters: expected none, got 'config'; models come from the repository of this service only: "
+    "put the files of the model there, and load it without parameters",
+)
+FILE = (
+    b'{"parameters":{"file:1/model.onnx":"AAAA"}}',
+    CONFIG[1].replace("config", "file:1/model.onnx"),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "body", "message"),
+    [
+        ("load", *CONFIG),
+        ("load", *FILE),
+        ("load", b'{"parameters":{"a":1}}', CONFIG[1].replace("config", "a")),
+        ("load", b'{"parameters":[]}', "parameters: expected an object, got an array"),
+        ("unload", b'{"parameters":{"a":1}}', "parameters: expected only unload_dependents, got 'a'"),
+        ("unload", b'{"parameters":null}', "parameters: expected an object, got null"),
+    ],
+)
+def test_parameters_that_would_have_no_effect_are_refused(change: str, body: bytes, message: str) -> None:
+    """Clients of Triton send a model in them, and would believe that it is served."""
+
+    async def scene(worker: InProcessWorker) -> None:
+        path = f"/v2/repository/models/{NAME}/{change}"
+        reply = await worker.connect().ask(request(path, body, KEYS))
+        assert (reply.status, reply.json) == (400, {"error": message})
+
+    run(scene, admin_key="master")
+
+
+@pytest.mark.parametrize(
+    ("change", "names"), [("load", []), ("unload", []), ("unload", ["unload_dependents"])]
+)
+def test_what_the_clients_of_triton_always_send_is_accepted(
+    change: Literal["load", "unload"], names: list[str]
+) -> None:
+    expect_parameters(change, names)
