@@ -1,4 +1,4 @@
-"""Reads limits of this process's cgroups and of those above them, in version 1 and version 2."""
+"""Reads limits and counts of this process's cgroups and of those above them, in version 1 and version 2."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
 
-# reads the limit in the folder of a group; None if there is none
-ReadLimit = Callable[[Path], float | None]
+# reads the value in the folder of a group; None if there is none
+ReadValue = Callable[[Path], float | None]
 
 
-def cgroup_limits(
-    controller: str, read_v1: ReadLimit, read_v2: ReadLimit, root: Path, own: Path
+def cgroup_values(
+    controller: str, read_v1: ReadValue, read_v2: ReadValue, root: Path, own: Path
 ) -> Iterator[float]:
-    """Yield all limits of a controller that apply to this process.
+    """Yield the values of all groups that this process is in, from its own group upwards.
 
     Args:
         controller: The name of the controller, such as `cpu`.
-        read_v1: Reads the limit of a group of version 1.
-        read_v2: Reads the limit of a group of version 2.
+        read_v1: Reads the value of a group of version 1.
+        read_v2: Reads the value of a group of version 2.
         root: Where the cgroups are mounted.
         own: The file that lists the groups of this process.
     """
@@ -31,9 +31,9 @@ def cgroup_limits(
             continue
         # an entry without controllers is of version 2
         if not controllers:
-            mount, read_limit = root, read_v2
+            mount, read_value = root, read_v2
         elif controller in controllers.split(","):
-            mount, read_limit = root / controllers, read_v1
+            mount, read_value = root / controllers, read_v1
             if not mount.is_dir():
                 mount = root / controller
         else:
@@ -41,9 +41,9 @@ def cgroup_limits(
         group = mount / path.lstrip("/")
         # in a container the path may be that of the host, and the mount is the group itself
         for folder in (group, *group.parents):
-            limit = read_limit(folder)
-            if limit is not None:
-                yield limit
+            value = read_value(folder)
+            if value is not None:
+                yield value
             if folder == mount:
                 break
 

@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from turnpike.service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_limits, read_text
+from turnpike.service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_values, read_text
 
 if TYPE_CHECKING:
     from turnpike.service.config.settings import Settings
@@ -46,7 +46,7 @@ def available_cpus(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> float:
         if hasattr(os, "sched_getaffinity")
         else float(os.cpu_count() or 1)
     )
-    return min([affinity, *cgroup_limits("cpu", quota_v1, quota_v2, root, own)])
+    return min([affinity, *cgroup_values("cpu", quota_v1, quota_v2, root, own)])
 
 
 def cpu_model(info: Path = CPU_INFO) -> str:

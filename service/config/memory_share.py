@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from turnpike.service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_limits, read_text
+from turnpike.service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_values, read_text
 
 if TYPE_CHECKING:
     from turnpike.service.config.settings import Settings
@@ -20,7 +20,14 @@ HELD_PART = 0.25
 
 def memory_limit(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> int | None:
     """Bytes that the processes of this container may use together; None if nothing limits them."""
-    return min(map(int, cgroup_limits("memory", _limit_v1, _limit_v2, root, own)), default=None)
+    return min(map(int, cgroup_values("memory", _limit_v1, _limit_v2, root, own)), default=None)
+
+
+def oom_kills(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> int | None:
+    """How many processes of this container the kernel has killed because memory was short, if it says so."""
+    counts = cgroup_values("memory", _oom_kills_v1, _oom_kills_v2, root, own)
+    # the groups above this one count other containers too
+    return next(map(int, counts), None)
 
 
 def memory_per_worker(settings: Settings) -> int | None:
@@ -54,4 +61,18 @@ def _limit_v1(folder: Path) -> float | None:
 
 def _bytes(file: Path) -> float | None:
     text = read_text(file)
+    return int(text) if text.isdigit() else None
+
+
+def _oom_kills_v2(folder: Path) -> float | None:
+    return _oom_kills(folder / "memory.events")
+
+
+def _oom_kills_v1(folder: Path) -> float | None:
+    return _oom_kills(folder / "memory.oom_control")
+
+
+def _oom_kills(file: Path) -> float | None:
+    counts = dict(line.split(" ", 1) for line in read_text(file).splitlines() if " " in line)
+    text = counts.get("oom_kill", "")
     return int(text) if text.isdigit() else None

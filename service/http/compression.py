@@ -12,7 +12,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from turnpike.service.errors import OverloadedError
+from turnpike.service.errors import OverloadedError, TooLargeError
 from turnpike.service.http.accept import preferred_encoding
 from turnpike.service.http.decompression import WINDOW_BITS
 from turnpike.service.http.request import Request
@@ -57,7 +57,7 @@ class AnswerCompressor:
         try:
             with self._budget.hold(len(body)):
                 compressed = await self._compressed(body, WINDOW_BITS[encoding])
-        except (OverloadedError, MemoryError):
+        except (OverloadedError, TooLargeError, MemoryError):
             return
         except RuntimeError:
             # The system has no thread left. The pool is replaced because it keeps the slice.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from turnpike.service.config.settings import Settings
 
 ANY_HOST = "*"
-# Any host may ask for these: probes send the address of the container, and the answers are no secret.
-HEALTH_PATHS = frozenset({"/v2/health/live", "/v2/health/ready"})
 LOCAL_HOSTS = "localhost or a loopback address, as the service listens on one"
 
 
@@ -62,7 +60,7 @@ class AllowedHosts:
         A request without Host (HTTP/1.0) is allowed, because browsers always send Host.
         """
         host = head.fields.get(b"host")
-        if host is None or head.path in HEALTH_PATHS:
+        if host is None:
             return
         name = host_name(host.decode("latin-1"))
         if not self._is_allowed(name):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from starlette.requests import ClientDisconnect
 
+from turnpike.service.errors import TooLargeError
 from turnpike.service.http.auth import Authenticator
 from turnpike.service.http.compression import COMPRESSED_FROM_BYTES, AnswerCompressor
 from turnpike.service.http.cors import Cors
@@ -16,6 +17,11 @@ from turnpike.service.http.request import ClientGoneError, Request
 from turnpike.service.http.response import LARGE_RESPONSE_BYTES, Response
 from turnpike.service.http.router import Router
 from turnpike.service.memory.budget import MemoryBudget
+
+TOO_LARGE_ALONE = (
+    "server: this request needs more memory than the worker has, even without other requests; "
+    "send fewer rows at a time"
+)
 
 
 class RequestMiddleware:
@@ -48,9 +54,11 @@ class RequestMiddleware:
         try:
             match = head.match
             if match is None:
-                if self._hosts is not None:
-                    self._hosts.check(head)
                 match = self._router.match(head)
+                if self._hosts is not None and not match.route.any_host:
+                    self._hosts.check(head)
+                # kept with a head that is received again, so its host must have been checked
+                head.match = match
             response = None if self._cors is None else self._cors.apply(request)
             if response is None:
                 route = match.route
@@ -71,6 +79,9 @@ class RequestMiddleware:
             if not request.client_gone:
                 raise
         except Exception as error:  # whatever failed, the caller gets an answer
+            if isinstance(error, MemoryError) and self._budget.bytes == request.budgeted_bytes:
+                # no other request holds memory that this one lacks, so it would fail again
+                error = TooLargeError(TOO_LARGE_ALONE)
             error_answer = observer.error_response(error, request)
             # an answer that has begun stays incomplete, and its connection is closed
             if not request.status:

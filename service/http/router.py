@@ -35,6 +35,8 @@ class Route:
     regex: re.Pattern[str]
     # its OpenAPI operation, without what follows from the fields above
     operation: Mapping[str, Any]
+    # whether it answers requests for hosts that `--allowed-hosts` does not list
+    any_host: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Router:
 
     def __init__(self, fallback: Endpoint) -> None:
         self.routes: list[Route] = []
-        self._fallback = Match(_route("", "", "open", fallback, "fallback", {}), {})
+        self._fallback = Match(_route("", "", "open", fallback, "fallback", {}, any_host=False), {})
         self._matches: BoundedCache[tuple[str, str], Match] = BoundedCache(MAX_CACHED_MATCHES)
 
     def add(
@@ -61,6 +63,8 @@ class Router:
         endpoint: Endpoint,
         name: str,
         operation: Mapping[str, Any],
+        *,
+        any_host: bool = False,
     ) -> None:
         """Add a route.
 
@@ -72,11 +76,12 @@ class Router:
             name: Identifies the operation in the OpenAPI document.
             operation: The rest of the operation, see `service.api.openapi.operation`. If it is empty, the
                 document leaves the route out.
+            any_host: Answer requests for any host. Probes send the address of the container.
         """
-        self.routes.append(_route(method, path, level, endpoint, name, operation))
+        self.routes.append(_route(method, path, level, endpoint, name, operation, any_host=any_host))
 
     def match(self, head: RequestHead) -> Match:
-        """Look up the route of a head, and store it there.
+        """Look up the route of a head.
 
         Its endpoint raises a 405 if the path has routes only for other methods.
         """
@@ -86,7 +91,6 @@ class Router:
             match = self._search(*key)
             if len(head.path) <= MAX_CACHED_PATH_LENGTH:
                 self._matches.add(key, match)
-        head.match = match
         return match
 
     def _search(self, method: str, path: str) -> Match:
@@ -105,14 +109,21 @@ class Router:
 
 
 def _route(
-    method: str, path: str, level: AccessLevel, endpoint: Endpoint, name: str, operation: Mapping[str, Any]
+    method: str,
+    path: str,
+    level: AccessLevel,
+    endpoint: Endpoint,
+    name: str,
+    operation: Mapping[str, Any],
+    *,
+    any_host: bool,
 ) -> Route:
     # re.split puts the names in braces at the odd indices
     segments = re.split(r"\{(\w+)\}", path)
     pattern = "".join(
         f"(?P<{segment}>[^/]+)" if index % 2 else re.escape(segment) for index, segment in enumerate(segments)
     )
-    return Route(path, method, level, endpoint, name, re.compile(pattern), operation)
+    return Route(path, method, level, endpoint, name, re.compile(pattern), operation, any_host)
 
 
 def _wrong_method(route: Route) -> Route:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
-from turnpike.service.errors import OverloadedError
+from turnpike.service.errors import OverloadedError, TooLargeError
 
 
 class BudgetedRequest(Protocol):
@@ -18,7 +18,8 @@ class BudgetedRequest(Protocol):
 class MemoryBudget:
     """Limits the bytes of all request bodies and large answers in this worker's memory to `capacity`.
 
-    A method that would exceed it raises OverloadedError, and counts nothing.
+    A method that would exceed it raises OverloadedError, and counts nothing. It raises TooLargeError if the
+    whole budget would not be enough: trying again would never help.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -27,13 +28,13 @@ class MemoryBudget:
 
     def take(self, request: BudgetedRequest, size: int) -> None:
         """Count `size` more bytes for the request, until `release` is called."""
-        self.expect_room(size)
+        self.expect_room(size, request.budgeted_bytes)
         self.bytes += size
         request.budgeted_bytes += size
 
     def recount(self, request: BudgetedRequest, size: int) -> None:
         """Count `size` bytes for the request from now on, in place of its body."""
-        self.expect_room(size - request.budgeted_bytes)
+        self.expect_room(size - request.budgeted_bytes, request.budgeted_bytes)
         self.bytes += size - request.budgeted_bytes
         request.budgeted_bytes = size
 
@@ -52,9 +53,14 @@ class MemoryBudget:
         finally:
             self.bytes -= size
 
-    def expect_room(self, size: int) -> None:
-        """Raise OverloadedError if there is no room for this number of bytes."""
+    def expect_room(self, size: int, counted: int = 0) -> None:
+        """Raise an error if there is no room for `size` bytes beside those `counted` for the same request."""
         if self.bytes + size > self.capacity:
+            if counted + size > self.capacity:
+                raise TooLargeError(
+                    f"server: expected at most {self.capacity} bytes of memory (--max-held) for a request or "
+                    f"its answer, got {counted + size}; send fewer rows at a time"
+                )
             raise self.used_up()
 
     def used_up(self) -> OverloadedError:

@@ -26,7 +26,7 @@ MIN_ROOM_BYTES = 64 << 20
 
 # Parameters of glibc's mallopt. By default each block of more than 32 MiB is mapped anew; a run that needed
 # one of 33 MB took 1.3 times as long.
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 # Blocks up to this size come from the heap, and this much free memory at its end is kept. Larger blocks go
 # back to the system when they are freed.
 MAX_HEAP_BLOCK_BYTES, KEPT_BYTES = 48 << 20, 64 << 20
@@ -58,4 +58,3 @@ def _configure_malloc() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, MAX_HEAP_BLOCK_BYTES)
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
-        mallopt(M_ARENA_MAX, 1)

@@ -10,12 +10,14 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from turnpike.service.config.memory_share import oom_kills
 from turnpike.service.memory.process_limit import offer_to_oom_killer
 from turnpike.service.process.heartbeat import Heartbeat
 from turnpike.service.process.ipc import Handler, IpcChannel
+from turnpike.service.process.native_output import NativeOutput
 from turnpike.service.process.ports import Ports
 from turnpike.service.telemetry.log_writer import log_writer
 
@@ -39,6 +41,7 @@ class WorkerHandle:
         process: Any,
         channel_end: socket.socket,
         channel: IpcChannel,
+        native_output: NativeOutput,
         ports: Ports,
         silence_limit: float,
     ) -> None:
@@ -54,7 +57,10 @@ class WorkerHandle:
         self.counters: Any = None
         # why it could not start, if it reported that
         self.failure: Mapping[str, Any] | None = None
+        # whether this process has killed it
+        self.killed = False
         self._process = process
+        self._native_output = native_output
         self._ports = ports
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().add_reader(process.sentinel, self._reap)
@@ -81,12 +87,14 @@ class WorkerHandle:
                 worker closes its copies of all.
         """
         our_end, worker_end = socket.socketpair()
+        native_output = NativeOutput()
         # added before other workers are forked, which would keep this channel open otherwise
         channel_ends.add(our_end)
         # that of a worker that is about to end is closed already
         foreign = [end.fileno() for end in channel_ends if end.fileno() >= 0]
         process = FORK_CONTEXT.Process(
-            target=_worker_main, args=(foreign, settings, ports, worker_end, number, make_app)
+            target=_worker_main,
+            args=(foreign, native_output, settings, ports, worker_end, number, make_app),
         )
         # until the worker has its own handlers, it would handle a signal with a copy of the supervisor's
         before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
@@ -95,8 +103,9 @@ class WorkerHandle:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             worker_end.close()
+        native_output.log_lines(f"worker {number} (process {process.pid})")
         channel = await IpcChannel.over(our_end)
-        worker = cls(number, process, our_end, channel, ports, settings.worker_seconds)
+        worker = cls(number, process, our_end, channel, native_output, ports, settings.worker_seconds)
         worker.channel.handlers |= {
             **handlers,
             "up": worker._on_up,
@@ -145,6 +154,7 @@ class WorkerHandle:
                 os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
+        self.killed = True
         self._process.kill()
 
     async def ended(self) -> int:
@@ -160,6 +170,7 @@ class WorkerHandle:
     def _reap(self) -> None:
         asyncio.get_running_loop().remove_reader(self._process.sentinel)
         self._process.join()
+        self._native_output.close()
         self._ended.set_result(self._process.exitcode)
 
     async def _on_up(self, _: Any) -> None:
@@ -172,17 +183,45 @@ class WorkerHandle:
         self.counters = counters
 
 
-def describe_exit(status: int) -> str:
-    """How a process ended, from its exit status or -signal, as the end of a sentence."""
-    if status >= 0:
-        return f"ended with status {status}"
-    with contextlib.suppress(ValueError):
-        return f"was ended by {signal.Signals(-status).name}"
-    return f"was ended by signal {-status}"
+class ExitReasons:
+    """Says how workers ended.
+
+    Args:
+        count_oom_kills: How many processes of this container the kernel has killed because memory was short;
+            None if it does not say.
+    """
+
+    def __init__(self, count_oom_kills: Callable[[], int | None] = oom_kills) -> None:
+        self._count_oom_kills = count_oom_kills
+        self._oom_kills = count_oom_kills()
+
+    def describe(self, status: int, *, killed: bool) -> str:
+        """How a process ended, as the end of a sentence.
+
+        Args:
+            status: Its exit status or -signal.
+            killed: Whether this process has killed it.
+        """
+        if status >= 0:
+            return f"ended with status {status}"
+        if status == -signal.SIGKILL and not killed:
+            return f"was ended by SIGKILL{self._likely_cause()}"
+        with contextlib.suppress(ValueError):
+            return f"was ended by {signal.Signals(-status).name}"
+        return f"was ended by signal {-status}"
+
+    def _likely_cause(self) -> str:
+        before, self._oom_kills = self._oom_kills, self._count_oom_kills()
+        if before is None or self._oom_kills is None:
+            return " (perhaps because the memory of the machine was used up)"
+        if self._oom_kills > before:
+            return f" (the kernel found no memory left: oom_kill is now {self._oom_kills})"
+        return ""
 
 
 def _worker_main(
     foreign: Iterable[int],
+    native_output: NativeOutput,
     settings: Settings,
     ports: Ports,
     channel_end: socket.socket,
@@ -194,6 +233,7 @@ def _worker_main(
     `foreign` are descriptors of the supervisor, which would keep the channels of other workers open.
     """
     offer_to_oom_killer()
+    native_output.redirect()
     signal.set_wakeup_fd(-1)
     for handled in HANDLED_SIGNALS:
         signal.signal(handled, signal.SIG_DFL)

@@ -21,7 +21,7 @@ import requests
 
 from tests.support.digit_requests import INFER_PATH
 from tests.support.full_pipe import full_pipe
-from tests.support.live_server import ROOT, Server, environment, free_port
+from tests.support.live_server import ROOT, Server, environment, free_port, serving
 from tests.support.waiting import wait_until
 
 KEY = {"X-Api-Key": "secret"}
@@ -172,6 +172,29 @@ def test_no_line_of_two_workers_is_lost_or_torn(tmp_path: Path) -> None:
     lines = [orjson.loads(line) for line in log.read_bytes().splitlines()]
     assert sum(line.get("status") == 404 for line in lines) == sent
     assert {line["worker"] for line in lines if line.get("status") == 404} == {1, 2}
+
+
+# what onnxruntime prints as it is imported on a machine with a device that it cannot read
+WARNING = "[W:onnxruntime:Default, device_discovery.cc:455 GetNpuDevices] Failed to detect devices"
+PRINTING_IMPORT = f"""
+import os, sys
+
+class Printer:
+    def find_spec(self, name, path=None, target=None):
+        if name == "onnxruntime":
+            os.write(2, b"\\x1b[0;93m{WARNING}\\x1b[m\\n")
+
+sys.meta_path.insert(0, Printer())
+"""
+
+
+def test_the_whole_log_is_json(tmp_path: Path) -> None:
+    """Libraries in C print to standard error too."""
+    (tmp_path / "sitecustomize.py").write_text(PRINTING_IMPORT)
+    with serving(PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}") as server:
+        assert server.post(INFER_PATH, ONE_ROW).ok
+    lines = [orjson.loads(line) for line in server.lines]
+    assert [line["level"] for line in lines if line.get("message", "").endswith(WARNING)] == ["warning"]
 
 
 @pytest.mark.parametrize("command", [pytest.param("2>&-", marks=pytest.mark.slow), "2>/dev/full"])

@@ -6,10 +6,12 @@ import asyncio
 import resource
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import psutil
 import pytest
 import requests
@@ -20,6 +22,8 @@ from tests.support.live_server import Server, serving, worker_processes
 from tests.support.load_clients import LoadGenerator
 from tests.support.onnx_sources import model_of, value
 from tests.support.tiny_repository import put_model
+from tests.support.waiting import wait_until
+from turnpike.service.memory.free_memory import MAX_KEPT_BYTES
 
 # an output of 4 TiB in fp32
 SHAPE = [1 << 20, 1 << 20]
@@ -110,3 +114,24 @@ def test_the_kernel_kills_workers_before_the_supervisor(repository: Path) -> Non
     with serving("--models", repository, "--allow-unverified", "--workers", 2) as server:
         supervisor = psutil.Process(server.process.pid)
         assert [score(worker) - score(supervisor) for worker in worker_processes(server)] == [200, 200]
+
+
+@pytest.mark.slow
+def test_a_worker_is_small_again_after_a_flood() -> None:
+    """The gates of many rows take much more memory than their requests and answers."""
+    images = np.random.default_rng(1).random((4096, 1, 8, 8), np.float32)
+    tensor = {"name": "x", "shape": images.shape, "datatype": "FP32", "data": images.ravel().tolist()}
+    body = orjson.dumps({"inputs": [tensor]})
+
+    def resident_after_gates(_: int) -> int:
+        assert server.post("/v2/models/digits-10/gates?detail=rows", body).status_code == 200
+        return worker.memory_info().rss
+
+    with serving("--workers", 1, "--max-held", 1 << 30) as server:
+        (worker,) = worker_processes(server)
+        before = worker.memory_info().rss
+        with ThreadPoolExecutor(20) as pool:
+            peak = max(pool.map(resident_after_gates, range(20)))
+        assert peak > before + 4 * MAX_KEPT_BYTES
+        # a little more than what may stay free: libraries and objects that the first request needed
+        wait_until(lambda: worker.memory_info().rss < before + 1.5 * MAX_KEPT_BYTES, 60)

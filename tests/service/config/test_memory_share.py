@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,20 @@ from turnpike.service.config.memory_share import (
     max_held_bytes,
     memory_limit,
     memory_per_worker,
+    oom_kills,
 )
 from turnpike.service.config.settings import Settings
 
 MIB = 1 << 20
+
+
+def write(folder: Path, own: str, files: Mapping[str, str]) -> None:
+    """Write the groups of a process, and files of groups."""
+    (folder / "own").write_text(own)
+    for name, content in files.items():
+        file = folder / "cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +52,29 @@ def test_the_smallest_memory_limit_counts(
     tmp_path: Path, own: str, files: dict[str, str], expected: int | None
 ) -> None:
     """The cgroups of the process and those above them are limits."""
-    (tmp_path / "own").write_text(own)
-    for name, content in files.items():
-        file = tmp_path / "cgroup" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content)
+    write(tmp_path, own, files)
     assert memory_limit(tmp_path / "cgroup", tmp_path / "own") == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/\n", {"memory.events": "low 0\noom 4\noom_kill 3\noom_group_kill 0\n"}, 3),
+        # other containers are in the groups above
+        ("0::/a/b\n", {"a/b/memory.events": "oom_kill 1\n", "a/memory.events": "oom_kill 9\n"}, 1),
+        # version 1, also with the path of the host
+        ("9:memory:/b\n0::/\n", {"memory/b/memory.oom_control": "under_oom 0\noom_kill 2\n"}, 2),
+        ("9:memory:/docker/b\n", {"memory/memory.oom_control": "under_oom 0\noom_kill 2\n"}, 2),
+        # the group of all processes has no such file, and old kernels do not count
+        ("0::/\n", {}, None),
+        ("9:memory:/b\n", {"memory/b/memory.oom_control": "under_oom 0\n"}, None),
+    ],
+)
+def test_the_kernel_counts_kills_for_lack_of_memory(
+    tmp_path: Path, own: str, files: dict[str, str], expected: int | None
+) -> None:
+    write(tmp_path, own, files)
+    assert oom_kills(tmp_path / "cgroup", tmp_path / "own") == expected
 
 
 def test_workers_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

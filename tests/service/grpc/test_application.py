@@ -12,13 +12,15 @@ import numpy as np
 
 from tests.support.grpc_worker import GrpcWorker, grpc_worker, infer_request
 from turnpike.service.grpc.application import GATES, HEALTH, INFERENCE, OLD_REFLECTION, REFLECTION
-from turnpike.service.grpc.messages.descriptors import DESCRIPTORS, POOL
+from turnpike.service.grpc.messages.descriptors import DESCRIPTORS, POOL, message_class
 from turnpike.service.http.compression import COMPRESSED_FROM_BYTES
 
 # calls that need no key
 OPEN = {f"/{HEALTH}/Check", f"/{HEALTH}/Watch", f"/{INFERENCE}/ServerLive", f"/{INFERENCE}/ServerReady"}
 OPEN |= {f"/{service}/ServerReflectionInfo" for service in (REFLECTION, OLD_REFLECTION)}
 ADMIN = {f"/{INFERENCE}/RepositoryModelLoad", f"/{INFERENCE}/RepositoryModelUnload"}
+# a state of the health checks
+SERVING = 1
 
 
 def routes(worker: GrpcWorker) -> dict[str, str]:
@@ -116,13 +118,42 @@ def test_models_are_loaded_and_unloaded_by_either_field() -> None:
             await worker.call(INFERENCE, "RepositoryModelLoad", model_name="a", metadata=key)
             loaded = await worker.call(INFERENCE, "RepositoryModelLoad", repository_name="b", metadata=key)
             assert (loaded.model_name, loaded.isLoaded) == ("b", True)
-            unloaded = await worker.call(INFERENCE, "RepositoryModelUnload", model_name="c", metadata=key)
+            # as tritonclient sends it
+            harmless = {"unload_dependents": {"bool_param": False}}
+            unloaded = await worker.call(
+                INFERENCE, "RepositoryModelUnload", model_name="c", parameters=harmless, metadata=key
+            )
             assert unloaded.isUnloaded
             absent = worker.call(INFERENCE, "RepositoryModelLoad", model_name="absent", metadata=key)
             assert await worker.refused(absent) == ("NOT_FOUND", "there is no model 'absent'")
 
     asyncio.run(scene())
     assert asked == [("load", "a"), ("load", "b"), ("unload", "c"), ("load", "absent")]
+
+
+def test_a_model_in_the_parameters_of_a_call_is_refused() -> None:
+    """As over HTTP: a client must not believe that it is served."""
+
+    async def scene() -> None:
+        async with grpc_worker(admin_key="master") as worker:
+            for method, name, value in (
+                ("RepositoryModelLoad", "config", {"string_param": "{}"}),
+                ("RepositoryModelLoad", "file:1/model.onnx", {"bytes_param": b"onnx"}),
+                ("RepositoryModelUnload", "other", {"int64_param": 1}),
+            ):
+                call = worker.call(
+                    INFERENCE,
+                    method,
+                    model_name="digits-10",
+                    parameters={name: value},
+                    metadata=(("authorization", "Bearer master"),),
+                )
+                code, message = await worker.refused(call)
+                assert code == "INVALID_ARGUMENT"
+                assert message.startswith("parameters: expected ")
+                assert f"got '{name}'" in message
+
+    asyncio.run(scene())
 
 
 def test_a_call_for_another_host_is_refused() -> None:
@@ -133,6 +164,25 @@ def test_a_call_for_another_host_is_refused() -> None:
             code, message = await worker.refused(worker.call(INFERENCE, "ServerMetadata"))
             assert code == "FAILED_PRECONDITION"
             assert message.startswith("Host: expected example.org (--allowed-hosts), got '127.0.0.1'")
+            # as over HTTP, the state of a model is not that of the server
+            code, _ = await worker.refused(worker.call(INFERENCE, "ModelReady", name="digits-10"))
+            assert code == "FAILED_PRECONDITION"
+
+    asyncio.run(scene())
+
+
+def test_probes_are_answered_for_any_host() -> None:
+    """The probes of Kubernetes send the address of the pod as the authority, here 127.0.0.1."""
+
+    async def scene() -> None:
+        async with grpc_worker(allowed_hosts=("example.org",)) as worker:
+            assert (await worker.call(HEALTH, "Check")).status == SERVING
+            assert (await worker.call(HEALTH, "Check", service="digits-10")).status == SERVING
+            watch = worker.method(HEALTH, "Watch")(message_class("grpc.health.v1.HealthCheckRequest")())
+            assert (await watch.read()).status == SERVING
+            watch.cancel()
+            assert (await worker.call(INFERENCE, "ServerLive")).live
+            assert (await worker.call(INFERENCE, "ServerReady")).ready
 
     asyncio.run(scene())
 

@@ -98,8 +98,12 @@ def test_disconnecting_during_a_large_response_frees_its_memory(
     run(scene)
 
 
-def test_a_large_response_beyond_the_memory_budget_gives_503() -> None:
-    """The model has run already, but the budget keeps its limit."""
+@pytest.mark.parametrize(
+    ("others", "status", "reason"),
+    [(LARGE_RESPONSE_BYTES, 503, "overloaded"), (0, 413, "too_large")],
+)
+def test_a_large_response_beyond_the_memory_budget_is_refused(others: int, status: int, reason: str) -> None:
+    """The model has run already, but the budget keeps its limit, of which others may take a part."""
     body, headers = LARGE_BINARY
 
     async def scene(worker: InProcessWorker) -> None:
@@ -110,13 +114,16 @@ def test_a_large_response_beyond_the_memory_budget_gives_503() -> None:
             with worker.blocked_runs() as release:
                 client.send(request(INFER, body, headers))
                 await until(lambda: worker.model.batcher._running)
-                budget.capacity = LARGE_RESPONSE_BYTES
+                budget.capacity = LARGE_RESPONSE_BYTES + others
+                budget.bytes += others
                 release.set()
                 reply = await client.wait_for_reply()
         finally:
             budget.capacity = capacity
-        assert reply.status == 503
-        assert worker.counts()["refused"] == {"overloaded": 1}
+            budget.bytes -= others
+        assert reply.status == status
+        assert ("retry-after" in reply.headers) == (status == 503)
+        assert worker.counts()["refused"] == {reason: 1}
 
     run(scene)
 

@@ -19,7 +19,7 @@ from turnpike.service.errors import OverloadedError
 from turnpike.service.http.asgi import AsgiEndpoint, AsgiRequest
 from turnpike.service.http.auth import Authenticator
 from turnpike.service.http.cors import Cors
-from turnpike.service.http.middleware import RequestMiddleware
+from turnpike.service.http.middleware import TOO_LARGE_ALONE, RequestMiddleware
 from turnpike.service.http.observer import RequestObserver
 from turnpike.service.http.request import ClientGoneError, Request
 from turnpike.service.http.response import Response
@@ -41,6 +41,8 @@ async def endpoint(request: Request) -> Response:
             raise ClientGoneError
         case "disconnected":
             raise ClientDisconnect
+        case "vast":
+            raise MemoryError
         case "bug":
             raise KeyError("/secret/path")
         case "late bug":
@@ -87,10 +89,11 @@ class Service:
         app.include_router(framework)
         router = Router(AsgiEndpoint(without_middleware(app)))
         router.add("POST", ROUTE, "api", endpoint, "infer", operation={})
+        self.budget = MemoryBudget(1 << 20)
         self._middleware = RequestMiddleware(
             router,
             Authenticator(),
-            MemoryBudget(1 << 20),
+            self.budget,
             RequestObserver(counters, None, access_log),
             Cors(cors) if cors else None,
         )
@@ -214,6 +217,19 @@ def test_errors_may_have_headers(access_log: RecordedAccessLog, counters: Reques
     """Retry-After says when to try again, Allow which method to use."""
     assert ask(service(counters, access_log), "POST", "/v2/models/full/infer").headers["retry-after"] == "3"
     assert ask(service(counters, access_log), "GET", "/v2/models/digits/infer").headers["allow"] == "POST"
+
+
+def test_a_request_that_lacks_memory_on_its_own_is_too_large(
+    access_log: RecordedAccessLog, counters: RequestCounters
+) -> None:
+    """It would fail each time. Beside others it may try again, when they have ended."""
+    app = service(counters, access_log)
+    alone = ask(app, "POST", "/v2/models/vast/infer")
+    assert (alone.status, alone.json) == (413, {"error": TOO_LARGE_ALONE})
+    assert "retry-after" not in alone.headers
+    with app.budget.hold(1):
+        beside_others = ask(app, "POST", "/v2/models/vast/infer")
+    assert (beside_others.status, beside_others.headers["retry-after"]) == (503, "1")
 
 
 def test_a_bug_is_logged_but_not_sent(
