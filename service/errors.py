@@ -2,6 +2,7 @@
 
 ServiceError
 ├── ModelFileError     an .onnx file that onnxruntime cannot open, or whose manifest makes no sense
+│   └── UntriedError   a file without a manifest, which needs a trial in a process of its own first
 ├── RunError           rows on which the model cannot be run
 ├── DeviceError        a requested device that the machine lacks
 ├── SettingError       a setting with an invalid value
@@ -45,6 +46,10 @@ class ModelFileError(ServiceError):
     def __init__(self, message: str, public_message: str = "its file cannot be served") -> None:
         super().__init__(message)
         self.public_message = public_message
+
+
+class UntriedError(ModelFileError):
+    """A file without a manifest. To open or run it may take for ever, so it must pass a trial first."""
 
 
 class RunError(ServiceError):

@@ -105,7 +105,7 @@ class Application:
         )
         self._tracing = Tracing.from_settings(settings)
         self._fastapi = FastApiEndpoint(self.context)
-        self.router = build_router(self.context, self.is_ready, self._fastapi)
+        self.router = build_router(self.context, self.unready_reason, self._fastapi)
         self._fastapi.routes = self.router.routes
         self.observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
         self._middleware = RequestMiddleware(
@@ -134,18 +134,20 @@ class Application:
     def _load_model(self, file: ModelFile) -> Model:
         """Load a model of the repository; at low priority if requests for other models may come meanwhile."""
         if not self.registry.models:
-            return self._load(file)
+            return self._load(file, tried=file.tried)
         with low_priority_caller() as call:
-            return self._load(file, call=call)
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of memory that requests and unread answers hold."""
-        return self.context.budget.bytes
+            return self._load(file, call=call, tried=file.tried)
 
     def is_ready(self) -> bool:
         """Whether load balancers should send requests here."""
         return self.registry.ready and not self.draining
+
+    def unready_reason(self) -> str | None:
+        """Why load balancers should send no requests here; None if they should."""
+        if self.draining:
+            return "the service is stopping"
+        # probes need no key, and so learn no names of models if others need one
+        return self.registry.unready_reason(naming=not self.context.auth.has_keys("api"))
 
     async def snapshot(self, _: Any = None) -> dict[str, Any]:
         """The counters of this worker, and the drift counts of its models."""
@@ -232,10 +234,12 @@ class MetricsEndpoint:
         return await asyncio.to_thread(metrics_response, families)
 
 
-def build_router(context: ServiceContext, is_ready: Callable[[], bool], fallback: Endpoint) -> Router:
+def build_router(
+    context: ServiceContext, unready_reason: Callable[[], str | None], fallback: Endpoint
+) -> Router:
     """The routes that programs call, and `fallback` for all other requests."""
     router = Router(fallback)
-    health.add_routes(router, is_ready, fallback if context.settings.dashboard else None)
+    health.add_routes(router, unready_reason, fallback if context.settings.dashboard else None)
     for module in (statistics, open_inference, predict, gates, lesion, model_facts, admin, traffic):
         module.add_routes(router, context)
     router.add("GET", "/metrics", "api", MetricsEndpoint(context), "metrics", METRICS)

@@ -6,6 +6,7 @@ The first protocol of KServe asks for `/`, where browsers get the dashboard.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import orjson
 
@@ -25,21 +26,21 @@ LIVE = operation("Health", "Whether the process is alive", TAG)
 READY = operation("Health", "Whether requests should be sent here", TAG, unready_response=True)
 
 
-def add_routes(router: Router, is_ready: Callable[[], bool], page: Endpoint | None) -> None:
+def add_routes(router: Router, unready_reason: Callable[[], str | None], page: Endpoint | None) -> None:
     """Add the health routes. They need no key, because probes have none.
 
     Args:
         router: The router that gets them.
-        is_ready: Whether load balancers should send requests here.
+        unready_reason: Why load balancers should send no requests here; None if they should.
         page: Answers requests for `/` from browsers; None if there is no dashboard.
     """
 
     async def live(_: Request) -> Response:
-        return _health(is_ready())
+        return _health(unready_reason())
 
     async def ready(_: Request) -> Response:
-        is_ready_now = is_ready()
-        return _health(is_ready_now, 200 if is_ready_now else 503)
+        reason = unready_reason()
+        return _health(reason, 200 if reason is None else 503)
 
     async def root(request: Request) -> Response | None:
         accept = request.head.fields.get(b"accept", b"").decode("latin-1")
@@ -47,10 +48,13 @@ def add_routes(router: Router, is_ready: Callable[[], bool], page: Endpoint | No
             return await page(request)
         return Response(ALIVE, ALIVE_LINES)
 
-    router.add("GET", "/v2/health/live", "open", live, "live", LIVE)
-    router.add("GET", "/v2/health/ready", "open", ready, "ready", READY)
+    router.add("GET", "/v2/health/live", "open", live, "live", LIVE, any_host=True)
+    router.add("GET", "/v2/health/ready", "open", ready, "ready", READY, any_host=True)
     router.add("GET", "/", "open", root, "root", {})
 
 
-def _health(ready: bool, status: int = 200) -> Response:
-    return Response(orjson.dumps({"live": True, "ready": ready}), status=status)
+def _health(unready_reason: str | None, status: int = 200) -> Response:
+    health: dict[str, Any] = {"live": True, "ready": unready_reason is None}
+    if unready_reason is not None:
+        health["reason"] = unready_reason
+    return Response(orjson.dumps(health), status=status)

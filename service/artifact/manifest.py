@@ -14,10 +14,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from turnpike.service.artifact.protobuf import MalformedError, damaged_error, expect_graph, read_metadata
 from turnpike.service.errors import ModelFileError
 
 # key in `metadata_props`
 METADATA_KEY = "turnpike"
+# Longest manifest that is parsed. That of a network with hundreds of gates of a thousand units has 20 MiB.
+MAX_MANIFEST_BYTES = 64 << 20
 
 Precision = Literal["fp32", "fp16", "int8"]
 # dtypes in which the values of a sample may be stored, and the bytes of one value
@@ -461,7 +464,7 @@ class Manifest(ManifestRecord):
         return self.model_dump_json()
 
     @classmethod
-    def from_json(cls, text: str, where: str) -> Self:
+    def from_json(cls, text: str | bytes, where: str) -> Self:
         """Parse the string stored in a file; `where` names the file in errors.
 
         Raises:
@@ -475,3 +478,24 @@ class Manifest(ManifestRecord):
             raise ModelFileError(
                 f"{where}: manifest: {field}: {first['msg']}, got {str(first['input'])[:80]!r}"
             ) from error
+
+
+def read_manifest(data: bytes | memoryview, where: str) -> Manifest | None:
+    """The manifest in the bytes of a model file, which no runtime needs to open; None if it has none.
+
+    Raises:
+        ModelFileError: The bytes are not an ONNX model, or the manifest is invalid. `where` names the file.
+    """
+    try:
+        text = read_metadata(data, METADATA_KEY)
+        expect_graph(data)
+    except MalformedError as error:
+        raise damaged_error(where, error) from error
+    if text is None:
+        return None
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise ModelFileError(
+            f"{where}: manifest: expected at most {MAX_MANIFEST_BYTES} bytes, got {len(text)}",
+            "its manifest is too large",
+        )
+    return Manifest.from_json(bytes(text), where)

@@ -10,12 +10,21 @@ from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
-from turnpike.service.artifact.protobuf import Field, MalformedError, fields, submessages, unpack_varints
+from turnpike.service.artifact.protobuf import (
+    GRAPH_FIELD,
+    Field,
+    MalformedError,
+    damaged_error,
+    expect_graph,
+    fields,
+    submessages,
+    unpack_varints,
+)
 from turnpike.service.errors import ModelFileError
 from turnpike.service.inference_types import Array
 
 # field numbers of onnx.proto, by the message that has them
-MODEL_GRAPH, MODEL_OPSETS, MODEL_TRAINING, MODEL_FUNCTIONS = 7, 8, 20, 25
+MODEL_TRAINING, MODEL_FUNCTIONS = 20, 25
 GRAPH_NODE, GRAPH_INITIALIZER, GRAPH_SPARSE = 1, 5, 15
 TRAINING_GRAPHS = (1, 2)
 FUNCTION_NODE, FUNCTION_ATTRIBUTE = 7, 11
@@ -41,13 +50,13 @@ def read_initializers(
     """
     arrays: dict[str, Array] = {}
     try:
-        for graph in submessages(memoryview(data), MODEL_GRAPH):
+        for graph in submessages(memoryview(data), GRAPH_FIELD):
             for tensor in submessages(graph, GRAPH_INITIALIZER):
                 name = _name(tensor)
                 if name in names:
                     arrays[name] = _array(tensor, name)
     except MalformedError as error:
-        raise _damaged(where, error) from error
+        raise damaged_error(where, error) from error
     if absent := [name for name in names if name not in arrays]:
         raise ModelFileError(f"{where}: expected an initializer {absent[0]!r}, and the graph has none")
     return arrays
@@ -59,7 +68,7 @@ def expect_self_contained(data: bytes | memoryview, where: str = "model.onnx") -
     try:
         external = [_name(tensor) for tensor in _model_tensors(model) if _is_external(tensor)]
     except MalformedError as error:
-        raise _damaged(where, error) from error
+        raise damaged_error(where, error) from error
     if external:
         raise ModelFileError(
             f"{where}: {external[0] or 'a constant'}: expected its values in this file, got a reference to "
@@ -77,10 +86,8 @@ def _is_external(tensor: memoryview) -> bool:
 
 def _model_tensors(model: memoryview) -> Iterator[memoryview]:
     """Every tensor of the model: in graphs, nodes, functions, their default attributes, and training info."""
-    numbers = {field.number for field in fields(model)}
-    if MODEL_GRAPH not in numbers or MODEL_OPSETS not in numbers:
-        raise MalformedError("it has no graph")
-    for graph in submessages(model, MODEL_GRAPH):
+    expect_graph(model)
+    for graph in submessages(model, GRAPH_FIELD):
         yield from _graph_tensors(graph, 0)
     for training in submessages(model, MODEL_TRAINING):
         for graph in submessages(training, *TRAINING_GRAPHS):
@@ -149,9 +156,3 @@ def _floats(packed: memoryview | bytes, kind: str) -> Array:
 def _numbers(field: Field) -> list[int]:
     """Integers of a repeated field, which may be packed or not."""
     return [field.value] if isinstance(field.value, int) else unpack_varints(field.value)
-
-
-def _damaged(where: str, error: MalformedError) -> ModelFileError:
-    return ModelFileError(
-        f"{where}: expected an ONNX model: {error}", "its file is damaged or not an ONNX model"
-    )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from turnpike.service.artifact.protobuf import BYTES, encode_varint, raw_fields, submessages
+from turnpike.service.artifact.protobuf import BYTES, GRAPH_FIELD, encode_varint, raw_fields, submessages
 from turnpike.service.inference_types import Array
 
 # field numbers of onnx.proto
-GRAPH_FIELD = 7
 INITIALIZER_FIELD, INPUT_FIELD, OUTPUT_FIELD = 5, 11, 12
 TENSOR_NAME_FIELD, VALUE_NAME_FIELD = 8, 1
 

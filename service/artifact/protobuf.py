@@ -1,4 +1,4 @@
-"""Reads protobuf messages without the onnx package, and computes the content digest of a model file.
+"""Reads protobuf messages without the onnx package: the metadata of a model file, and its content digest.
 
 A message is a sequence of fields. Each field has a key (field number and wire type) and a value.
 """
@@ -9,15 +9,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
+from turnpike.service.errors import ModelFileError
+
 # wire types
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
-# field number of `ModelProto.metadata_props`
-METADATA_FIELD = 14
+# field numbers of `ModelProto`: its graph, opsets and `metadata_props`
+GRAPH_FIELD, OPSET_FIELD, METADATA_FIELD = 7, 8, 14
+# Fields of a model beside those inside its graph, and of its metadata. A file may have a function for each
+# module of its network; with a million, the look at them would take a second.
+MAX_MODEL_FIELDS = 100_000
 
 
 class MalformedError(ValueError):
     """The bytes are not a valid protobuf message."""
+
+
+def damaged_error(where: str, error: MalformedError) -> ModelFileError:
+    """The error for a model file whose bytes are not valid; `where` names the file."""
+    return ModelFileError(
+        f"{where}: expected an ONNX model: {error}", "its file is damaged or not an ONNX model"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,45 @@ def submessages(message: memoryview, *numbers: int) -> Iterator[memoryview]:
     for field in fields(message):
         if field.number in numbers and isinstance(field.value, memoryview):
             yield field.value
+
+
+def expect_graph(data: bytes | memoryview) -> None:
+    """Raise MalformedError if a message has not the fields that every ONNX model has."""
+    if not {GRAPH_FIELD, OPSET_FIELD} <= {field.number for field in fields(memoryview(data))}:
+        raise MalformedError("it has no graph")
+
+
+def read_metadata(data: bytes | memoryview, key: str) -> memoryview | None:
+    """The value of a key in the metadata of a model file; None if it is absent.
+
+    Looks only at the fields of the model itself, so it takes no time however large the graph is.
+
+    Raises:
+        MalformedError: The data is no protobuf message, has too many fields, or has the key twice: readers
+            differ in which value they take.
+    """
+    values: list[memoryview] = []
+    left = MAX_MODEL_FIELDS
+
+    def counted(message: memoryview) -> Iterator[Field]:
+        nonlocal left
+        for field in fields(message):
+            left -= 1
+            if left < 0:
+                raise MalformedError(f"it has more than {MAX_MODEL_FIELDS} fields beside those of its graph")
+            yield field
+
+    for field in counted(memoryview(data)):
+        if field.number == METADATA_FIELD and isinstance(field.value, memoryview):
+            # as in protobuf, the last one counts if a field comes twice, and an absent one is empty
+            entry = {
+                part.number: part.value for part in counted(field.value) if isinstance(part.value, memoryview)
+            }
+            if entry.get(1, memoryview(b"")) == key.encode():
+                values.append(entry.get(2, memoryview(b"")))
+    if len(values) > 1:
+        raise MalformedError(f"its metadata has the key {key!r} {len(values)} times")
+    return values[0] if values else None
 
 
 def encode_varint(value: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -27,7 +28,7 @@ from turnpike.service.artifact.devices import (
     provider_options,
 )
 from turnpike.service.artifact.low_priority import Caller, call_directly
-from turnpike.service.artifact.manifest import METADATA_KEY, Manifest
+from turnpike.service.artifact.manifest import Manifest, read_manifest
 from turnpike.service.artifact.openvino import OpenVinoRun, reduce_graph
 from turnpike.service.errors import DeviceError, ModelFileError, RunError
 from turnpike.service.inference_types import Array
@@ -126,12 +127,11 @@ class Runtime:
     `manifest` is None in a file that was not exported by turnpike.
     """
 
-    def __init__(self, session: onnxruntime.InferenceSession, where: str) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession, manifest: Manifest | None, where: str) -> None:
         self._session = session
         # of the device's arithmetic
         self.precision: DevicePrecision = "fp32"
-        text = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
-        self.manifest = None if text is None else Manifest.from_json(text, where)
+        self.manifest = manifest
         self.inputs = tuple(_tensor(arg, where) for arg in session.get_inputs())
         outputs = {arg.name: _tensor(arg, where) for arg in session.get_outputs()}
         public = tuple(outputs) if self.manifest is None else self.manifest.outputs
@@ -211,7 +211,7 @@ def open_model(
     call: Caller = call_directly,
     arena: bool = True,
 ) -> Runtime:
-    """Open a model in the way that the service does.
+    """Open a model in the way that the service does. The manifest is read before onnxruntime sees the file.
 
     Args:
         model: A path, or the content of a file.
@@ -219,10 +219,8 @@ def open_model(
         device: Where the model runs.
         precision: The precision of the device's arithmetic.
         where: Name of the model in error messages, if `model` is not a path.
-        call: Used to create the session, unless that starts threads. New threads inherit the priority of
-            the thread that creates them, and would keep a low one while they run requests.
-        arena: Whether the model keeps the memory of its largest run for the next one. If memory is limited,
-            other models and requests may need it.
+        call: See `open_runtime`.
+        arena: See `open_runtime`.
 
     Raises:
         ModelFileError: There is no such file, onnxruntime cannot open it, or its manifest is invalid.
@@ -234,6 +232,41 @@ def open_model(
             raise ModelFileError(
                 f"{where}: {'expected a file, and it is a folder' if model.is_dir() else 'no such file'}"
             )
+    manifest = read_manifest(_mapped(model) if isinstance(model, Path) else model, where)
+    return open_runtime(
+        model,
+        manifest,
+        threads=threads,
+        device=device,
+        precision=precision,
+        where=where,
+        call=call,
+        arena=arena,
+    )
+
+
+def open_runtime(
+    model: Path | bytes,
+    manifest: Manifest | None,
+    *,
+    threads: int = 1,
+    device: Device = "cpu",
+    precision: DevicePrecision = "fp32",
+    where: str = "model.onnx",
+    call: Caller = call_directly,
+    arena: bool = True,
+) -> Runtime:
+    """Open a model whose manifest was read; see `open_model` for the other arguments and errors.
+
+    Args:
+        manifest: The manifest in the file, None if it has none.
+        call: Used to create the session, unless that starts threads. New threads inherit the priority of
+            the thread that creates them, and would keep a low one while they run requests.
+        arena: Whether the model keeps the memory of its largest run for the next one. If memory is limited,
+            other models and requests may need it.
+    """
+    if isinstance(model, Path):
+        where = str(model)
     if not device_available(device):
         raise DeviceError(
             needs_extra("device: openvino", OPENVINO_PACKAGE, "serve-openvino")
@@ -247,11 +280,10 @@ def open_model(
         _open_session, threads=threads, precision=precision, where=where, call=call, arena=arena
     )
     if device != "openvino":
-        return Runtime(open_session(model, device), where)
+        return Runtime(open_session(model, device), manifest, where)
 
-    # OpenVINO needs three sessions. The first, on the CPU provider, reads the manifest and the tensors, and
-    # runs lesions.
-    cpu_runtime = Runtime(open_session(model, "cpu"), where)
+    # OpenVINO needs three sessions. The first, on the CPU provider, reads the tensors, and runs lesions.
+    cpu_runtime = Runtime(open_session(model, "cpu"), manifest, where)
     if precision == "bf16" and not openvino_computes_in_bf16():
         raise DeviceError("precision: expected bf16, but OpenVINO computes in fp32 on this CPU")
     hidden = [tensor.name for tensor in cpu_runtime.hidden]
@@ -322,6 +354,19 @@ def _open_session(
             "are its driver and libraries installed, in the versions that this onnxruntime needs?"
         )
     return session
+
+
+def _mapped(path: Path) -> memoryview:
+    """The bytes of a file, of which only those that are used are read."""
+    try:
+        with path.open("rb") as file:
+            # an empty file cannot be mapped
+            is_empty = not path.stat().st_size
+            return memoryview(b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise ModelFileError(
+            f"{path}: expected a file that can be read ({error.strerror})", "its file cannot be read"
+        ) from error
 
 
 def _openvino_cpu() -> onnxruntime.OrtEpDevice:

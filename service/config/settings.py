@@ -66,6 +66,12 @@ class Settings(BaseModel):
         description="Seconds of silence after which a scan of a remote repository is given up.",
     )
     allow_unverified: bool = Field(False, description="Also serve files without a manifest.")
+    trial_seconds: float = Field(
+        60,
+        gt=0,
+        description="Seconds that a file without a manifest may take to load in a process of its own, "
+        "before workers load it.",
+    )
     check_parity: bool = Field(
         False, description="Compare each model on the device with the CPU before it is served."
     )
@@ -89,7 +95,7 @@ class Settings(BaseModel):
 
     # how it runs
     workers: int = Field(
-        1, ge=1, le=MAX_WORKERS, description="Worker processes on the one port; auto chooses a number."
+        1, ge=1, le=MAX_WORKERS, description="Worker processes, which share the ports; auto chooses a number."
     )
     worker_seconds: float = Field(
         30,

@@ -10,9 +10,11 @@ import signal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from turnpike.service.errors import NotReadyError
 from turnpike.service.http.connection.listener import listen, listener_address, listener_url, tls_context
 from turnpike.service.process.ipc import Handler
 from turnpike.service.process.ports import Ports
+from turnpike.service.process.trial import Trial
 from turnpike.service.process.worker_handle import WorkerHandle
 from turnpike.service.process.worker_pool import WorkerPool
 from turnpike.service.remote.remote_repository import open_repository
@@ -71,14 +73,16 @@ class Supervisor:
         self._grpc_address = None if ports.grpc is None else listener_address(ports.grpc.listener)
         self._stopping = asyncio.Event()
         self._first_scan_done = asyncio.Event()
-        # running rescans; the event loop itself holds only weak references to tasks
+        # running rescans and polls; the event loop itself holds only weak references to tasks
         self._rescans: set[asyncio.Task[None]] = set()
         handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload}
         self._workers = WorkerPool(settings, ports, make_app, handlers, self._bring_up_to_date)
         self._repository = open_repository(
             settings.models, settings.versions, settings.model_cache, settings.store_seconds
         )
-        self._rollout = Rollout(self._repository, settings.versions, self._workers.broadcast)
+        self._rollout = Rollout(
+            self._repository, settings.versions, self._workers.broadcast, trial=Trial(settings)
+        )
 
     async def run(self) -> int:
         """Start the workers, serve, and stop after a signal. Returns the exit status."""
@@ -90,17 +94,20 @@ class Supervisor:
         stopping = asyncio.create_task(self._stopping.wait())
         ends: tuple[asyncio.Future[Any], ...] = (serving, stopping, self._workers.start_failed)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        # what loads from now on would serve nobody
+        serving.cancel()
+        self._rollout.stop()
         if self._stopping.is_set():
             log.info(
                 "turnpike is stopping: open connections: %d; "
-                "the port closes in %g s, and requests then have %g s to finish",
+                "new ones are accepted for %g s, and requests then have %g s to finish",
                 self._workers.connections,
                 self._settings.drain_wait,
                 self._settings.drain_seconds,
             )
         await self._workers.drain()
         for end in ends:
-            if end.done():
+            if end.done() and not end.cancelled():
                 # raises the reason if the start failed
                 end.result()
             end.cancel()
@@ -111,8 +118,10 @@ class Supervisor:
         return self._workers.exit_status
 
     async def _serve(self) -> None:
-        """Have every worker serve what is in the repository, and rescan it at intervals if `poll` is set."""
+        """Have every worker serve what is in the repository, from the start on and as it changes."""
         await self._workers.start()
+        if self._settings.poll:
+            self._keep(asyncio.create_task(self._poll()))
         await self._rollout.rescan()
         self._first_scan_done.set()
         names = self._rollout.names
@@ -125,10 +134,14 @@ class Supervisor:
             ", ".join(names) or "no model yet",
             extra={TERMINAL_LINES: self._next_steps(names)},
         )
-        while self._settings.poll:
+        await self._stopping.wait()
+
+    async def _poll(self) -> None:
+        """Rescan the repository at intervals, also while the first scan waits for a file that takes long."""
+        await self._rollout.deployed.wait()
+        while True:
             await asyncio.sleep(self._settings.poll)
             await self._rescan(explicit=False)
-        await self._stopping.wait()
 
     def _warn_of_other_folder(self) -> None:
         """Say so if the folder that is served looks like one of other things."""
@@ -160,7 +173,7 @@ class Supervisor:
         seconds, which double each time. If no worker has such a file any more, the rollout changes the
         deployment to what there is.
         """
-        await self._first_scan_done.wait()
+        await self._rollout.deployed.wait()
         reloaded = None
         while True:
             deployment = self._rollout.deployment_record
@@ -189,6 +202,9 @@ class Supervisor:
         """Rescan the repository. If that fails, what is served stays."""
         try:
             await self._rollout.rescan(explicit=explicit)
+        except NotReadyError:
+            # the service is stopping
+            pass
         except Exception:
             log.exception("the scan of the repository failed")
 
@@ -200,6 +216,8 @@ class Supervisor:
 
     def _on_hang_up(self) -> None:
         if self._first_scan_done.is_set():
-            task = asyncio.create_task(self._rescan(explicit=True))
-            self._rescans.add(task)
-            task.add_done_callback(self._rescans.discard)
+            self._keep(asyncio.create_task(self._rescan(explicit=True)))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._rescans.add(task)
+        task.add_done_callback(self._rescans.discard)

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import uvloop
 
@@ -18,7 +18,7 @@ from turnpike.service.config.memory_share import allocation_limit
 from turnpike.service.errors import ServiceError
 from turnpike.service.http.connection.server import Server
 from turnpike.service.http.connection.shared_state import HttpApplication
-from turnpike.service.memory.free_memory import FreeMemory
+from turnpike.service.memory.free_memory import FreeMemory, use_one_heap
 from turnpike.service.memory.process_limit import limit_memory
 from turnpike.service.process.ipc import Handler, IpcChannel
 from turnpike.service.process.ports import Ports
@@ -50,10 +50,6 @@ class WorkerApplication(HttpApplication, Protocol):
     @property
     def grpc(self) -> HttpApplication | None:
         """What answers the calls of gRPC; None if it serves none."""
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of memory that requests and unread answers hold."""
 
     async def start(self) -> None:
         """Prepare to answer requests."""
@@ -104,6 +100,7 @@ class Worker:
     async def run(self, channel_end: socket.socket, make_app: MakeApp) -> int:
         """Start, serve until stopped, drain and end. Returns the exit status."""
         self._handle_signals()
+        use_one_heap()
         channel = await IpcChannel.over(channel_end)
         # start
         try:
@@ -152,6 +149,7 @@ class Worker:
         servers = [Server(self._settings, self._ports.http, self._number, app)]
         if self._ports.grpc is not None and app.grpc is not None:
             # imported here, since it needs the packages of the extra `grpc`
+            from turnpike.service.grpc.connection.ends import GrpcConnectionApplication
             from turnpike.service.grpc.connection.protocol import ALPN, grpc_protocols
 
             servers.append(
@@ -159,7 +157,7 @@ class Worker:
                     self._settings,
                     self._ports.grpc,
                     self._number,
-                    app.grpc,
+                    cast(GrpcConnectionApplication, app.grpc),
                     protocols=grpc_protocols,
                     alpn=ALPN,
                 )
@@ -202,7 +200,7 @@ class Worker:
         free_memory = FreeMemory()
         while True:
             await asyncio.sleep(REPORT_SECONDS)
-            free_memory.limit(app.held_bytes)
+            free_memory.limit()
             try:
                 await self._report(channel, app)
             except Exception:

@@ -34,6 +34,8 @@ class CoordinatorClient:
         self._epoch = ""
         self._last_order = 0
         self._outcomes: dict[int, Any] = {}
+        # the last order for each model, as it is carried out
+        self._orders: dict[str, asyncio.Task[None]] = {}
         self._unloaded: set[str] = set()
         self._is_unreachable = False
 
@@ -59,7 +61,10 @@ class CoordinatorClient:
             await asyncio.sleep(REPORT_SECONDS)
 
     async def report(self, rollout: Rollout) -> None:
-        """Report now, and carry out the orders that come in answer."""
+        """Report now, and carry out the orders that come in answer.
+
+        Does not wait for an order that takes long: the coordinator takes a replica without reports for dead.
+        """
         try:
             answer = await self._send_report()
         except NotReadyError:
@@ -73,7 +78,13 @@ class CoordinatorClient:
         for number, action, model in answer["orders"]:
             if number > self._last_order:
                 self._last_order = number
-                self._outcomes[number] = await self._carry_out(action, model, rollout)
+                before = self._orders.get(model)
+                self._orders[model] = asyncio.create_task(
+                    self._carry_out(number, action, model, rollout, before)
+                )
+        self._orders = {model: order for model, order in self._orders.items() if not order.done()}
+        if self._orders:
+            await asyncio.wait(self._orders.values(), timeout=REPORT_SECONDS)
 
     async def _send_report(self) -> Any:
         outcomes, self._outcomes = self._outcomes, {}
@@ -86,16 +97,24 @@ class CoordinatorClient:
             self._outcomes = outcomes | self._outcomes
             raise
 
-    async def _carry_out(self, action: str, model: str, rollout: Rollout) -> Any:
+    async def _carry_out(
+        self, number: int, action: str, model: str, rollout: Rollout, before: asyncio.Task[None] | None
+    ) -> None:
+        """Carry out an order after the one before it, and keep the outcome for the next report."""
+        if before is not None:
+            await asyncio.wait([before])
         try:
             if action == "unload":
                 self._unloaded.add(model)
-                return await rollout.unload(model)
-            self._unloaded.discard(model)
-            return await rollout.load(model)
+                outcome = await rollout.unload(model)
+            else:
+                self._unloaded.discard(model)
+                outcome = await rollout.load(model)
         except Exception:
             log.exception("%s of model %r failed", action, model)
-            return {"ok": False, "known": True, "reason": f"{action} failed; the log of a replica says why"}
+            reason = f"{action} failed; the log of a replica says why"
+            outcome = {"ok": False, "known": True, "reason": reason}
+        self._outcomes[number] = outcome
 
 
 async def _answer(response: Any, seconds: float) -> Any:

@@ -17,6 +17,7 @@ from turnpike.service.config.settings import Settings
 from turnpike.service.config.sources import resolve
 from turnpike.service.errors import SettingError
 from turnpike.service.http.auth import AccessLevel, Authenticator
+from turnpike.service.process.trial import Trial
 from turnpike.service.process.worker import GC_THRESHOLD
 from turnpike.service.ray.coordinator_client import CoordinatorClient
 from turnpike.service.ray.model_on_request import HeldModel, ModelsOnRequest
@@ -54,7 +55,9 @@ class Replica:
             settings.models, settings.versions, settings.model_cache, settings.store_seconds
         )
         on_request = settings.replica_models > 0
-        self._rollout = Rollout(repository, settings.versions, self._broadcast, on_request=on_request)
+        self._rollout = Rollout(
+            repository, settings.versions, self._broadcast, on_request=on_request, trial=Trial(settings)
+        )
         self._on_request = ModelsOnRequest(self._application, self._application.context.auth, self._rollout)
         await self._rollout.rescan()
         # unloads what the other replicas were ordered to unload
@@ -82,6 +85,7 @@ class Replica:
         for task in getattr(self, "_tasks", []):
             task.cancel()
         with contextlib.suppress(AttributeError):
+            self._rollout.stop()
             self._application.draining = True
             await self._client.report(self._rollout)
             await self._application.stop()

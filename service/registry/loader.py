@@ -1,4 +1,8 @@
-"""Loads a model file: opens it, checks it against its manifest, and probes how it may be batched."""
+"""Loads a model file: judges its manifest, opens it, compares the two, and probes how it may be batched.
+
+The manifest comes first and is read from the bytes, because onnxruntime may take minutes to open a file that
+was not made by an export, or crash.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from turnpike.service.artifact.low_priority import Caller, call_directly
-from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.manifest import Manifest, read_manifest
 from turnpike.service.artifact.onnx_constants import expect_self_contained, read_initializers
 from turnpike.service.artifact.protobuf import content_digest
-from turnpike.service.artifact.runtime import Runtime, Signature, Tensor, open_model
+from turnpike.service.artifact.runtime import Runtime, Signature, Tensor, open_model, open_runtime
 from turnpike.service.artifact.sample_rows import check_sample_rows
 from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.batching.batch_run import BatchRunner
 from turnpike.service.batching.batcher import Batcher
 from turnpike.service.config.memory_share import memory_per_worker
-from turnpike.service.errors import DeviceError, ModelFileError
+from turnpike.service.errors import DeviceError, ModelFileError, UntriedError
 from turnpike.service.gates.drift import DriftMonitor, sampled_run
 from turnpike.service.inference_types import Array
 from turnpike.service.memory.free_memory import trim_memory
@@ -44,6 +48,8 @@ def load(
     counters: RequestCounters,
     threads: int,
     call: Caller = call_directly,
+    *,
+    tried: bool = True,
 ) -> Model:
     """Load a model file and find out how it may be served. A ModelFileError says why it may not be served.
 
@@ -53,17 +59,32 @@ def load(
         counters: The worker's counters, among which the model gets its own.
         threads: The number of threads of one run.
         call: Makes the calls that take long and release the GIL; they may run in a thread of low priority.
+        tried: False to raise an UntriedError for a file that needs a trial, as it has no manifest.
     """
     start = time.perf_counter()
     where = str(file.path)
 
-    # Read and open the file. onnxruntime reads it once more by itself: given bytes, it would copy them and
-    # keep the GIL meanwhile.
+    # read the file, and judge its manifest
     data = call(read_model_file, file)
+    manifest = read_manifest(data, where)
+    if manifest is not None:
+        expect_proved_content(manifest, call(content_digest, data), where)
+    elif not settings.allow_unverified:
+        raise ModelFileError(
+            f"{where}: expected a manifest with a parity proof, and the file has none: `turnpike export` "
+            "adds one, and --allow-unverified serves the file without it",
+            "it has no manifest, so nothing proves that its outputs are right",
+        )
+    elif not tried:
+        raise UntriedError(f"{where}: expected a trial first, as it has no manifest", "it has had no trial")
     expect_self_contained(data, where)
+
+    # Open it. onnxruntime reads it once more by itself: given bytes, it would copy them and keep the GIL
+    # meanwhile.
     try:
-        runtime = open_model(
+        runtime = open_runtime(
             file.path,
+            manifest,
             threads=threads,
             device=settings.device,
             precision=settings.precision,
@@ -74,14 +95,7 @@ def load(
         raise ModelFileError(str(error), "its device is not available") from error
     expect_unchanged(file)
 
-    # check it against its manifest
-    manifest = check_manifest(runtime, where, required=not settings.allow_unverified)
-    if manifest is not None and manifest.content != call(content_digest, data):
-        raise ModelFileError(
-            f"{where}: expected the graph and weights of the parity proof, "
-            f"with digest {manifest.content[:12] or '(none)'}, got others",
-            "its graph or weights are not those of its parity proof",
-        )
+    # does the graph have what the manifest describes?
     biases = check_gates(runtime, manifest, data, where)
     expect_fitting_rows(runtime, manifest, where)
     text = text_encoder(runtime, manifest, where)
@@ -156,15 +170,14 @@ def load(
     return model
 
 
-def check_manifest(runtime: Runtime, where: str, *, required: bool) -> Manifest | None:
-    """Return the file's manifest; raise ModelFileError if one is required and the file has none."""
-    if runtime.manifest is None and required:
+def expect_proved_content(manifest: Manifest, content: str, where: str) -> None:
+    """Raise ModelFileError if this digest is not that of the graph and weights of the proof."""
+    if manifest.content != content:
         raise ModelFileError(
-            f"{where}: expected a manifest with a parity proof, and the file has none: `turnpike export` "
-            "adds one, and --allow-unverified serves the file without it",
-            "it has no manifest, so nothing proves that its outputs are right",
+            f"{where}: expected the graph and weights of the parity proof, "
+            f"with digest {manifest.content[:12] or '(none)'}, got others",
+            "its graph or weights are not those of its parity proof",
         )
-    return runtime.manifest
 
 
 def check_gates(

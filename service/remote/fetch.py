@@ -13,14 +13,13 @@ import mmap
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from turnpike.service.artifact.manifest import METADATA_KEY
-from turnpike.service.artifact.protobuf import METADATA_FIELD, content_digest, submessages
+from turnpike.service.artifact.protobuf import content_digest, read_metadata
 from turnpike.service.errors import ModelFileError, SettingError, StoreError
 from turnpike.service.memory.process_limit import offer_to_oom_killer
 from turnpike.service.remote.listing import (
@@ -84,7 +83,6 @@ class DamagedError(ModelFileError):
 def main() -> None:
     """Answer the request of standard input."""
     record = json.load(sys.stdin)
-    threading.Thread(target=_end_with_parent, args=(record["parent"],), daemon=True).start()
     os.nice(NICENESS)
     offer_to_oom_killer()
     try:
@@ -313,13 +311,10 @@ def expect_own_content(path: Path, where: str) -> None:
 
 def _manifest_content(data: memoryview) -> str:
     """The digest in the manifest of a file, empty if there is none; the loader checks the rest of it."""
-    for entry in submessages(data, METADATA_FIELD):
-        key, value = (bytes(next(submessages(entry, number), b"")) for number in (1, 2))
-        if key == METADATA_KEY.encode():
-            manifest = json.loads(value)
-            content = manifest.get("content", "") if isinstance(manifest, dict) else ""
-            return content if isinstance(content, str) else ""
-    return ""
+    text = read_metadata(data, METADATA_KEY)
+    manifest = None if text is None else json.loads(bytes(text))
+    content = manifest.get("content") if isinstance(manifest, dict) else None
+    return content if isinstance(content, str) else ""
 
 
 def _entry(file: RemoteFile, digest: str | None) -> dict[str, Any]:
@@ -353,10 +348,3 @@ def _progress_of(draft: Path) -> Iterator[None]:
     finally:
         ended.set()
         watcher.join()
-
-
-def _end_with_parent(parent: int) -> None:
-    """End this process when the service has ended without ending it."""
-    while os.getppid() == parent:
-        time.sleep(PROGRESS_SECONDS)
-    os._exit(1)

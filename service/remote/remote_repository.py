@@ -7,19 +7,14 @@ This part runs in the supervisor, which forks workers and should stay small. So 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import turnpike
+from turnpike.service.child_process import child_process
 from turnpike.service.errors import SettingError, StoreError
 from turnpike.service.remote.model_cache import ModelCache, default_cache_folder
 from turnpike.service.repository.location import BUNDLED_REPOSITORY, Location, locate
@@ -29,17 +24,8 @@ log = logging.getLogger(__name__)
 
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]\S*|file:///\S+")
 PASSWORD = re.compile(r"://[^/]*:[^/]*@")
-# where Python finds turnpike, which need not be installed
-IMPORT_ROOT = Path(turnpike.__file__).parents[1]
-# IMPORT_ROOT is on the path only until turnpike is imported, as it may hold all installed packages
-CHILD_PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); import turnpike; del sys.path[0]; "
-    "from turnpike.service.remote.fetch import main; main()"
-)
 # a child that prints more is not ours
 MAX_ANSWER_BYTES = 64 << 20
-# how long to wait for the end of a killed child, and how often to look
-REAP_SECONDS, REAP_POLL_SECONDS = 1.0, 0.01
 
 
 def is_address(text: str) -> bool:
@@ -167,10 +153,10 @@ class RemoteRepository:
             "verified": self._verified,
             "failed": failed,
             "damaged": self._damaged,
-            "parent": os.getpid(),
         }
         try:
-            output = await self._run_child(json.dumps(request).encode())
+            async with child_process("turnpike.service.remote.fetch", json.dumps(request).encode()) as child:
+                output = await self._read_all(child.output)
         except OSError as error:
             raise StoreError(
                 f"models: expected a process that lists {self.address!r}, and none can be started ({error})"
@@ -190,42 +176,8 @@ class RemoteRepository:
             raise StoreError(answer["store_error"])
         return answer
 
-    async def _run_child(self, request: bytes) -> bytes:
-        """Everything that the child prints. It is killed if it is silent for too long, or with this task.
-
-        The classes of asyncio for processes start a thread for each child in Python 3.11.
-        """
-        read_end, write_end = os.pipe()
-        # a file in memory, unlike a pipe, takes a request of any length at once
-        memory = os.memfd_create("request")
-        with os.fdopen(read_end, "rb", buffering=0) as pipe, os.fdopen(memory, "w+b") as stdin:
-            try:
-                stdin.write(request)
-                stdin.seek(0)
-                process = subprocess.Popen(  # noqa: S603
-                    [sys.executable, "-P", "-c", CHILD_PROGRAM, IMPORT_ROOT],
-                    stdin=stdin,
-                    stdout=write_end,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            finally:
-                os.close(write_end)
-            try:
-                return await self._read(pipe)
-            finally:
-                await _end(process)
-
-    async def _read(self, pipe: IO[bytes]) -> bytes:
-        """Everything from a pipe, unless nothing comes for too long."""
-        output = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(output), pipe
-        )
-        with contextlib.closing(transport):
-            return await self._read_all(output)
-
     async def _read_all(self, output: asyncio.StreamReader) -> bytes:
+        """Everything that the child prints, unless nothing comes for too long."""
         received = bytearray()
         while True:
             try:
@@ -244,16 +196,3 @@ class RemoteRepository:
                     f"models: expected a listing of at most {MAX_ANSWER_BYTES} bytes for {self.address!r}, "
                     "got more"
                 )
-
-
-async def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child with all that it started, and reap it.
-
-    A process that waits for a device of the kernel ends only after that. It is not waited for: the next child
-    that is started reaps it.
-    """
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    deadline = asyncio.get_running_loop().time() + REAP_SECONDS
-    while process.poll() is None and asyncio.get_running_loop().time() < deadline:
-        await asyncio.sleep(REAP_POLL_SECONDS)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from turnpike.service.repository.scan import ModelFile
@@ -31,13 +30,17 @@ class UnavailableModel:
 class Deployment:
     """The files to serve, by model and in the order of their versions.
 
-    `failed` cannot be served, `left_out` is not supposed to be. `serial` counts the deployments.
+    `failed` cannot be served, `left_out` is not supposed to be, and `loading` will be served or have failed
+    in a later deployment. `serial` counts the deployments. `complete` says that each file of the first scan
+    is loaded or has failed.
     """
 
     serial: int = 0
     models: Mapping[str, tuple[ModelFile, ...]] = field(default_factory=dict)
     failed: tuple[UnavailableModel, ...] = ()
     left_out: tuple[UnavailableModel, ...] = ()
+    loading: tuple[ModelFile, ...] = ()
+    complete: bool = True
 
     @property
     def files(self) -> tuple[ModelFile, ...]:
@@ -50,34 +53,26 @@ class Deployment:
             for name, versions in self.models.items()
         }
         models = {name: versions for name, versions in kept.items() if versions}
-        return Deployment(self.serial, models, self.failed, self.left_out)
+        return replace(self, models=models)
 
     def to_json(self) -> dict[str, Any]:
         """The deployment as dicts, lists and plain values."""
         return {
             "serial": self.serial,
-            "models": {
-                name: [
-                    {"version": file.version, "path": str(file.path), "identity": list(file.identity)}
-                    for file in versions
-                ]
-                for name, versions in self.models.items()
-            },
+            "models": {name: [file.to_json() for file in files] for name, files in self.models.items()},
             "failed": [model.to_json() for model in self.failed],
             "left_out": [model.to_json() for model in self.left_out],
+            "loading": [file.to_json() for file in self.loading],
+            "complete": self.complete,
         }
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Deployment:
         return cls(
             serial=record["serial"],
-            models={
-                name: tuple(
-                    ModelFile(name, version["version"], Path(version["path"]), tuple(version["identity"]))
-                    for version in versions
-                )
-                for name, versions in record["models"].items()
-            },
+            models={name: tuple(map(ModelFile.from_json, files)) for name, files in record["models"].items()},
             failed=tuple(UnavailableModel(**model) for model in record["failed"]),
             left_out=tuple(UnavailableModel(**model) for model in record["left_out"]),
+            loading=tuple(map(ModelFile.from_json, record["loading"])),
+            complete=record["complete"],
         )

@@ -1,8 +1,8 @@
 """Rollout: scans the repository and has all workers load and serve the same versions.
 
 Each change takes two steps: "prepare" has every worker load the new files, and "commit" has every worker
-serve them. Files that a worker cannot load are left out, and what is served stays. Runs in the supervisor,
-which opens no model itself.
+serve them. Files that a worker cannot load are left out, and what is served stays. Files that take long, or
+that have a trial first, follow in a later change. Runs in the supervisor, which opens no model itself.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from turnpike.service.errors import SettingError
+from turnpike.service.errors import NotReadyError, SettingError
 from turnpike.service.repository.deployment import (
     NEW,
     NOT_CHOSEN,
@@ -22,15 +22,20 @@ from turnpike.service.repository.deployment import (
     Deployment,
     UnavailableModel,
 )
+from turnpike.service.repository.file_queue import SLOW_SECONDS, FileQueue
 from turnpike.service.repository.scan import ModelFile, RepositoryScan, VersionPolicy
 
 log = logging.getLogger(__name__)
 
 Broadcast = Callable[[str, Any], Awaitable[list[Any]]]
 Outcome = dict[str, Any]
+# tries a file; why it cannot be served, None if it passed
+Trial = Callable[[ModelFile], Awaitable[str | None]]
 
 # reason for a file that is not served
 WORKER_ENDED = "a worker ended while it was loaded"
+# pause between two looks at files that workers are loading
+POLL_SECONDS = 0.02
 
 
 class Repository(Protocol):
@@ -50,8 +55,27 @@ class Repository(Protocol):
         """
 
 
+async def no_trial(_: ModelFile) -> str | None:
+    """The trial of a service that serves only files with a manifest, which need none."""
+    return "it has no manifest, and there are no trials here"
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What became of the files of a deployment: why some cannot be served, and what is not known yet.
+
+    `loading` files may be served soon, and `untried` ones need a trial first.
+    """
+
+    failed: Mapping[ModelFile, str]
+    loading: frozenset[ModelFile] = frozenset()
+    untried: frozenset[ModelFile] = frozenset()
+
+
 class Rollout:
     """Scans, loads and unloads. Scans take place one at a time, and so do changes of what is served.
+
+    No change waits for a file that takes long. The caller that asked for it waits, and makes further changes.
 
     Args:
         repository: Where the models are.
@@ -59,10 +83,19 @@ class Rollout:
         broadcast: Sends a request ("prepare" or "commit", and a deployment) to all workers and returns their
             answers, None for a worker that ended. Workers that hang are left out.
         on_request: Serve only the models that `want` names, instead of all.
+        trial: Tries a file without a manifest, where it can do no harm, before any worker loads it.
+        slow_seconds: Seconds after which a trial does not delay the next one any more.
     """
 
     def __init__(
-        self, repository: Repository, policy: str, broadcast: Broadcast, *, on_request: bool = False
+        self,
+        repository: Repository,
+        policy: str,
+        broadcast: Broadcast,
+        *,
+        on_request: bool = False,
+        trial: Trial = no_trial,
+        slow_seconds: float = SLOW_SECONDS,
     ) -> None:
         self._repository = repository
         self._policy = VersionPolicy.parse(policy)
@@ -75,6 +108,14 @@ class Rollout:
         self._wanted: set[str] | None = set() if on_request else None
         # files that could not be loaded, with the reason, until they are replaced
         self._failed: dict[ModelFile, str] = {}
+        # running trials, and the files that have passed theirs
+        self._trials = FileQueue(trial, slow_seconds)
+        self._tried: set[ModelFile] = set()
+        # files of the first scan of which it is not known yet whether they can be served; None before it
+        self._awaited: frozenset[ModelFile] | None = None
+        # set with the first deployment
+        self.deployed = asyncio.Event()
+        self._stopped = False
         # what the last scan saw, and the part of it that the deployment is based on
         self._last_scan = self._accepted = RepositoryScan()
         # why the last scan failed, so that a poll does not log it again and again
@@ -101,10 +142,11 @@ class Rollout:
         """Scan the repository and serve what it has now.
 
         A scan that is not `explicit` (a poll) accepts only models that have not changed since the last scan,
-        as the files of others may not be complete yet.
+        as the files of others may not be complete yet. It does not wait for files that take long.
 
         Raises:
             SettingError: The repository cannot be read and nothing has been served yet.
+            NotReadyError: The rollout was stopped.
         """
         async with self._scanning:
             try:
@@ -124,12 +166,21 @@ class Rollout:
                 self._last_scan = contents
                 if explicit:
                     self._failed = {}
-                await self._apply(accepted)
+                self._accept(accepted)
+                if self._awaited is None:
+                    self._awaited = self._accepted_files
+                if not explicit:
+                    await self._advance()
+        if explicit:
+            await self._settle()
 
     async def load(self, name: str) -> Outcome:
-        """Serve a model that was unloaded or has new files.
+        """Serve a model that was unloaded or has new files, and wait until it is served or has failed.
 
         Returns `ok`, and if that is false a `reason` and whether the model is `known`.
+
+        Raises:
+            NotReadyError: The rollout was stopped.
         """
         async with self._scanning:
             model = f"model {name[:80]!r}"
@@ -146,13 +197,12 @@ class Rollout:
             async with self._lock:
                 self._unloaded -= {name}
                 before = self._deployment.models.get(name)
-                await self._apply(self._accept_models([name], contents))
-                if not self._is_wanted(name):
-                    return {"ok": True}
-                reason = self._load_failure(name, before)
-            return {"ok": True} if reason is None else _failure(f"{model} cannot be loaded: {reason}")
+                self._accept(self._accept_models([name], contents))
+        await self._settle([name])
+        reason = self._load_failure(name, before) if self._is_wanted(name) else None
+        return {"ok": True} if reason is None else _failure(f"{model} cannot be loaded: {reason}")
 
-    async def reload_failed(self, names: Iterable[str]) -> None:
+    async def reload_failed(self, names: Collection[str]) -> None:
         """Deploy models again that a worker could not load although they are deployed.
 
         Takes new files that replaced theirs, if they are good. Files that no worker has any more are replaced
@@ -165,8 +215,9 @@ class Rollout:
                 log.warning("%s", error)
                 found = None
             async with self._lock:
-                contents = self._accepted if found is None else self._accept_models(names, found)
-                await self._apply(contents, verified=False)
+                if found is not None:
+                    self._accept(self._accept_models(names, found))
+        await self._settle(names, verified=False)
 
     async def unload(self, name: str) -> Outcome:
         """Stop serving a model until it is loaded again or the service restarts."""
@@ -174,8 +225,13 @@ class Rollout:
             if name not in self._accepted.models:
                 return _failure(f"model {name[:80]!r}: expected a model of the repository", known=False)
             self._unloaded |= {name}
-            await self._apply(self._accepted)
+            await self._advance()
             return {"ok": True}
+
+    def stop(self) -> None:
+        """End all trials. Who waits for one, or for a file that is being loaded, gets a NotReadyError."""
+        self._stopped = True
+        self._trials.keep(())
 
     def knows(self, name: str) -> bool:
         """Whether the repository has a model of this name."""
@@ -186,14 +242,18 @@ class Rollout:
         async with self._lock:
             if self._wanted is not None:
                 self._wanted.add(name)
-                await self._apply(self._accepted)
+        await self._settle([name])
 
     async def drop(self, name: str) -> None:
         """Serve a model no longer, if only some are served."""
         async with self._lock:
             if self._wanted is not None:
                 self._wanted.discard(name)
-                await self._apply(self._accepted)
+                await self._advance()
+
+    def _expect_running(self) -> None:
+        if self._stopped:
+            raise NotReadyError("the service is stopping")
 
     def _is_wanted(self, name: str) -> bool:
         return self._wanted is None or name in self._wanted
@@ -213,6 +273,8 @@ class Rollout:
             (model.version or 0, model.reason) for model in self._deployment.failed if model.name == name
         ]
         newer = [failure for failure in failed if failure[0] >= lowest_served]
+        if name in self._unloaded:
+            return UNLOADED
         if not served:
             return max(newer)[1] if newer else "none of its versions is among those to serve"
         if served != before or not newer:
@@ -236,40 +298,86 @@ class Rollout:
                 models[name] = files
         return replace(contents, models=models)
 
-    async def _apply(self, contents: RepositoryScan, *, verified: bool = True) -> None:
-        """Have the workers serve these files, except those that they cannot load.
+    @property
+    def _accepted_files(self) -> frozenset[ModelFile]:
+        return frozenset(file for files in self._accepted.models.values() for file in files)
+
+    def _accept(self, contents: RepositoryScan) -> None:
+        """Base the deployment on a scan, and forget what is known of files that were replaced."""
+        self._accepted = contents
+        files = self._accepted_files
+        self._failed = {file: reason for file, reason in self._failed.items() if file in files}
+        self._tried &= files
+
+    async def _settle(self, names: Collection[str] | None = None, *, verified: bool = True) -> None:
+        """Have the workers serve what was accepted, until each file of these models is served or has failed.
+
+        Without names, wait for all models.
+        """
+        while True:
+            async with self._lock:
+                undecided = await self._advance(verified=verified)
+            waited_for = {file for file in undecided if names is None or file.name in names}
+            if not waited_for:
+                return
+            if waited_for <= set(self._trials.unfinished):
+                await self._trials.wait(waited_for, None, for_all=False)
+            else:
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _advance(self, *, verified: bool = True) -> frozenset[ModelFile]:
+        """Have the workers serve what they can by now. Returns the files that are still loading or on trial.
 
         If it is not `verified` that the current deployment is served, the workers prepare it again too.
         """
-        self._accepted = contents
-        # forget failures of files that were replaced
-        self._failed = {
-            file: reason
-            for file, reason in self._failed.items()
-            if file in contents.models.get(file.name, ())
-        }
-        # prepare, leaving out files that fail, until every worker has every file
+        self._expect_running()
+        # prepare, leaving out files that fail or need a trial, until every worker has every other file
         while True:
-            deployment = self._choose_files(contents)
-            if verified and deployment.models == self._deployment.models:
+            await self._leave_out(self._end_trials())
+            target = self._choose_files()
+            self._trials.keep(target.files)
+            on_trial = frozenset(self._trials.unfinished)
+            prepared = await self._prepare(target.without(on_trial), verified=verified)
+            for file in target.files:
+                if file in prepared.untried:
+                    self._trials.add(file)
+            if not prepared.failed and not prepared.untried:
                 break
-            failed = await self._prepare(deployment)
-            if not failed:
-                break
-            self._failed |= failed
-            contents = self._accepted = await self._with_older_versions(contents)
-        # commit
+            await self._leave_out(prepared.failed)
+        undecided = on_trial | prepared.loading
+        if self._awaited is not None:
+            self._awaited &= undecided
+        await self._commit(self._with_unserved(self._without_undecided(target, undecided)))
+        return undecided
+
+    async def _commit(self, deployment: Deployment) -> None:
         if deployment == self._deployment and deployment.serial > 0:
             return
-        self._deployment = Deployment(
-            self._deployment.serial + 1, deployment.models, deployment.failed, deployment.left_out
-        )
+        self._deployment = replace(deployment, serial=deployment.serial + 1)
         await self._broadcast("commit", self._deployment.to_json())
+        self.deployed.set()
         found = [f"{model.name}/{model.version}" for model in deployment.left_out if model.reason == NEW]
         if found:
             log.info("found %s: %s", ", ".join(found), NEW)
         else:
-            log.info("serving %s", ", ".join(self.names) or "no model")
+            loading = ", ".join(f"{file.name}/{file.version}" for file in deployment.loading)
+            log.info(
+                "serving %s%s",
+                ", ".join(self.names) or "no model",
+                f"; still loading {loading}" if loading else "",
+            )
+
+    def _end_trials(self) -> dict[ModelFile, str]:
+        """Take the outcomes of trials; returns the files that have failed, with the reasons."""
+        outcomes = self._trials.take()
+        self._tried |= {file for file, reason in outcomes.items() if reason is None}
+        return {file: reason for file, reason in outcomes.items() if reason is not None}
+
+    async def _leave_out(self, failed: Mapping[ModelFile, str]) -> None:
+        """Serve none of these files, but older versions in their place."""
+        if failed:
+            self._failed |= failed
+            self._accepted = await self._with_older_versions(self._accepted)
 
     async def _with_older_versions(self, contents: RepositoryScan) -> RepositoryScan:
         """A scan with more versions of models that failed, if there are some that were not fetched."""
@@ -284,33 +392,49 @@ class Rollout:
         models = {name: found.models[name] for name in names if name in found.models}
         return replace(found, models={**contents.models, **models})
 
-    async def _prepare(self, deployment: Deployment) -> dict[ModelFile, str]:
-        """Have the workers load a deployment; returns the files that cannot be served, with the reasons."""
-        failed = await self._try(deployment)
-        if failed is not None:
-            return failed
+    async def _prepare(self, deployment: Deployment, *, verified: bool) -> Preparation:
+        """Have the workers load what is new in a deployment, or all of it if it is not `verified`."""
         new = [file for file in deployment.files if file not in self._deployment.files]
+        if verified and not new:
+            return Preparation({})
+        prepared = await self._try(deployment)
+        if prepared is not None:
+            if verified:
+                # a worker that starts loads the others when it commits
+                prepared = replace(prepared, loading=prepared.loading.intersection(new))
+            return prepared
         if len(new) < 2:
-            return dict.fromkeys(new, WORKER_ENDED)
+            return Preparation(dict.fromkeys(new, WORKER_ENDED))
         # add one new file at a time, and leave out those with which a worker ends
-        all_failed: dict[ModelFile, str] = {}
+        failed: dict[ModelFile, str] = {}
+        untried: frozenset[ModelFile] = frozenset()
         for number, file in enumerate(new, 1):
-            failed = await self._try(deployment.without({*all_failed, *new[number:]}))
-            all_failed |= {file: WORKER_ENDED} if failed is None else failed
-        return all_failed
+            part = deployment.without({*failed, *untried, *new[number:]})
+            while (prepared := await self._try(part)) is not None and file in prepared.loading:
+                await asyncio.sleep(POLL_SECONDS)
+            if prepared is None:
+                failed[file] = WORKER_ENDED
+            else:
+                failed |= prepared.failed
+                untried |= prepared.untried
+        return Preparation(failed, untried=untried)
 
-    async def _try(self, deployment: Deployment) -> dict[ModelFile, str] | None:
-        """Have the workers load a deployment; returns the files that fail, None if a worker ends twice."""
+    async def _try(self, deployment: Deployment) -> Preparation | None:
+        """Have the workers load a deployment, for a while; None if a worker ends twice."""
         for _ in range(2):  # a worker may end by chance
             answers = await self._broadcast("prepare", deployment.to_json())
+            self._expect_running()
             if answers and None not in answers:
-                return _failures(answers, deployment, self._deployment)
+                return _preparation(answers, deployment, self._deployment)
         return None
 
-    def _choose_files(self, contents: RepositoryScan) -> Deployment:
-        """The deployment for a scan, without files that failed. They do not change what is served."""
+    def _choose_files(self) -> Deployment:
+        """The files to serve of those that were accepted, without those that failed.
+
+        Failures do not change what is served.
+        """
         models: dict[str, tuple[ModelFile, ...]] = {}
-        for name, files in contents.models.items():
+        for name, files in self._accepted.models.items():
             if name in self._unloaded or not self._is_wanted(name):
                 continue
             served = {
@@ -325,16 +449,31 @@ class Rollout:
             if not chosen and any(file in self._failed for file in files):
                 chosen = tuple(served.values())
             if chosen:
-                models[name] = chosen
-        return Deployment(self._deployment.serial, models, *self._unserved(contents, models))
+                models[name] = tuple(replace(file, tried=file in self._tried) for file in chosen)
+        return Deployment(self._deployment.serial, models)
 
-    def _unserved(
-        self, contents: RepositoryScan, models: Mapping[str, tuple[ModelFile, ...]]
-    ) -> tuple[tuple[UnavailableModel, ...], tuple[UnavailableModel, ...]]:
-        """The files that are not in `models`: those that failed, and those left out on purpose or as yet."""
+    def _without_undecided(self, target: Deployment, undecided: Collection[ModelFile]) -> Deployment:
+        """The target without files of which it is not known yet whether they can be served.
+
+        In place of such a file, the same version goes on; without any, all versions do.
+        """
+        models: dict[str, tuple[ModelFile, ...]] = {}
+        for name, files in target.models.items():
+            served = {file.version: file for file in self._deployment.models.get(name, ())}
+            files_or_none = [served.get(file.version) if file in undecided else file for file in files]
+            available = tuple(file for file in files_or_none if file is not None) or tuple(served.values())
+            if available:
+                models[name] = available
+        loading = tuple(file for file in target.files if file in undecided)
+        complete = self._awaited is not None and not self._awaited
+        return replace(target, models=models, loading=loading, complete=complete)
+
+    def _with_unserved(self, deployment: Deployment) -> Deployment:
+        """The deployment, with the files that failed and those that are left out on purpose or as yet."""
+        contents = self._accepted
         failed, left_out = [], []
+        known_versions = {(file.name, file.version) for file in (*deployment.files, *deployment.loading)}
         for name, files in contents.models.items():
-            served_versions = {file.version for file in models.get(name, ())}
             for file in files:
                 if name in self._unloaded:
                     left_out.append(UnavailableModel(name, file.version, UNLOADED))
@@ -342,22 +481,32 @@ class Rollout:
                     left_out.append(UnavailableModel(name, file.version, ON_REQUEST))
                 elif file in self._failed:
                     failed.append(UnavailableModel(name, file.version, self._failed[file]))
-                elif file.version not in served_versions:
+                elif (name, file.version) not in known_versions:
                     left_out.append(UnavailableModel(name, file.version, self._not_chosen))
+        known_versions |= {(file.name, file.version) for file in self._accepted_files}
         left_out += [
             UnavailableModel(name, version, UNLOADED if name in self._unloaded else self._not_chosen)
             for name, versions in contents.unfetched.items()
             for version in versions
-            if all(
-                version != file.version for file in (*contents.models.get(name, ()), *models.get(name, ()))
-            )
+            if (name, version) not in known_versions
         ]
         for name, files in self._last_scan.models.items():
             known = contents.models.get(name, ())
             reason = UNLOADED if name in self._unloaded else NEW
             left_out += [UnavailableModel(name, file.version, reason) for file in files if file not in known]
         failed += [UnavailableModel(path.name, path.version, path.reason) for path in contents.skipped]
-        return tuple(failed), tuple(left_out)
+        return replace(deployment, failed=tuple(failed), left_out=tuple(left_out))
+
+
+def _preparation(answers: list[Any], deployment: Deployment, current: Deployment) -> Preparation:
+    """What the workers' answers say together. A file is still loading, or untried, if any worker says so."""
+    files = {(file.name, file.version): file for file in deployment.files}
+
+    def said_of(key: str) -> frozenset[ModelFile]:
+        return frozenset(files[name, version] for answer in answers for name, version in answer[key])
+
+    failed = _failures(answers, deployment, current)
+    return Preparation(failed, said_of("loading").difference(failed), said_of("untried").difference(failed))
 
 
 def _failures(answers: list[Any], deployment: Deployment, current: Deployment) -> dict[ModelFile, str]:

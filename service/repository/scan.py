@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from turnpike.service.errors import ModelFileError, SettingError
 
@@ -28,16 +28,40 @@ FileIdentity = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model file of the repository. `identity` (inode, mtime in ns, size) changes when it is replaced."""
+    """A model file of the repository. `identity` (inode, mtime in ns, size) changes when it is replaced.
+
+    `tried` is set once it has passed its trial, which a file without a manifest needs.
+    """
 
     name: str
     version: int
     path: Path
     identity: FileIdentity
+    tried: bool = field(default=False, compare=False)
 
     @property
     def size(self) -> int:
         return self.identity[2]
+
+    def to_json(self) -> dict[str, Any]:
+        """The file as a dict of plain values."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "path": str(self.path),
+            "identity": list(self.identity),
+            "tried": self.tried,
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> ModelFile:
+        return cls(
+            record["name"],
+            record["version"],
+            Path(record["path"]),
+            tuple(record["identity"]),
+            record["tried"],
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import unquote_to_bytes
 
 from tests.support.echo_server import AsgiApplication
 from tests.support.waiting import wait_until
@@ -35,7 +36,6 @@ ROOT = Path(__file__).parents[2]
 class FakeApp:
     """Answers with facts about its worker; some paths do something first."""
 
-    held_bytes = 0
     grpc: Any = None
 
     def __init__(self, settings: Settings, control: IpcChannel) -> None:
@@ -78,9 +78,11 @@ class FakeApp:
         if any(str(file["version"]) == version for file in deployment["models"].get(model, ())):
             time.sleep(float(os.environ.get("FAKE_HANG_SECONDS", "600")))
         gate = os.environ.get("FAKE_GATE")
-        while gate and not Path(gate).exists():
-            await asyncio.sleep(0.01)
-        return {"failed": []}
+        slow = [["slow", file["version"]] for file in deployment["models"].get("slow", ())]
+        if gate and slow and not Path(gate).exists():
+            await asyncio.sleep(0.1)
+            return {"failed": [], "untried": [], "loading": slow}
+        return {"failed": [], "untried": [], "loading": []}
 
     async def commit(self, deployment: dict[str, Any]) -> dict[str, Any]:
         if self.deployments:
@@ -100,7 +102,8 @@ class FakeApp:
         self.meter.count_response(path, scope["method"], 200, 1)
         match path:
             case "/ready":
-                status = 200 if self.deployments and not self.draining else 503
+                is_complete = bool(self.deployments) and self.deployments[-1]["complete"]
+                status = 200 if is_complete and not self.draining else 503
             case "/slow":
                 await asyncio.sleep(float(argument))
             case "/block":
@@ -110,6 +113,12 @@ class FakeApp:
             case "/collected":
                 response["objects"] = len(gc.get_objects())
                 response["enabled"] = gc.isenabled()
+            case "/print":
+                with contextlib.suppress(BlockingIOError):
+                    os.write(2, unquote_to_bytes(argument))
+            case "/abort":
+                os.write(2, unquote_to_bytes(argument))
+                os.abort()
             case "/switch":
                 response["seconds"] = sys.getswitchinterval()
             case "/ask":

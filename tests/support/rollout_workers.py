@@ -33,7 +33,8 @@ class Workers:
             for file in deployment.files
             if file.path.read_bytes() == self.bad
         ]
-        return [{"failed": []}] * (self.count - 1) + [{"failed": failed}]
+        answer: dict[str, Any] = {"loading": [], "untried": []}
+        return [{"failed": [], **answer}] * (self.count - 1) + [{"failed": failed, **answer}]
 
     @property
     def committed(self) -> Deployment:

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from tests.support.manifests import MANIFEST, PARITY
-from turnpike.service.artifact.manifest import MAX_SAMPLE_CHARACTERS, Manifest, Parity, TensorParity
+from tests.support.tiny_highway import highway
+from tests.support.tiny_repository import with_manifest
+from turnpike.service.artifact.manifest import (
+    MAX_MANIFEST_BYTES,
+    MAX_SAMPLE_CHARACTERS,
+    METADATA_KEY,
+    Manifest,
+    Parity,
+    TensorParity,
+    read_manifest,
+)
+from turnpike.service.artifact.protobuf import encode_varint
 from turnpike.service.errors import ModelFileError
 
 ROW = {"name": "x", "shape": [3], "dtype": "uint8", "data": "AAEC"}
@@ -136,3 +147,23 @@ def test_damaged_text_is_no_manifest(text: str) -> None:
     """Another program may have written something else under the key."""
     with pytest.raises(ModelFileError, match="net.onnx: manifest: "):
         Manifest.from_json(text, "net.onnx")
+
+
+def test_a_manifest_is_read_from_the_bytes_of_a_file() -> None:
+    """A file without one has None, and what is no model is an error."""
+    assert read_manifest(with_manifest(highway(), labels=("x", "y")), "a.onnx").labels == ("x", "y")  # type: ignore[union-attr]
+    assert read_manifest(highway().model, "a.onnx") is None
+    for data in (b"", b"no model", highway().model[:-9]):
+        with pytest.raises(ModelFileError, match="a.onnx: expected an ONNX model") as error:
+            read_manifest(data, "a.onnx")
+        assert error.value.public_message == "its file is damaged or not an ONNX model"
+
+
+def test_a_huge_manifest_is_not_parsed() -> None:
+    """Meanwhile no request would be answered."""
+    entry = b"\x0a\x08" + METADATA_KEY.encode() + b"\x12" + encode_varint(MAX_MANIFEST_BYTES + 1)
+    entry += bytes(MAX_MANIFEST_BYTES + 1)
+    data = highway().model + b"\x72" + encode_varint(len(entry)) + entry
+    with pytest.raises(ModelFileError, match="a.onnx: manifest: expected at most 67108864 bytes") as error:
+        read_manifest(data, "a.onnx")
+    assert error.value.public_message == "its manifest is too large"

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import onnx
+import onnxruntime
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import with_manifest
-from turnpike.service.artifact.protobuf import Field, MalformedError, content_digest, fields, unpack_varints
+from turnpike.service.artifact.protobuf import (
+    MAX_MODEL_FIELDS,
+    Field,
+    MalformedError,
+    content_digest,
+    encode_varint,
+    fields,
+    read_metadata,
+    unpack_varints,
+)
+from turnpike.service.artifact.runtime import PRODUCT_MODEL, session_options
 
 
 def test_every_kind_of_field_is_read() -> None:
@@ -92,3 +103,41 @@ def test_the_digest_of_an_invalid_file_is_an_error() -> None:
     """The file ends within a field."""
     with pytest.raises(MalformedError):
         content_digest(b"\x0a\x09ab")
+
+
+def model_with(*entries: tuple[str, str]) -> bytes:
+    model = onnx.load_from_string(PRODUCT_MODEL)
+    model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in entries)
+    return model.SerializeToString()
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(st.text(max_size=9), st.text()))
+def test_metadata_is_read_as_the_runtime_reads_it(metadata: dict[str, str]) -> None:
+    """Also empty values, and keys that begin alike."""
+    data = model_with(*metadata.items())
+    session = onnxruntime.InferenceSession(data, session_options(1), providers=["CPUExecutionProvider"])
+    expected = session.get_modelmeta().custom_metadata_map
+    for key in (*metadata, "absent"):
+        value = read_metadata(data, key)
+        assert (None if value is None else bytes(value).decode()) == expected.get(key)
+
+
+def test_the_last_of_repeated_fields_of_an_entry_counts() -> None:
+    """As in protobuf. A whole entry that is repeated is refused, as readers differ in which they take."""
+    entry = onnx.StringStringEntryProto(key="a", value="1").SerializeToString()
+    entry += onnx.StringStringEntryProto(key="b", value="2").SerializeToString()
+    data = PRODUCT_MODEL + b"\x72" + encode_varint(len(entry)) + entry
+    assert read_metadata(data, "a") is None
+    assert bytes(read_metadata(data, "b") or b"") == b"2"
+    with pytest.raises(MalformedError, match="its metadata has the key 'a' 2 times"):
+        read_metadata(model_with(("a", "1"), ("b", "2"), ("a", "1")), "a")
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_search_for_metadata_ends(inside: bool) -> None:
+    """A file of 2 GiB may have a thousand million fields, in an entry of its metadata too."""
+    many = b"\x08\x00" * (MAX_MODEL_FIELDS + 1)
+    data = b"\x72" + encode_varint(len(many)) + many if inside else many
+    with pytest.raises(MalformedError, match=f"more than {MAX_MODEL_FIELDS} fields"):
+        read_metadata(data, "a")

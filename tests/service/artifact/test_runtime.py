@@ -55,6 +55,8 @@ def model(*, outputs: tuple[str, ...] = ("output", "half"), metadata: dict[str, 
 
 
 X = np.zeros((2, 4), np.float32)
+# a model with an operator that does not exist
+UNOPENABLE = runtime_module.PRODUCT_MODEL.replace(b"MatMul", b"NoSuch")
 
 
 def test_without_a_manifest_all_outputs_are_public() -> None:
@@ -96,8 +98,10 @@ def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
         open_model(tmp_path / "gone.onnx")
     for content in (b"", b"not a model", model()[:-20]):
         (tmp_path / "bad.onnx").write_bytes(content)
-        with pytest.raises(ModelFileError, match="bad.onnx: onnxruntime cannot open it"):
+        with pytest.raises(ModelFileError, match="bad.onnx: expected an ONNX model"):
             open_model(tmp_path / "bad.onnx")
+    with pytest.raises(ModelFileError, match="bad.onnx: onnxruntime cannot open it"):
+        open_model(UNOPENABLE, where="bad.onnx")
 
 
 def test_inputs_of_strings_are_refused() -> None:
@@ -134,7 +138,7 @@ def test_a_device_can_be_tried_without_a_model() -> None:
 
 def test_a_device_that_opens_no_model_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service must not start on it."""
-    monkeypatch.setattr(runtime_module, "PRODUCT_MODEL", b"no model")
+    monkeypatch.setattr(runtime_module, "PRODUCT_MODEL", UNOPENABLE)
     with pytest.raises(DeviceError, match="device: a model that tries cpu: onnxruntime cannot open it"):
         expect_device("cpu")
 

@@ -226,9 +226,9 @@ def test_a_load_takes_longer_than_the_limit(tmp_path: Path) -> None:
     with running(models, workers=2, worker_seconds=1, env={"FAKE_GATE": str(gate)}) as service:
         before = service.pids(2)
         gate.unlink()
-        write_file(models, "m", 1)
+        write_file(models, "slow", 1)
         with ThreadPoolExecutor() as pool:
-            answer = pool.submit(service.get, "/ask?load=m")
+            answer = pool.submit(service.get, "/ask?load=slow")
             time.sleep(1.5)
             assert not answer.done()
             gate.touch()

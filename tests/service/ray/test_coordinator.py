@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +98,9 @@ async def replicas(coordinator: Coordinator, root: Path, count: int = 2) -> list
     return started
 
 
-async def carried_out(order: Coroutine[Any, Any, Any], reporting: list[Replica]) -> Any:
+async def carried_out(order: Awaitable[Any], reporting: list[Replica]) -> Any:
     """The outcome of an order, while these replicas report."""
-    ordered = asyncio.create_task(order)
+    ordered = asyncio.ensure_future(order)
     while not ordered.done():
         for replica in reporting:
             await replica.report()
@@ -249,5 +249,29 @@ def test_traffic_is_recorded(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             await asyncio.sleep(0.02)
         history = await replica.client.ask("traffic", 0)
         assert history["moments"]
+
+    scenario(play)
+
+
+def test_a_replica_reports_while_it_loads_a_model_for_long(root: Path) -> None:
+    """The coordinator would take it for dead. Orders for other models are carried out meanwhile."""
+
+    async def play(coordinator: Coordinator, _: Clock) -> None:
+        (replica,) = await replicas(coordinator, root, count=1)
+        loaded = asyncio.Event()
+
+        async def load(name: str) -> Any:
+            await loaded.wait()
+            return {"ok": True}
+
+        replica.rollout.load = load  # type: ignore[method-assign]
+        slow = asyncio.create_task(coordinator.order("load", "net"))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            await replica.report()
+            assert await carried_out(coordinator.order("unload", "other"), [replica]) == {"ok": True}
+            assert not slow.done()
+            loaded.set()
+            assert await carried_out(slow, [replica]) == {"ok": True}
 
     scenario(play)

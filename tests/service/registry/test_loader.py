@@ -20,15 +20,17 @@ from onnx import numpy_helper
 from tests.support.manifests import MANIFEST, stored_input
 from tests.support.tiny_highway import Gated, highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
-from turnpike.service.artifact.manifest import LayerProfile, Lever, Profile, Sample
-from turnpike.service.artifact.runtime import Tensor, open_model
-from turnpike.service.errors import ModelFileError
+from turnpike.service.artifact.manifest import LayerProfile, Lever, Manifest, Profile, Sample
+from turnpike.service.artifact.runtime import Tensor, open_model, open_runtime
+from turnpike.service.config.settings import Settings
+from turnpike.service.errors import ModelFileError, UntriedError
 from turnpike.service.gates.drift import sampled_run
 from turnpike.service.registry import loader
-from turnpike.service.registry.loader import batch_dimension, may_batch
+from turnpike.service.registry.loader import batch_dimension, load, may_batch
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.probe import ProbeResult
 from turnpike.service.repository.scan import ModelFile
+from turnpike.service.telemetry.counters import RequestCounters
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -111,6 +113,18 @@ def unrunnable(data: bytes) -> bytes:
     return model.SerializeToString()
 
 
+def with_two_manifests() -> bytes:
+    model = onnx.load_from_string(with_manifest(highway()))
+    model.metadata_props.append(model.metadata_props[0])
+    return model.SerializeToString()
+
+
+def changed(change: Callable[[bytes], bytes]) -> bytes:
+    """The network's file with a change, and with a manifest that fits it."""
+    gated = highway()
+    return with_manifest(replace(gated, model=change(gated.model)))
+
+
 GATE = highway().gates[0]
 LEVER = GATE.levers[0]
 
@@ -121,12 +135,12 @@ LEVER = GATE.levers[0]
         (b"", "expected an ONNX model", "its file is damaged or not an ONNX model"),
         (with_manifest(highway())[:-9], "expected an ONNX model", "its file is damaged or not an ONNX model"),
         (
-            outside(with_manifest(highway())),
+            changed(outside),
             "expected its values in this file",
             "its weights are in another file",
         ),
         (
-            unrunnable(with_manifest(highway())),
+            changed(unrunnable),
             "onnxruntime cannot open it",
             "its file is damaged or not an ONNX model",
         ),
@@ -196,13 +210,36 @@ def test_a_file_replaced_while_it_is_opened_is_refused(
     """The served file must be the checked one."""
     file = put_model(tmp_path)
 
-    def exchanged(path: Path, **options: Any) -> Any:
+    def exchanged(path: Path, manifest: Manifest, **options: Any) -> Any:
         put_model(tmp_path, data=with_manifest(highway(seed=9)))
-        return open_model(path, **options)
+        return open_runtime(path, manifest, **options)
 
-    monkeypatch.setattr(loader, "open_model", exchanged)
+    monkeypatch.setattr(loader, "open_runtime", exchanged)
     with pytest.raises(ModelFileError, match="has changed since then"):
         load_model(file)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (unrunnable(highway().model), "expected a manifest with a parity proof"),
+        (unrunnable(with_manifest(highway())), "expected the graph and weights of the parity proof"),
+        (unrunnable(with_two_manifests()), "its metadata has the key 'turnpike' 2 times"),
+    ],
+)
+def test_the_manifest_is_judged_before_the_file_is_opened(tmp_path: Path, data: bytes, message: str) -> None:
+    """onnxruntime cannot open any of these files, and opening others takes it minutes."""
+    with pytest.raises(ModelFileError, match=message):
+        load_model(put_model(tmp_path, data=data))
+
+
+def test_a_file_without_a_manifest_needs_a_trial(tmp_path: Path) -> None:
+    """It is not opened before, even if no manifest is required."""
+    file = put_model(tmp_path, data=unrunnable(highway().model))
+    with pytest.raises(UntriedError):
+        load(file, Settings(allow_unverified=True), RequestCounters(), 1, tried=False)
+    proved = put_model(tmp_path, version=2)
+    assert load(proved, Settings(allow_unverified=True), RequestCounters(), 1, tried=False).manifest
 
 
 def test_a_missing_device_is_an_error(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import gc
 import logging
 import threading
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +18,7 @@ import pytest
 
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
-from turnpike.service.errors import ModelFileError, NotFoundError, NotReadyError
+from turnpike.service.errors import ModelFileError, NotFoundError, NotReadyError, UntriedError
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.registry import ModelRegistry
 from turnpike.service.repository.deployment import Deployment, UnavailableModel
@@ -164,7 +165,7 @@ def test_a_bad_file_is_reported_and_the_old_one_stays(
     answer = run_in_order(
         registry.commit(deployment(OLD)), registry.prepare(deployment(NEW, file("other", 1), serial=2))
     )
-    assert answer == {"failed": [{"name": "net", "version": 2, "reason": "its file is damaged"}]}
+    assert answer["failed"] == [{"name": "net", "version": 2, "reason": "its file is damaged"}]
     assert registry.find("net").version == 1
     assert "net/2 is not served: /secret/net/2/model.onnx: onnxruntime says no" in caplog.text
 
@@ -199,7 +200,7 @@ def test_an_unexpected_loader_error_counts_as_a_bad_file(
 
     registry._load = broken
     answer = run_in_order(registry.prepare(deployment(OLD)))
-    assert answer == {"failed": [{"name": "net", "version": 1, "reason": "it could not be loaded"}]}
+    assert answer["failed"] == [{"name": "net", "version": 1, "reason": "it could not be loaded"}]
     assert "0x7f00" in caplog.text
 
 
@@ -341,6 +342,112 @@ def test_the_index_has_models_that_are_being_loaded(registry: ModelRegistry, loa
     assert registry.index() == []
 
 
+class BlockedLoader(Loader):
+    """A fake loader; files in `slow` wait until `release` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow: set[ModelFile] = set()
+        self.waiting: set[ModelFile] = set()
+        self.release = threading.Event()
+
+    def __call__(self, file: ModelFile) -> Model:
+        if file in self.slow:
+            self.waiting.add(file)
+            self.release.wait(10)
+            self.waiting.discard(file)
+        return super().__call__(file)
+
+
+@pytest.fixture
+def blocked() -> Iterator[BlockedLoader]:
+    loader = BlockedLoader()
+    yield loader
+    loader.release.set()
+
+
+def test_preparing_does_not_wait_for_a_slow_file(blocked: BlockedLoader) -> None:
+    """The others are loaded beside it and can be served. A later call has what became of it."""
+    slow, bad, other = file("a", 1), file("b", 1), file("c", 1)
+    blocked.slow, blocked.bad = {slow, bad}, {bad}
+
+    async def prepare() -> None:
+        registry = ModelRegistry(blocked, prepare_seconds=0.2, slow_seconds=0.001)
+        answer = await registry.prepare(deployment(slow, bad, other))
+        assert answer["failed"] == []
+        assert sorted(answer["loading"]) == [["a", 1], ["b", 1]]
+        await registry.commit(deployment(other, loading=(slow, bad), complete=False))
+        assert files_of(registry) == [other]
+        assert [(entry["name"], entry["state"]) for entry in registry.index()] == [
+            ("a", "LOADING"), ("b", "LOADING"), ("c", "READY"),
+        ]  # fmt: skip
+        with pytest.raises(NotReadyError, match="model 'a' is not served yet: it is being loaded"):
+            registry.find("a")
+        blocked.release.set()
+        failed = set()
+        while (answer := await registry.prepare(deployment(slow, bad, other, serial=2)))["loading"]:
+            failed |= {model["name"] for model in answer["failed"]}
+        assert failed | {model["name"] for model in answer["failed"]} == {"b"}
+        await registry.commit(deployment(slow, other, serial=2))
+        assert files_of(registry) == [slow, other]
+        assert blocked.loaded.count(slow) == 1
+
+    asyncio.run(prepare())
+
+
+def test_a_load_that_never_ends_does_not_keep_the_worker(blocked: BlockedLoader) -> None:
+    """The event loop ends without it, while the thread still loads."""
+    blocked.slow = {OLD}
+    registry = ModelRegistry(blocked, prepare_seconds=0.001)
+    answer = run_in_order(registry.prepare(deployment(OLD)))
+    assert answer["loading"] == [["net", 1]]
+    assert blocked.waiting == {OLD}
+
+
+def test_a_file_that_needs_a_trial_has_not_failed(
+    registry: ModelRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is loaded once it has passed."""
+    load = registry._load
+
+    def refuse(file: ModelFile) -> Model:
+        if not file.tried:
+            raise UntriedError("expected a trial")
+        return load(file)
+
+    registry._load = refuse
+    answer = run_in_order(registry.prepare(deployment(OLD)))
+    assert answer == {"failed": [], "untried": [["net", 1]], "loading": []}
+    assert registry.index() == []
+    assert caplog.messages == []
+    tried = replace(OLD, tried=True)
+    assert run_in_order(registry.prepare(deployment(tried)))["untried"] == []
+    run_in_order(registry.commit(deployment(tried)))
+    assert files_of(registry) == [OLD]
+
+
+def test_the_reason_of_not_being_ready_is_short(registry: ModelRegistry, loader: Loader) -> None:
+    """It names the first three files, unless the caller may not know them."""
+    assert registry.unready_reason() == "the first scan is not complete"
+    many = [file(name, 1) for name in "edcba"]
+    run_in_order(registry.commit(deployment(file("f", 1), loading=tuple(many), complete=False)))
+    assert registry.is_ready("f")
+    assert not registry.ready
+    assert registry.unready_reason() == "the first scan is not complete: loading a/1, b/1, c/1 and 2 more"
+    assert registry.unready_reason(naming=False) == "the first scan is not complete"
+    failed = (UnavailableModel("link", None, "it leaves the repository"),)
+    loader.bad = {OLD}
+    run_in_order(registry.commit(deployment(OLD, serial=2, failed=failed)))
+    assert registry.unready_reason() == (
+        "no model is served: link: it leaves the repository, net/1: its file is damaged"
+    )
+    assert registry.unready_reason(naming=False) == (
+        "no model is served: it leaves the repository, its file is damaged"
+    )
+    run_in_order(registry.commit(deployment(NEW, serial=3, failed=failed, loading=tuple(many))))
+    assert registry.unready_reason() is None
+
+
 def test_a_request_keeps_its_model_during_a_swap(tmp_path: Path) -> None:
     """The old model is freed after its last request."""
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
@@ -400,8 +507,8 @@ def test_loading_and_failing_are_logged(tmp_path: Path, caplog: pytest.LogCaptur
     bad = put_model(tmp_path, "bad", data=with_manifest(highway())[:-5])
     with caplog.at_level(logging.INFO):
         answer = run_in_order(ModelRegistry(load_model).prepare(deployment(put_model(tmp_path), bad)))
-    assert answer == {
-        "failed": [{"name": "bad", "version": 1, "reason": "its file is damaged or not an ONNX model"}]
-    }
+    assert answer["failed"] == [
+        {"name": "bad", "version": 1, "reason": "its file is damaged or not an ONNX model"}
+    ]
     assert "net/1: loaded" in caplog.text
     assert str(bad.path) in caplog.text
