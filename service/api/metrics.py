@@ -126,6 +126,18 @@ class MetricsCollector(Collector):
         for reason, count in self._merged["refused"].items():
             refused.add_metric((reason,), count)
         yield refused
+        yield from self._grpc_ends()
+
+    def _grpc_ends(self) -> Iterator[Metric]:
+        for kind in ("stream", "connection"):
+            ends = CounterMetricFamily(
+                f"turnpike_grpc_{kind}s_ended",
+                f"{kind.capitalize()}s of gRPC, by the reason of their end.",
+                labels=("reason",),
+            )
+            for reason, count in self._merged[f"{kind}_ends"].items():
+                ends.add_metric((reason,), count)
+            yield ends
 
     def _models_traffic(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(

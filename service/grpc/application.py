@@ -47,6 +47,8 @@ class GrpcService:
         self.connection_limits = app.connection_limits
         self.count_refused = app.count_refused
         context = app.context
+        self.count_stream_end = context.counters.count_stream_end
+        self.count_connection_end = context.counters.count_connection_end
         self.router = _router(app, self.handle)
         self._middleware = RequestMiddleware(
             self.router,
@@ -68,12 +70,17 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
     context = app.context
     router = Router(_unknown_method)
 
-    def add(service: str, method: str, level: AccessLevel, endpoint: Endpoint) -> None:
-        router.add("POST", f"/{service}/{method}", level, endpoint, f"{service}.{method}", {})
+    def add(
+        service: str, method: str, level: AccessLevel, endpoint: Endpoint, *, any_host: bool = False
+    ) -> None:
+        name = f"{service}.{method}"
+        router.add("POST", f"/{service}/{method}", level, endpoint, name, {}, any_host=any_host)
 
-    def add_unary(service: str, method: str, level: AccessLevel, answer: Callable[[Any], Any]) -> None:
+    def add_unary(
+        service: str, method: str, level: AccessLevel, answer: Callable[[Any], Any], *, any_host: bool = False
+    ) -> None:
         message = POOL.FindMethodByName(f"{service}.{method}").input_type.full_name
-        add(service, method, level, UnaryEndpoint(context.bodies, message, answer))
+        add(service, method, level, UnaryEndpoint(context.bodies, message, answer), any_host=any_host)
 
     def is_draining() -> bool:
         return app.draining
@@ -81,8 +88,8 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
     add(INFERENCE, "ModelInfer", "api", GrpcInferEndpoint(context))
     add(INFERENCE, "ModelStreamInfer", "api", StreamInferEndpoint(context.bodies, context.budget, handle))
     calls = OpenInferenceMethods(context, app.is_ready)
-    add_unary(INFERENCE, "ServerLive", "open", calls.server_live)
-    add_unary(INFERENCE, "ServerReady", "open", calls.server_ready)
+    add_unary(INFERENCE, "ServerLive", "open", calls.server_live, any_host=True)
+    add_unary(INFERENCE, "ServerReady", "open", calls.server_ready, any_host=True)
     add_unary(INFERENCE, "ServerMetadata", "api", calls.server_metadata)
     add_unary(INFERENCE, "ModelReady", "api", calls.model_ready)
     add_unary(INFERENCE, "ModelMetadata", "api", calls.model_metadata)
@@ -98,8 +105,9 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
 
     services = (INFERENCE, GATES, HEALTH, REFLECTION, OLD_REFLECTION)
     health = HealthMethods(context.registry, frozenset(services), app.is_ready, is_draining)
-    add_unary(HEALTH, "Check", "open", health.check)
-    add(HEALTH, "Watch", "open", WatchEndpoint(context.bodies, context.budget, health, is_draining))
+    add_unary(HEALTH, "Check", "open", health.check, any_host=True)
+    watch = WatchEndpoint(context.bodies, context.budget, health, is_draining)
+    add(HEALTH, "Watch", "open", watch, any_host=True)
     # the older name has no descriptor: a client that describes all listed services would fail at it
     listed = [service for service in services if service != OLD_REFLECTION]
     reflection = ReflectionEndpoint(context.bodies, context.budget, listed)

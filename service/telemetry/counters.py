@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -204,6 +205,9 @@ class RequestCounters:
         # durations in nanoseconds that are not in the histograms yet
         self._pending: dict[tuple[str, str, int], list[int]] = {}
         self._refused: dict[str, int] = {}
+        # streams and connections of gRPC that ended, by reason
+        self._stream_ends: defaultdict[str, int] = defaultdict(int)
+        self._connection_ends: defaultdict[str, int] = defaultdict(int)
 
     def for_model(self, name: str, version: int) -> ModelCounters:
         """The counters of a loaded version; the same object each time."""
@@ -225,6 +229,14 @@ class RequestCounters:
         """Count an HTTP request that the service answered with an error."""
         self._refused[reason] = self._refused.get(reason, 0) + 1
 
+    def count_stream_end(self, reason: str) -> None:
+        """Count a stream of gRPC that ended."""
+        self._stream_ends[reason] += 1
+
+    def count_connection_end(self, reason: str) -> None:
+        """Count a connection of gRPC that ended."""
+        self._connection_ends[reason] += 1
+
     def snapshot(self, waiting: Mapping[tuple[str, int], int] | None = None) -> Snapshot:
         """All counts. `waiting` is the number of requests in the queue, by model and version."""
         self._count_pending()
@@ -243,6 +255,8 @@ class RequestCounters:
             "answered": answered,
             "seconds": {route: histogram.snapshot() for route, histogram in self._seconds.items()},
             "refused": self._refused.copy(),
+            "stream_ends": dict(self._stream_ends),
+            "connection_ends": dict(self._connection_ends),
             "log_lines_dropped": log_writer.dropped,
             "models": models,
         }

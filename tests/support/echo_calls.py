@@ -15,6 +15,7 @@ from turnpike.service.config.settings import Settings
 from turnpike.service.errors import RequestError, UnimplementedError
 from turnpike.service.grpc.connection import http2_connection
 from turnpike.service.grpc.connection.call import Call
+from turnpike.service.grpc.connection.header_turns import HeaderTurns
 from turnpike.service.grpc.connection.protocol import GrpcProtocol
 from turnpike.service.grpc.methods.read_messages import next_message, read_message
 from turnpike.service.http.auth import Authenticator
@@ -50,6 +51,8 @@ class EchoCalls:
         )
         observer = RequestObserver(self.counters, None, None)
         self.count_refused = observer.refused
+        self.count_stream_end = self.counters.count_stream_end
+        self.count_connection_end = self.counters.count_connection_end
         router = Router(self._unknown)
         for path, endpoint in {
             UNARY: self._unary,
@@ -120,7 +123,7 @@ class Connection:
 
     def __init__(self, server: EchoServer) -> None:
         self.server, self.client, self.wire = server, H2Client(), MemoryTransport()
-        self.protocol = GrpcProtocol(server.app, server.state)
+        self.protocol = GrpcProtocol(server.app, server.state, server.turns)
         self.wire.protocol = self.protocol
         self.protocol.connection_made(self.wire)
         self._read = 0
@@ -197,6 +200,7 @@ class EchoServer:
         self.app = EchoCalls(Settings(**options))
         self.state = ServerState()
         self.shared = SharedState.of(self.state)
+        self.turns = HeaderTurns()
 
     def connect(self, *pairs: tuple[int, int]) -> Connection:
         """A connection whose client has sent its preface with these settings."""

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 
+import grpc
 import pytest
 
 from tests.support.digit_requests import INFER_PATH
+from tests.support.h2_client import END_HEADERS, END_STREAM, HEADERS, H2Client, frame
 from tests.support.live_server import Server, serving, worker_processes
 from tests.support.waiting import wait_until
 
 MIB = 1 << 20
 ROW = {"instances": [[0] * 64]}
+LIVE = "/inference.GRPCInferenceService/ServerLive"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """The bundled model, with a worker that decompresses bombs completely."""
-    with serving("--max-inflate-ratio", 2000) as one:
+    with serving("--max-inflate-ratio", 2000, "--grpc-port", 0, "--workers", 1) as one:
         yield one
 
 
@@ -51,6 +56,52 @@ def test_bombs_do_not_stop_other_clients(server: Server) -> None:
     assert statuses == [413] * 4
     # without slices, about one for each bomb
     assert answers > 20
+
+
+def heavy_headers(seed: int) -> bytes:
+    """A connection whose 3,000 calls have 800 references to two headers each, in another order each time."""
+    draw, client = random.Random(seed), H2Client()
+    first = client.head(1, LIVE, ("a", "b"), ("c", "d"), end=True)
+    base = client.block(LIVE)
+    blocks = (base + bytes(draw.choices((0xBE, 0xBF), k=800)) for _ in range(3000))
+    calls = (
+        frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 3, block) for number, block in enumerate(blocks)
+    )
+    return client.start() + first + b"".join(calls)
+
+
+def test_headers_that_take_long_stop_nobody(server: Server) -> None:
+    """Eight clients send headers that a worker decodes in seconds; each is told to calm down."""
+    host, _, port = server.grpc_address.rpartition(":")
+    (worker,) = worker_processes(server)
+    goaways: list[bool] = []
+
+    def attack(data: bytes) -> None:
+        with socket.create_connection((host, int(port)), timeout=30) as client:
+            received = b""
+            with contextlib.suppress(OSError):
+                client.sendall(data)
+            with contextlib.suppress(OSError):
+                while part := client.recv(1 << 16):
+                    received += part
+            goaways.append(b"expected at most 100 fields" in received)
+
+    attacks = [heavy_headers(seed) for seed in range(8)]
+    threads = [threading.Thread(target=attack, args=(data,)) for data in attacks]
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        is_live = channel.unary_unary(LIVE)
+        is_live(b"", timeout=30)
+        for thread in threads:
+            thread.start()
+        slowest = 0.0
+        while any(thread.is_alive() for thread in threads):
+            start = time.perf_counter()
+            is_live(b"", timeout=30)
+            slowest = max(slowest, time.perf_counter() - start)
+    assert goaways == [True] * 8
+    assert worker_processes(server) == [worker]
+    # decoding all headers of one client at once takes 4 s
+    assert slowest < 2
 
 
 def test_memory_of_closed_connections_is_returned(server: Server) -> None:

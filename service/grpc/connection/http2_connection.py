@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 
 from turnpike.service.grpc.connection.call import Call
+from turnpike.service.grpc.connection.ends import End, GrpcConnectionApplication
 from turnpike.service.grpc.connection.frame_counts import FrameCounts
 from turnpike.service.grpc.connection.frames import (
     ACK,
@@ -41,8 +42,8 @@ from turnpike.service.grpc.connection.frames import (
     without_padding,
 )
 from turnpike.service.grpc.connection.header_blocks import NOT_GRPC, GrpcHead, HeaderBlocks
+from turnpike.service.grpc.connection.header_turns import MAX_WORK_AT_ONCE
 from turnpike.service.grpc.connection.preface import preface_bytes
-from turnpike.service.http.connection.shared_state import HttpApplication
 
 # calls of one client at a time; a client keeps further ones until some have ended
 MAX_STREAMS = 1024
@@ -58,7 +59,7 @@ class Http2Connection:
     transport: asyncio.Transport
     stream_window = STREAM_WINDOW
 
-    def __init__(self, app: HttpApplication) -> None:
+    def __init__(self, app: GrpcConnectionApplication) -> None:
         self.app = app
         self.limits = app.connection_limits
         self.loop = asyncio.get_running_loop()
@@ -95,8 +96,10 @@ class Http2Connection:
     # ---- frames
 
     def _parse(self, data: bytes) -> int:
-        """Handle the whole frames in the data; returns where the rest begins."""
+        """Handle whole frames of the data, until much was decoded; returns where the rest begins."""
         position, end = 0, len(data)
+        blocks = self._header_blocks
+        blocks.work = 0
         if not self._has_preface:
             position = preface_bytes(data)
             if not position:
@@ -111,7 +114,7 @@ class Http2Connection:
             self.transport.write(
                 settings_frame(limits) + window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW)
             )
-        while end - position >= FRAME_HEADER_BYTES:
+        while end - position >= FRAME_HEADER_BYTES and blocks.work < MAX_WORK_AT_ONCE:
             high, low, kind, flags, stream_id = FRAME_HEADER.unpack_from(data, position)
             if high or low > MAX_FRAME_BYTES:
                 raise Http2Error(
@@ -185,10 +188,12 @@ class Http2Connection:
         head = self._header_blocks.head(block)
         if self._refusing:
             # after the final GOAWAY: the client knows that these are not answered
+            self.app.count_stream_end("refused")
             return
         self._last_stream_id = stream_id
         self.frame_counts.requests += 1
         if len(self._calls) >= MAX_STREAMS:
+            self.app.count_stream_end("refused")
             self.frame_counts.count_control_frame()
             self._output.append(reset_frame(stream_id, ErrorCode.REFUSED_STREAM))
         elif not head.is_grpc:
@@ -218,6 +223,7 @@ class Http2Connection:
     def _refuse_head(self, head: GrpcHead, stream_id: int, *, is_last: bool) -> None:
         """End a stream whose headers are not those of a call."""
         self.app.count_refused(400 if head.is_malformed else 415)
+        self.app.count_stream_end("invalid")
         if head.is_malformed:
             self._output.append(reset_frame(stream_id, ErrorCode.PROTOCOL_ERROR))
             return
@@ -278,7 +284,7 @@ class Http2Connection:
             if call is None:
                 self._expect_known(stream_id)
             else:
-                self._forget(call)
+                self._forget(call, "reset")
         elif kind == PUSH_PROMISE:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected no PUSH_PROMISE of a client")
 
@@ -303,6 +309,10 @@ class Http2Connection:
         self._windows_grew = True
 
     # ---- called by calls
+
+    def cut_off(self, call: Call) -> None:
+        """Note that the server cuts off a call, and then the connection."""
+        raise NotImplementedError
 
     def call_ended(self, call: Call, error: BaseException | None) -> None:
         """Let go of a call, and end its stream if that is not done."""
@@ -336,11 +346,12 @@ class Http2Connection:
         """End a stream because of its client. This counts as a RST_STREAM of the client."""
         self.frame_counts.count_control_frame()
         self._output.append(reset_frame(call.stream_id, code))
-        self._forget(call)
+        self._forget(call, "invalid")
 
-    def _forget(self, call: Call) -> None:
+    def _forget(self, call: Call, reason: End) -> None:
         """Drop a call whose stream has ended."""
-        self._calls.pop(call.stream_id, None)
+        if self._calls.pop(call.stream_id, None) is not None:
+            self.app.count_stream_end(reason)
         self.blocked.pop(call, None)
         self._credit(call.drop_input())
         call.abandon()

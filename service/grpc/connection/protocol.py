@@ -9,6 +9,7 @@ from collections.abc import Callable
 from uvicorn.server import ServerState
 
 from turnpike.service.grpc.connection.call import Call
+from turnpike.service.grpc.connection.ends import End, GrpcConnectionApplication
 from turnpike.service.grpc.connection.frames import (
     HEADERS,
     MAX_STREAM_ID,
@@ -19,9 +20,10 @@ from turnpike.service.grpc.connection.frames import (
     goaway_frame,
     reset_frame,
 )
+from turnpike.service.grpc.connection.header_turns import MAX_WORK_AT_ONCE, HeaderTurns
 from turnpike.service.grpc.connection.http2_connection import Http2Connection
 from turnpike.service.grpc.connection.preface import HTTP1_ANSWER, Http1Error
-from turnpike.service.http.connection.shared_state import HttpApplication, SharedState
+from turnpike.service.http.connection.shared_state import SharedState
 from turnpike.service.http.connection.unread_output import UnreadOutput
 from turnpike.service.http.driver import Driver
 
@@ -41,16 +43,20 @@ TYPE_OF_HEADERS = bytes((HEADERS,))
 class GrpcProtocol(Http2Connection, asyncio.Protocol):
     """One connection. Its limits need no timers: the server calls `check_timeouts` about once a second."""
 
-    def __init__(self, app: HttpApplication, server_state: ServerState) -> None:
+    def __init__(self, app: GrpcConnectionApplication, server_state: ServerState, turns: HeaderTurns) -> None:
         super().__init__(app)
         self.server_state = server_state
+        self._turns = turns
         self.shared = SharedState.of(server_state)
         self._unread_output = UnreadOutput()
         # further calls start in the next turn of the event loop
         self._starts_later = False
 
-        # a part of a frame, or of the preface
+        # a part of a frame or of the preface, or everything behind many headers
         self._tail = b""
+        # many headers are left in the tail. Later turns of the event loop decode them, and until then nothing
+        # more is read.
+        self._is_behind = False
         # event-loop times: since when the connection has been idle or closing, and of the GOAWAY that asks
         # the client to open no more streams
         self._since = self._last_input
@@ -58,6 +64,8 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         self._pinged = False
         # all was sent, and all input is ignored
         self._closing = False
+        # why the connection ends, if that is not because of the client
+        self._end_reason: End | None = None
 
     # ---- called by the transport
 
@@ -74,7 +82,10 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         """Drop the calls that wait for their run, so that no model runs for a client that has left."""
         self.server_state.connections.discard(self)
         self._closing = True
-        self._drop_calls()
+        self._turns.leave(self)
+        reason = self._end_reason or "client_left"
+        self.app.count_connection_end(reason)
+        self._drop_calls(reason)
         if self.shared.on_connection_lost is not None:
             self.shared.on_connection_lost()
 
@@ -89,17 +100,38 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         is_continued = bool(self._tail)
         if is_continued:
             data, self._tail = self._tail + data, b""
+        self._handle(data, is_continued=is_continued)
+
+    def decode_more(self) -> int:
+        """Decode more of the headers that were read, and return the work that it took."""
+        if self._closing or self.write_paused:
+            return 0
+        self._is_behind = False
+        # a client's time is what passes after all that it has sent was looked at
+        self._last_input = self._head_since = self.loop.time()
+        data, self._tail = self._tail, b""
+        self._handle(data, is_continued=True)
+        if not (self._is_behind or self.write_paused):
+            self.transport.resume_reading()
+        return self._header_blocks.work
+
+    def _handle(self, data: bytes, *, is_continued: bool) -> None:
+        """Handle what has arrived, of which a part may be known already."""
         try:
             position = self._parse(data)
         except Http2Error as error:
             self._fail(error)
             return
         except Http1Error:
-            self._refuse(HTTP1_ANSWER, "expected HTTP/2, got HTTP/1.1")
+            self._refuse(HTTP1_ANSWER, "client_error", "expected HTTP/2, got HTTP/1.1")
             return
         if position < len(data):
             self._tail = data[position:]
-            if self._open_block is None and (position or not is_continued):
+            if self._header_blocks.work >= MAX_WORK_AT_ONCE:
+                self._is_behind = True
+                self.transport.pause_reading()
+                self._turns.wait(self)
+            elif self._open_block is None and (position or not is_continued):
                 self._head_since = self._last_input
         if self._windows_grew:
             self._windows_grew = False
@@ -117,7 +149,10 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         self.write_paused = False
         # nothing was read in the meantime
         self._last_input = self._head_since = self.loop.time()
-        self.transport.resume_reading()
+        if self._is_behind:
+            self._turns.wait(self)
+        else:
+            self.transport.resume_reading()
         self._send_blocked()
 
     # ---- calls
@@ -150,6 +185,11 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
             log.error("request %s failed", call.id, exc_info=error)
         if self._calls.pop(call.stream_id, None) is None:
             return
+        if call.response_complete:
+            self.app.count_stream_end("answered" if call.status < 400 else "failed")
+        else:
+            is_cut_off = isinstance(error, asyncio.CancelledError)
+            self.app.count_stream_end("stopped" if is_cut_off else "bug")
         if self.blocked:
             # a task of the call may be sending until it notices its end
             self.blocked.pop(call, None)
@@ -165,20 +205,24 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         if self._output:
             self._flush()
 
-    def _drop_calls(self) -> None:
+    def _drop_calls(self, reason: End) -> None:
         """Drop all calls, because the connection ends."""
         self._startable.clear()
         self.blocked.clear()
         calls, self._calls = self._calls, {}
         for call in calls.values():
+            self.app.count_stream_end(reason)
             call.abandon()
+
+    def cut_off(self, call: Call) -> None:
+        self._end_reason = "stopped"
 
     # ---- called by the server
 
     @property
     def has_pending_output(self) -> bool:
         """Whether the client would miss an answer if the connection ended now."""
-        return bool(self._calls) or self.transport.get_write_buffer_size() > 0
+        return bool(self._calls) or self._is_behind or self.transport.get_write_buffer_size() > 0
 
     def check_timeouts(self, now: float) -> None:
         """End what has exceeded a time limit."""
@@ -186,11 +230,11 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         self.frame_counts.reset()
         silence = now - self._last_input
         if self._unread_output.seconds(self.transport, now) > limits.idle_seconds:
-            self.transport.abort()
+            self._abort("unread", f"it read nothing for {limits.idle_seconds:g} seconds (--idle-seconds)")
         elif self._closing:
             if now - self._since > limits.linger_seconds:
                 self.transport.close()
-        elif self.write_paused:
+        elif self.write_paused or self._is_behind:
             # nothing is read, so silence means nothing
             pass
         elif self._has_partial_head and now - self._head_since > limits.header_seconds:
@@ -198,14 +242,14 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
                 Http2Error(
                     ErrorCode.ENHANCE_YOUR_CALM,
                     f"expected all headers within {limits.header_seconds:g} seconds (--header-seconds)",
-                )
+                ),
+                "slow_headers",
             )
         elif not self._calls:
             if now - self._since > limits.idle_seconds:
-                self.close_gracefully()
+                self.close_gracefully("idle")
         elif silence > limits.idle_seconds and self._pinged:
-            # the client's machine has gone
-            self.transport.abort()
+            self._abort("silent", "it did not answer a ping: its machine or the network has gone")
         elif silence > limits.idle_seconds / 2 and not self._pinged:
             self._pinged = True
             self.transport.write(frame(PING, 0, 0, PING_BYTES))
@@ -224,7 +268,7 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         for call in list(self.blocked):
             if call.blocked_since is not None and call.blocked_since < since:
                 self._output.append(reset_frame(call.stream_id, ErrorCode.CANCEL))
-                self._forget(call)
+                self._forget(call, "unread")
         self._flush()
 
     def begin_drain(self) -> None:
@@ -241,36 +285,51 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         for call in list(self._calls.values()):
             if call.idle_since is not None and call.idle_since <= since:
                 call.stop()
-        if self._closing:
+        if self._closing or self._is_behind:
             return
         if not self._calls and self._since <= since:
-            self.close_gracefully()
+            self.close_gracefully("stopped")
         elif self._going_away_since is not None and self._going_away_since <= since and not self._refusing:
             self._refusing = True
             self.transport.write(goaway_frame(self._last_stream_id, ErrorCode.NO_ERROR))
 
     # ---- the end
 
-    def close_gracefully(self) -> None:
+    def close_gracefully(self, reason: End) -> None:
         """Send the number of the last stream that was answered, and close when the client has closed."""
+        self._end_reason = reason
         self._end(goaway_frame(self._last_stream_id, ErrorCode.NO_ERROR))
 
-    def _fail(self, error: Http2Error) -> None:
+    def _fail(self, error: Http2Error, reason: End = "client_error") -> None:
         """End the connection because its client broke the protocol or a limit."""
         # Calls start in the order of their streams. The client may repeat all after the last started one.
         first_unstarted = self._startable[0].stream_id if self._startable else self._last_stream_id + 2
         last_stream_id = max(0, first_unstarted - 2)
-        self._refuse(goaway_frame(last_stream_id, error.code, str(error)), f"{error.code.name}, {error}")
+        last_bytes = goaway_frame(last_stream_id, error.code, str(error))
+        self._refuse(last_bytes, reason, f"{error.code.name}, {error}")
 
-    def _refuse(self, last_bytes: bytes, reason: str) -> None:
-        """End the connection because of its client; the reason is logged."""
-        request_id = self.app.count_refused(400)
+    def _refuse(self, last_bytes: bytes, reason: End, text: str) -> None:
+        """End the connection because of its client; the text is logged."""
+        self._log_end(text, self.app.count_refused(400))
+        self._end_reason = reason
+        self._end(last_bytes)
+
+    def _abort(self, reason: End, text: str) -> None:
+        """End the connection at once, because its client receives nothing any more."""
+        if not self.transport.is_closing():
+            self._log_end(text, None)
+            self._end_reason = reason
+            self.transport.abort()
+
+    def _log_end(self, text: str, request_id: str | None) -> None:
         log.info(
             "the connection of a gRPC client was ended: %s",
-            reason,
-            extra={"client": self.client[0] if self.client else None, "id": request_id},
+            text,
+            extra={
+                "client": self.client[0] if self.client else None,
+                **({"id": request_id} if request_id else {}),
+            },
         )
-        self._end(last_bytes)
 
     def _end(self, last_bytes: bytes) -> None:
         """Send the last bytes, and close after the client had time to read them.
@@ -280,13 +339,19 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         if self._closing or self.transport.is_closing():
             return
         self._closing, self._since = True, self.loop.time()
-        self._drop_calls()
+        if self._is_behind:
+            self._is_behind, self._tail = False, b""
+            self._turns.leave(self)
+            if not self.write_paused:
+                self.transport.resume_reading()
+        self._drop_calls(self._end_reason or "client_left")
         self._flush()
         self.transport.write(last_bytes)
         if self.transport.can_write_eof():
             self.transport.write_eof()
 
 
-def grpc_protocols(app: HttpApplication, state: ServerState) -> Callable[[], GrpcProtocol]:
+def grpc_protocols(app: GrpcConnectionApplication, state: ServerState) -> Callable[[], GrpcProtocol]:
     """A function that creates the protocol of each connection."""
-    return lambda: GrpcProtocol(app, state)
+    turns = HeaderTurns()
+    return lambda: GrpcProtocol(app, state, turns)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from uvicorn.server import ServerState
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-Protocols = Callable[[HttpApplication, ServerState], Callable[[], asyncio.Protocol]]
+App = TypeVar("App", bound=HttpApplication)
+Protocols = Callable[[App, ServerState], Callable[[], asyncio.Protocol]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,9 @@ class Server:
         settings: Settings,
         port: SharedPort,
         number: int,
-        app: HttpApplication,
+        app: App,
         timing: DrainTiming | None = None,
-        protocols: Protocols = http_protocols,
+        protocols: Protocols[App] = http_protocols,
         alpn: Sequence[str] = (),
     ) -> None:
         """Start to accept connections.
@@ -144,10 +145,14 @@ class Server:
         """Close connections that exceed their time limits, and keep the Date header current."""
         settings, loop = self._settings, asyncio.get_running_loop()
         period = min(1.0, settings.header_seconds / 4, settings.idle_seconds / 4)
+        due = loop.time()
         while True:
             date = formatdate(time.time(), usegmt=True).encode()
             self.state.default_headers = [(b"date", date)]
-            self._check_timeouts(loop.time())
+            # Not the present time: after a long turn of the event loop, what clients have sent during it was not
+            # read yet, and nobody is ended for a delay of ours.
+            self._check_timeouts(due)
+            due = loop.time() + period
             await asyncio.sleep(period)
 
     def _check_timeouts(self, now: float) -> None:

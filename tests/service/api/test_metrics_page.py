@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,6 +19,7 @@ from tests.support.in_process_worker import (
     run,
 )
 from turnpike.service import errors
+from turnpike.service.grpc.connection.ends import End
 from turnpike.service.repository.deployment import Deployment, UnavailableModel
 from turnpike.service.repository.scan import ModelFile, file_identity
 
@@ -35,6 +36,8 @@ async def scrape(worker: InProcessWorker) -> dict[str, tuple[str, set[str]]]:
         assert what == "snapshots"
         return [await worker.app.handlers["snapshot"](None)]
 
+    worker.app.context.counters.count_stream_end("answered")
+    worker.app.context.counters.count_connection_end("idle")
     # the counters of this worker are those of all
     vars(worker.app.context.supervisor)["ask"] = ask_supervisor
     client = worker.connect()
@@ -60,6 +63,12 @@ def test_every_metric_is_on_the_page() -> None:
         assert await scrape(worker) == documented
 
     run(scene, drift_rows=100)
+
+
+def test_every_end_is_on_the_page() -> None:
+    assert re.findall(r"^\| `(\w+)` \| (?:streams|connections|both) \|", PAGE, re.MULTILINE) == [
+        *get_args(End)
+    ]
 
 
 def test_every_reason_is_on_the_page() -> None:

@@ -21,6 +21,7 @@ from turnpike.service.api import app
 from turnpike.service.batching.batcher import RunTimeEstimator
 from turnpike.service.config.settings import Settings
 from turnpike.service.grpc.application import GrpcApplication
+from turnpike.service.grpc.connection.header_turns import HeaderTurns
 from turnpike.service.http.connection.shared_state import SharedState
 from turnpike.service.repository.deployment import Deployment
 from turnpike.service.repository.scan import ModelFile, file_identity
@@ -39,6 +40,7 @@ class Worker:
         self.app = self.application.grpc
         self.state = ServerState()
         self.shared = SharedState.of(self.state)
+        self.turns = HeaderTurns()
 
     async def load(self) -> None:
         file = ModelFile(NAME, 1, MODEL_FILE, file_identity(MODEL_FILE.stat()))

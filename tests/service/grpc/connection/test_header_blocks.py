@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 
 import pytest
-from hpack import Decoder, Encoder
+from hpack import Decoder, Encoder, HPACKError
 
 from turnpike.service.grpc.connection.frames import Http2Error
 from turnpike.service.grpc.connection.header_blocks import (
+    BYTES_PER_FIELD,
     MAX_CACHED_BLOCKS,
     NOT_GRPC,
     OK_HEADERS,
     OK_TRAILERS,
     HeaderBlocks,
+    _outline,
     literal,
 )
 
@@ -110,6 +112,74 @@ def test_any_blocks_are_decoded_as_without_a_cache() -> None:
         others = [(name, value) for name, value in expected if not name.startswith(b":")]
         assert head.headers[:-1] == others
         assert len(blocks._heads) <= MAX_CACHED_BLOCKS
+
+
+def random_block(draw: random.Random) -> bytes:
+    """Instructions of HPACK with numbers and strings of all lengths, most of which are valid."""
+
+    def integer(value: int, mask: int, bits: int) -> bytes:
+        if value < mask:
+            return bytes((bits | value,))
+        encoded, value = bytearray((bits | mask,)), value - mask
+        while value >= 128:
+            encoded.append(value % 128 + 128)
+            value //= 128
+        return bytes((*encoded, value))
+
+    def string() -> bytes:
+        size = draw.choice((0, 1, 5, 126, 127, 128, 300))
+        return integer(size, 0x7F, 0) + b"x" * size
+
+    instructions = [
+        integer(draw.choice((0, 100, 4096)), 0x1F, 0x20) for _ in range(draw.choice((0, 0, 1, 2)))
+    ]
+    for _ in range(draw.randrange(6)):
+        mask, bits = draw.choice(((0x3F, 0x40), (0x0F, 0x00), (0x0F, 0x10)))
+        name = draw.choice((0, 0, 1, 14, 15, 16, 61, 62, 63, 64))
+        literal_field = integer(name, mask, bits) + (b"" if name else string()) + string()
+        instructions.append(
+            draw.choice((literal_field, integer(draw.choice((2, 61, 62, 63, 70)), 0x7F, 0x80)))
+        )
+    return b"".join(instructions)
+
+
+def test_the_outline_of_a_block_is_that_of_the_decoder() -> None:
+    """It has as many fields, and each block that changes the table is known to."""
+    draw = random.Random(5)
+    decoded = 0
+    while decoded < 1000:
+        decoder, blocks = Decoder(), HeaderBlocks(1 << 20)
+        for _ in range(20):
+            block, table = random_block(draw), decoder.header_table
+            before = list(table.dynamic_entries), table.maxsize
+            try:
+                expected = decoder.decode(block, raw=True)
+            except HPACKError:
+                with pytest.raises(Http2Error):
+                    blocks.decode(block)
+                break
+            outline = _outline(block)
+            assert outline.fields == len(expected)
+            assert outline.changes_table or (list(table.dynamic_entries), table.maxsize) == before
+            assert blocks.decode(block) == [(bytes(name), bytes(value)) for name, value in expected]
+            decoded += 1
+
+
+def test_a_number_that_goes_on_and_on_is_refused() -> None:
+    """Adding up the parts of a number of 32 KB would take long. The decoder refuses it too, but later."""
+    value = b"x" * 128 + b"\x00"
+    length = b"\x7f\x81\x80\x80\x80"
+    assert HeaderBlocks(4096).decode(b"\x00" + length + b"\x00" + value) == [(b"x" * 128, b"")]
+    with pytest.raises(Http2Error, match="expected a valid block of HPACK"):
+        _outline(b"\x00" + length + b"\x80\x00" + value)
+
+
+def test_work_grows_with_fields_and_bytes() -> None:
+    blocks = HeaderBlocks(1 << 20)
+    blocks.decode(b"\x82" * 50)
+    fields, blocks.work = blocks.work, 0
+    blocks.decode(Encoder().encode([("x", "a" * 1600)], huffman=True))
+    assert (fields, blocks.work) == (53, 1 + 1600 * 5 // 8 // BYTES_PER_FIELD)
 
 
 def test_long_blocks_are_not_kept() -> None:

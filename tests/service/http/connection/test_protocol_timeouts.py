@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
 from tests.support.echo_server import GET, EchoServer, parse_refusal, read_answer, run
 from tests.support.in_process_worker import until
+from turnpike.service.http.request import Request
 
 
 def test_slow_headers_get_408() -> None:
@@ -69,3 +73,31 @@ def test_a_client_that_does_not_read_is_disconnected() -> None:
             await until(lambda: not connections)
 
     run(test, idle_seconds=0.2)
+
+
+def test_a_delay_of_the_service_ends_no_connection() -> None:
+    """Headers that arrive during a long turn of the event loop are read in the next one, and are in time."""
+
+    async def test(echo: EchoServer) -> None:
+        handle = echo.application.handle
+
+        def handle_slowly(request: Request) -> Coroutine[Any, Any, None]:
+            if request.head.path == "/blocks":
+                slow.sendall(GET[20:])
+                # all of it has arrived, and the time limits are checked before it is read
+                time.sleep(1)
+            return handle(request)
+
+        echo.application.handle = handle_slowly
+        with socket.create_connection(("127.0.0.1", echo.port)) as slow:
+            slow.settimeout(5)
+            slow.sendall(GET[:20])
+            await until(lambda: echo.server.connections)
+            await asyncio.sleep(0.05)
+            await echo.send_and_read_all(
+                GET.replace(b"/quick", b"/blocks").replace(b"host", b"connection: close\r\nhost")
+            )
+            answer = await asyncio.to_thread(slow.recv, 1000)
+        assert answer.startswith(b"HTTP/1.1 200")
+
+    run(test, header_seconds=0.4)
