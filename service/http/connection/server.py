@@ -149,8 +149,8 @@ class Server:
         while True:
             date = formatdate(time.time(), usegmt=True).encode()
             self.state.default_headers = [(b"date", date)]
-            # Not the present time: after a long turn of the event loop, what clients have sent during it was not
-            # read yet, and nobody is ended for a delay of ours.
+            # Not the present time: after a long turn of the event loop, what clients have sent during it was
+            # not read yet, and nobody is ended for a delay of ours.
             self._check_timeouts(due)
             due = loop.time() + period
             await asyncio.sleep(period)

@@ -215,7 +215,7 @@ def test_unjudged_tensors_are_listed_by_batch() -> None:
             2,
             "--device: expected cpu, cuda, openvino",
         ),
-        (["inspect", "net.py"], 1, "net.py: onnxruntime cannot open it"),
+        (["inspect", "net.py"], 1, "net.py: expected an ONNX model"),
     ],
 )
 def test_errors_are_one_line(

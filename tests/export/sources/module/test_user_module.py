@@ -278,7 +278,7 @@ def test_the_file_may_be_a_package_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["turnpike", "types", "my-net.v2", "torch", "pytest"])
 def test_the_file_itself_may_have_any_name(tmp_path: Path, name: str) -> None:
-    """The name of a module of ours, of the standard library or of a library, or no name of a module at all."""
+    """The name of our module, of the standard library's, of a library's, or no name of a module at all."""
     before = sys.modules.get(name)
     (tmp_path / f"{name}.py").write_text(NET)
     module = read_factory(f"{tmp_path / name}.py:make", INPUTS).module
