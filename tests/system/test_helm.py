@@ -29,9 +29,13 @@ PART_OF = "app.kubernetes.io/part-of"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    program = installed_programs(*HELM) / "helm"
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
 def run_helm(*arguments: str | Path) -> str:
-    helm = installed_programs(*HELM) / "helm"
-    result = subprocess.run([helm, *arguments], capture_output=True, text=True, check=False)
+    result = helm(*arguments)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
@@ -90,6 +94,8 @@ def test_values_end_in_the_manifests(tmp_path: Path) -> None:
         {
             "image": {"repository": "r.test/own", "tag": "t1"},
             "env": {"TURNPIKE_DRAIN_WAIT": 3, "TURNPIKE_MAX_BATCH": "64"},
+            "envSecret": "own",
+            "egress": [{"ports": [{"port": 443}]}],
             "resources": {"limits": {"memory": "2Gi"}},
             "autoscaling": {"enabled": False},
             "replicas": 4,
@@ -105,6 +111,25 @@ def test_values_end_in_the_manifests(tmp_path: Path) -> None:
     assert container["resources"] == {"limits": {"memory": "2Gi"}}
     assert (variables["TURNPIKE_DRAIN_WAIT"], variables["TURNPIKE_MAX_BATCH"]) == ("3", "64")
     assert len(variables) == len(container["env"])
+    assert container["envFrom"] == [{"secretRef": {"name": "own"}}]
+    assert manifests["NetworkPolicy"]["spec"]["egress"] == [{"ports": [{"port": 443}]}]
     gateway = manifests["Gateway"]
     assert [listener["hostname"] for listener in gateway["spec"]["listeners"]] == ["a.test", "b.test"]
     assert gateway["metadata"]["annotations"]["cert-manager.io/cluster-issuer"] == "own"
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("autoscaling.enabld=false", "enabld"),
+        ("replicas=two", "replicas"),
+        ("image.repository=", "repository"),
+        ("env.max_batch=64", "max_batch"),
+    ],
+)
+def test_a_value_that_does_not_exist_or_fit_is_refused(value: str, problem: str) -> None:
+    """The message names it, and the chart installs nothing."""
+    result = helm("template", "turnpike", CHART, "--set", value)
+    assert result.returncode != 0
+    assert problem in result.stderr
+    assert "schema" in result.stderr

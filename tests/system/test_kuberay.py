@@ -88,7 +88,9 @@ def probes(spec: Any) -> list[Any]:
         (container,) = group["template"]["spec"]["containers"]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         asked = {name: container[name]["httpGet"] for name in container if name.endswith("Probe")}
-        found.append({name: (get["path"], ports.get(get["port"], get["port"])) for name, get in asked.items()})
+        found.append(
+            {name: (get["path"], ports.get(get["port"], get["port"])) for name, get in asked.items()}
+        )
     return found
 
 
@@ -169,7 +171,9 @@ def node(spec: Any) -> Iterator[str]:
     command = ("/bin/bash", "-c", "--", f"{start} --dashboard-agent-listen-port=52365")
     number = docker("run", "--detach", *variables, *mounts, *profile, image, *command)
     try:
-        yield docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", number)
+        yield docker(
+            "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", number
+        )
     finally:
         docker("rm", "--force", "--volumes", number)
 

@@ -134,7 +134,7 @@ def test_every_image_comes_from_that_file(tmp_path: Path, folder: str) -> None:
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
 @pytest.mark.parametrize("folder", ["kubernetes", "kserve"])
 def test_every_container_of_the_service_has_all_probes(folder: str) -> None:
-    """KubeRay adds those of its own pods."""
+    """test_kuberay.py checks those of Ray."""
     (pod,) = (pod for manifest in kustomize(ROOT / "deploy" / folder) for pod in pod_specs(manifest))
     (container,) = pod["containers"]
     probes = {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")}
