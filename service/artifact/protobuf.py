@@ -79,7 +79,7 @@ def submessages(message: memoryview, *numbers: int) -> Iterator[memoryview]:
 
 
 def expect_graph(data: bytes | memoryview) -> None:
-    """Raise MalformedError if a message has not the fields that every ONNX model has."""
+    """Raise MalformedError if a message lacks a field that every ONNX model has."""
     if not {GRAPH_FIELD, OPSET_FIELD} <= {field.number for field in fields(memoryview(data))}:
         raise MalformedError("it has no graph")
 

@@ -1,7 +1,7 @@
-"""What libraries in C print to the standard error of a worker, as lines of the log.
+"""Native output: lines that libraries in C print to the standard error of a worker, in the service's log.
 
-onnxruntime warns of devices that it cannot read, and the C library says why it ends a process. Whoever reads
-the log expects lines of one form. A pipe takes this output to the supervisor, which logs it even if the
+onnxruntime warns of devices that it cannot read, and the C library says why it ends a process. Programs that
+read the log expect lines of one form. A pipe takes this output to the supervisor, which logs it even if the
 worker ends.
 """
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 STDERR = 2
 READ_BYTES = 1 << 16
-# a longer line is logged in parts
+# a line that is longer and has not ended yet is logged in parts
 MAX_LINE_BYTES = 1 << 12
 # codes for the colours of a terminal
 COLOURS = re.compile(rb"\x1b\[[\d;]*m")

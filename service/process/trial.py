@@ -48,6 +48,10 @@ class Trial:
             answer = _failure(f"its trial took longer than {self._seconds:g} s (--trial-seconds)")
         except OSError as error:
             answer = _failure("no process can be started for its trial", str(error))
+        except Exception:
+            # the rollout of all models depends on an answer
+            log.exception("%s/%d: its trial failed", file.name, file.version)
+            answer = _failure("its trial failed")
         if answer["reason"] is not None:
             log.warning("%s/%d is not served: %s", file.name, file.version, answer["error"])
         return answer["reason"]
@@ -62,7 +66,12 @@ async def _answer(child: Child, exits: ExitReasons) -> Any:
     last_line = output.rstrip().rpartition(b"\n")[2].decode(errors="replace")
     if status != 0:
         return _failure(f"its trial {exits.describe(status, killed=False)}", last_line)
-    return json.loads(last_line)
+    try:
+        answer = json.loads(last_line)
+        return {"reason": answer["reason"], "error": answer["error"]}
+    except (ValueError, TypeError, KeyError):
+        # a library of the file has ended the process, or has printed something behind the answer
+        return _failure("its trial gave no answer", last_line)
 
 
 def _failure(reason: str, detail: str = "") -> dict[str, str]:

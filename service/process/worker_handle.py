@@ -59,6 +59,7 @@ class WorkerHandle:
         self.failure: Mapping[str, Any] | None = None
         # whether this process has killed it
         self.killed = False
+        self._exit_reasons = ExitReasons()
         self._process = process
         self._native_output = native_output
         self._ports = ports
@@ -157,6 +158,10 @@ class WorkerHandle:
         self.killed = True
         self._process.kill()
 
+    def describe_exit(self, status: int) -> str:
+        """How it ended, as the end of a sentence."""
+        return self._exit_reasons.describe(status, killed=self.killed)
+
     async def ended(self) -> int:
         """Wait until it has ended and all its messages were handled; its exit status, or -signal."""
         status = await asyncio.shield(self._ended)
@@ -184,7 +189,7 @@ class WorkerHandle:
 
 
 class ExitReasons:
-    """Says how workers ended.
+    """Says how a process of the service ended that starts now.
 
     Args:
         count_oom_kills: How many processes of this container the kernel has killed because memory was short;

@@ -14,7 +14,7 @@ from turnpike.service.errors import ServiceError
 from turnpike.service.process.heartbeat import START_FACTOR
 from turnpike.service.process.ipc import ChannelClosedError, Handler
 from turnpike.service.process.ports import Ports
-from turnpike.service.process.worker_handle import ExitReasons, WorkerHandle
+from turnpike.service.process.worker_handle import WorkerHandle
 from turnpike.service.telemetry.counters import RequestCounters, merge_snapshots, without_gauges
 from turnpike.service.telemetry.log_writer import log_writer
 from turnpike.service.telemetry.traffic_history import MOMENT_SECONDS, TrafficHistory
@@ -81,7 +81,6 @@ class WorkerPool:
         # the counters of workers that have ended
         self._past: dict[str, Any] | None = None
         self._history = TrafficHistory()
-        self._exit_reasons = ExitReasons()
         self._recording: asyncio.Task[None] | None = None
         # gets the reason if the first workers cannot start
         self.start_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -207,7 +206,7 @@ class WorkerPool:
                 return
             else:
                 pause = FIRST_PAUSE_SECONDS if clock() - started > HEALTHY_SECONDS else pause
-                ending = self._exit_reasons.describe(status, killed=worker.killed)
+                ending = worker.describe_exit(status)
                 log.warning("%s %s; a new one starts in %.1f s", worker.name, ending, pause)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
@@ -258,7 +257,7 @@ class WorkerPool:
         worker.kill()
 
     def _fail(self, worker: WorkerHandle, status: int) -> None:
-        ending = self._exit_reasons.describe(status, killed=worker.killed)
+        ending = worker.describe_exit(status)
         failure = worker.failure or {"text": f"a worker {ending} before it could serve", "status": 1}
         if not self.start_failed.done():
             self.start_failed.set_exception(StartError(failure["text"], failure["status"]))

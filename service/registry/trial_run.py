@@ -14,6 +14,7 @@ from turnpike.service.config.cpus import threads_per_worker
 from turnpike.service.config.memory_share import allocation_limit
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ModelFileError
+from turnpike.service.memory.free_memory import use_one_heap
 from turnpike.service.memory.process_limit import limit_memory, offer_to_oom_killer
 from turnpike.service.registry.loader import load
 from turnpike.service.repository.scan import ModelFile
@@ -29,9 +30,10 @@ def main() -> None:
     # the service has checked them, and this process needs no file that they name
     settings = Settings.model_construct(**request["settings"])
     os.nice(NICENESS)
-    # twice, as a worker does it once and shall outlive a trial
+    # A worker does this once. Twice makes the kernel kill a trial before a worker.
     offer_to_oom_killer()
     offer_to_oom_killer()
+    use_one_heap()
     limit_memory(allocation_limit(settings))
     answer: dict[str, str | None] = {"reason": None, "error": None}
     try:

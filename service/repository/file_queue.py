@@ -59,6 +59,11 @@ class FileQueue(Generic[Result]):
     def take(self) -> dict[ModelFile, Result]:
         """The results that there are, each of them once."""
         ended = [file for file, result in self._results.items() if result.done()]
+        for file in ended:
+            if (error := self._results[file].exception()) is not None:
+                # the other results stay for the next call
+                del self._results[file]
+                raise error
         return {file: self._results.pop(file).result() for file in ended}
 
     def keep(self, files: Collection[ModelFile]) -> None:

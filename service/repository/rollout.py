@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -34,6 +35,8 @@ Trial = Callable[[ModelFile], Awaitable[str | None]]
 
 # reason for a file that is not served
 WORKER_ENDED = "a worker ended while it was loaded"
+# how often workers may end while a file is loading, since one may end by chance
+MAX_ENDS = 2
 # pause between two looks at files that workers are loading
 POLL_SECONDS = 0.02
 
@@ -111,6 +114,9 @@ class Rollout:
         # running trials, and the files that have passed theirs
         self._trials = FileQueue(trial, slow_seconds)
         self._tried: set[ModelFile] = set()
+        # ends of workers while a file was loading, alone or with others; files that all workers have loaded
+        self._ends_alone, self._ends = Counter[ModelFile](), Counter[ModelFile]()
+        self._loadable: set[ModelFile] = set()
         # files of the first scan of which it is not known yet whether they can be served; None before it
         self._awaited: frozenset[ModelFile] | None = None
         # set with the first deployment
@@ -308,6 +314,10 @@ class Rollout:
         files = self._accepted_files
         self._failed = {file: reason for file, reason in self._failed.items() if file in files}
         self._tried &= files
+        self._loadable &= files
+        for ends in (self._ends_alone, self._ends):
+            for file in ends.keys() - files:
+                del ends[file]
 
     async def _settle(self, names: Collection[str] | None = None, *, verified: bool = True) -> None:
         """Have the workers serve what was accepted, until each file of these models is served or has failed.
@@ -336,15 +346,20 @@ class Rollout:
             await self._leave_out(self._end_trials())
             target = self._choose_files()
             self._trials.keep(target.files)
-            on_trial = frozenset(self._trials.unfinished)
-            prepared = await self._prepare(target.without(on_trial), verified=verified)
+            # of the files that may have ended workers, only the first is loaded at a time
+            suspects = [file for file in target.files if self._ends[file] >= MAX_ENDS]
+            held_back = frozenset([*self._trials.unfinished, *suspects[1:]])
+            prepared = await self._prepare(target.without(held_back), verified=verified)
+            for file in suspects:
+                if file in self._loadable or file in prepared.failed:
+                    del self._ends[file]
             for file in target.files:
                 if file in prepared.untried:
                     self._trials.add(file)
             if not prepared.failed and not prepared.untried:
                 break
             await self._leave_out(prepared.failed)
-        undecided = on_trial | prepared.loading
+        undecided = held_back | prepared.loading
         if self._awaited is not None:
             self._awaited &= undecided
         await self._commit(self._with_unserved(self._without_undecided(target, undecided)))
@@ -397,36 +412,32 @@ class Rollout:
         new = [file for file in deployment.files if file not in self._deployment.files]
         if verified and not new:
             return Preparation({})
-        prepared = await self._try(deployment)
-        if prepared is not None:
-            if verified:
-                # a worker that starts loads the others when it commits
-                prepared = replace(prepared, loading=prepared.loading.intersection(new))
-            return prepared
-        if len(new) < 2:
-            return Preparation(dict.fromkeys(new, WORKER_ENDED))
-        # add one new file at a time, and leave out those with which a worker ends
-        failed: dict[ModelFile, str] = {}
-        untried: frozenset[ModelFile] = frozenset()
-        for number, file in enumerate(new, 1):
-            part = deployment.without({*failed, *untried, *new[number:]})
-            while (prepared := await self._try(part)) is not None and file in prepared.loading:
-                await asyncio.sleep(POLL_SECONDS)
-            if prepared is None:
-                failed[file] = WORKER_ENDED
-            else:
-                failed |= prepared.failed
-                untried |= prepared.untried
-        return Preparation(failed, untried=untried)
+        answers = await self._broadcast("prepare", deployment.to_json())
+        self._expect_running()
+        if not answers or None in answers:
+            return self._blame([file for file in new if file not in self._loadable])
+        prepared = _preparation(answers, deployment, self._deployment)
+        self._loadable |= set(new).difference(prepared.failed, prepared.loading, prepared.untried)
+        if verified:
+            # a worker that starts loads the others when it commits
+            prepared = replace(prepared, loading=prepared.loading.intersection(new))
+        # a worker that was still reading these files when they passed their trial loads them the next time
+        passed = prepared.untried & self._tried
+        if passed:
+            prepared = replace(prepared, untried=prepared.untried - passed, loading=prepared.loading | passed)
+        return prepared
 
-    async def _try(self, deployment: Deployment) -> Preparation | None:
-        """Have the workers load a deployment, for a while; None if a worker ends twice."""
-        for _ in range(2):  # a worker may end by chance
-            answers = await self._broadcast("prepare", deployment.to_json())
-            self._expect_running()
-            if answers and None not in answers:
-                return _preparation(answers, deployment, self._deployment)
-        return None
+    def _blame(self, loading: Collection[ModelFile]) -> Preparation:
+        """A worker has ended while these files were loading. A file fails if it was the only one, twice.
+
+        Several files are tried again together, and after that one at a time.
+        """
+        ends = self._ends_alone if len(loading) == 1 else self._ends
+        ends.update(loading)
+        failed = [file for file in loading if self._ends_alone[file] >= MAX_ENDS]
+        for file in failed:
+            del self._ends_alone[file]
+        return Preparation(dict.fromkeys(failed, WORKER_ENDED), frozenset(loading).difference(failed))
 
     def _choose_files(self) -> Deployment:
         """The files to serve of those that were accepted, without those that failed.

@@ -126,7 +126,6 @@ class Call(MessageRequest):
 
     def cut_off(self) -> None:
         """Cancel the call, because the server ends."""
-        self.connection.cut_off(self)
         if self.driver is not None:
             self.driver.cancel()
 

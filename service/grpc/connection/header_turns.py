@@ -13,23 +13,34 @@ from typing import Protocol
 
 # Headers that a connection decodes at once, in fields (2 to 3 µs each): those of ten usual calls.
 MAX_WORK_AT_ONCE = 100
-# headers that all waiting connections together decode in one turn of the event loop: 2 to 3 ms
+# headers that all connections together decode in one turn of the event loop: 2 to 3 ms
 MAX_WORK_PER_TURN = 1000
 
 
 class WaitingConnection(Protocol):
     """A connection that has received headers and did not decode them yet."""
 
-    def decode_more(self) -> int:
-        """Decode some headers, wait again if more are left, and return the work that it took."""
+    def decode_more(self) -> None:
+        """Decode some headers, count the work, and wait again if more are left."""
 
 
 class HeaderTurns:
-    """The connections of a worker that wait until they may decode more headers, in turn."""
+    """The work on headers in this turn of the event loop, and the connections that wait for a later one."""
 
     def __init__(self) -> None:
+        self._spent = 0
         self._waiting: dict[WaitingConnection, None] = {}
         self._is_scheduled = False
+
+    @property
+    def has_time(self) -> bool:
+        """Whether headers may be decoded in this turn."""
+        return self._spent < MAX_WORK_PER_TURN
+
+    def spend(self, work: int) -> None:
+        """Count headers that were decoded."""
+        self._spent += work
+        self._schedule()
 
     def wait(self, connection: WaitingConnection) -> None:
         """Have `decode_more` called in a later turn of the event loop."""
@@ -43,16 +54,15 @@ class HeaderTurns:
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._take_turn)
+            asyncio.get_running_loop().call_soon(self._begin_turn)
 
-    def _take_turn(self) -> None:
-        work = 0
+    def _begin_turn(self) -> None:
+        self._spent, self._is_scheduled = 0, False
         try:
-            while self._waiting and work < MAX_WORK_PER_TURN:
+            while self._waiting and self.has_time:
                 connection = next(iter(self._waiting))
                 del self._waiting[connection]
-                work += connection.decode_more()
+                connection.decode_more()
         finally:
-            self._is_scheduled = False
             if self._waiting:
                 self._schedule()

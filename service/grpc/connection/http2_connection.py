@@ -310,10 +310,6 @@ class Http2Connection:
 
     # ---- called by calls
 
-    def cut_off(self, call: Call) -> None:
-        """Note that the server cuts off a call, and then the connection."""
-        raise NotImplementedError
-
     def call_ended(self, call: Call, error: BaseException | None) -> None:
         """Let go of a call, and end its stream if that is not done."""
         raise NotImplementedError

@@ -100,20 +100,34 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         is_continued = bool(self._tail)
         if is_continued:
             data, self._tail = self._tail + data, b""
-        self._handle(data, is_continued=is_continued)
+        if self._turns.has_time:
+            self._handle(data, is_continued=is_continued)
+        else:
+            self._tail = data
+            self._fall_behind()
 
-    def decode_more(self) -> int:
-        """Decode more of the headers that were read, and return the work that it took."""
+    def decode_more(self) -> None:
+        """Decode more of the headers that were read."""
         if self._closing or self.write_paused:
-            return 0
+            return
         self._is_behind = False
         # a client's time is what passes after all that it has sent was looked at
         self._last_input = self._head_since = self.loop.time()
         data, self._tail = self._tail, b""
-        self._handle(data, is_continued=True)
+        try:
+            self._handle(data, is_continued=True)
+        except Exception:
+            # as a transport does after an error in `data_received`
+            self.transport.abort()
+            raise
         if not (self._is_behind or self.write_paused):
             self.transport.resume_reading()
-        return self._header_blocks.work
+
+    def _fall_behind(self) -> None:
+        """Leave the headers in the tail for a later turn, and read nothing until then."""
+        self._is_behind = True
+        self.transport.pause_reading()
+        self._turns.wait(self)
 
     def _handle(self, data: bytes, *, is_continued: bool) -> None:
         """Handle what has arrived, of which a part may be known already."""
@@ -125,12 +139,13 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         except Http1Error:
             self._refuse(HTTP1_ANSWER, "client_error", "expected HTTP/2, got HTTP/1.1")
             return
+        work = self._header_blocks.work
+        if work:
+            self._turns.spend(work)
         if position < len(data):
             self._tail = data[position:]
-            if self._header_blocks.work >= MAX_WORK_AT_ONCE:
-                self._is_behind = True
-                self.transport.pause_reading()
-                self._turns.wait(self)
+            if work >= MAX_WORK_AT_ONCE:
+                self._fall_behind()
             elif self._open_block is None and (position or not is_continued):
                 self._head_since = self._last_input
         if self._windows_grew:
@@ -214,8 +229,10 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
             self.app.count_stream_end(reason)
             call.abandon()
 
-    def cut_off(self, call: Call) -> None:
-        self._end_reason = "stopped"
+    def cut_off(self) -> None:
+        """End the connection at once, because the server ends."""
+        self._end_reason = self._end_reason or "stopped"
+        self.transport.abort()
 
     # ---- called by the server
 
@@ -317,8 +334,9 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
     def _abort(self, reason: End, text: str) -> None:
         """End the connection at once, because its client receives nothing any more."""
         if not self.transport.is_closing():
-            self._log_end(text, None)
-            self._end_reason = reason
+            if not self._closing:
+                self._log_end(text, None)
+                self._end_reason = reason
             self.transport.abort()
 
     def _log_end(self, text: str, request_id: str | None) -> None:

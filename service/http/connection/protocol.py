@@ -250,6 +250,10 @@ class HttpProtocol(asyncio.Protocol):
     def begin_drain(self) -> None:
         """Do nothing: each answer says that it is the last, as `SharedState.draining` is set."""
 
+    def cut_off(self) -> None:
+        """End the connection at once, because the server ends."""
+        self.transport.abort()
+
     def close_if_idle(self, since: float) -> None:
         """Close the connection if it had no input or output since that time, and has no unread input."""
         if (

@@ -138,7 +138,7 @@ class Server:
         for request in list(self._shared.running):
             request.cut_off()
         for connection in self.connections:
-            connection.transport.abort()
+            connection.cut_off()
         return max(pending, running)
 
     async def _maintain(self) -> None:

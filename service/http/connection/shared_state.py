@@ -55,6 +55,9 @@ class Connection(Protocol):
     def begin_drain(self) -> None:
         """Prepare for the end: ask the client to send nothing new here, if the protocol can."""
 
+    def cut_off(self) -> None:
+        """End the connection at once, because the server ends."""
+
     def close_if_idle(self, since: float) -> None:
         """Close the connection if its client has waited for nothing since that time."""
 

@@ -23,6 +23,7 @@ from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model
 from tests.support.waiting import wait_until
 from turnpike.service.config.settings import Settings
+from turnpike.service.process import trial as trials
 from turnpike.service.process.trial import Trial
 from turnpike.service.repository.scan import ModelFile
 
@@ -74,6 +75,15 @@ def test_a_file_that_cannot_be_loaded_fails_for_the_same_reason(
     assert f"net/1 is not served: {file.path}: onnxruntime cannot open it" in caplog.text
 
 
+def test_a_process_that_gives_no_answer_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A library may end the process with status 0. This one prints other things."""
+    monkeypatch.setattr(trials, "MODULE", "tabnanny")
+    assert asyncio.run(trial()(put_model(tmp_path))) == "its trial gave no answer"
+    assert "net/1 is not served: its trial gave no answer: " in caplog.text
+
+
 def test_a_trial_has_a_time_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The limit is shorter than the start of the process, so any file takes longer."""
     reason = "its trial took longer than 0.01 s (--trial-seconds)"
@@ -101,6 +111,7 @@ PARENT = """
 import asyncio, sys
 from pathlib import Path
 from turnpike.service.config.settings import Settings
+from turnpike.service.process import trial as trials
 from turnpike.service.process.trial import Trial
 from turnpike.service.repository.scan import ModelFile, file_identity
 

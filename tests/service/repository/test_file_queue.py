@@ -124,11 +124,12 @@ def test_dropped_files_are_cancelled() -> None:
     run(play)
 
 
-def test_an_error_is_raised_when_the_result_is_taken() -> None:
-    """It does not stop the others."""
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_error_is_raised_when_the_result_is_taken(failing: int) -> None:
+    """It does not stop the others, and loses none of their results."""
 
     async def fail(file: ModelFile) -> str:
-        if file == FILES[0]:
+        if file == FILES[failing]:
             raise ZeroDivisionError
         return file.name
 
@@ -139,6 +140,6 @@ def test_an_error_is_raised_when_the_result_is_taken() -> None:
         await queue.wait(FILES, None)
         with pytest.raises(ZeroDivisionError):
             queue.take()
-        assert queue.take() == {FILES[1]: "net1"}
+        assert queue.take() == {FILES[1 - failing]: f"net{1 - failing}"}
 
     run(play)

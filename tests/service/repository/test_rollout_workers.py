@@ -14,7 +14,7 @@ import pytest
 from tests.support.rollout_workers import Workers, run, start, write
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
-from turnpike.service.errors import ModelFileError
+from turnpike.service.errors import ModelFileError, NotReadyError
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.registry import ModelRegistry
 from turnpike.service.repository.deployment import Deployment, UnavailableModel
@@ -172,6 +172,63 @@ def test_a_file_that_kills_workers_does_not_keep_the_others_out(tmp_path: Path) 
     ]
 
 
+class SlowlyKilledWorkers(Workers):
+    """The first worker dies of each file with the content "deadly", and before that it is still loading it.
+
+    Files with the content "endless" are always loading.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dies_next = False
+
+    async def broadcast(self, name: str, argument: Any) -> list[Any]:
+        answers = await super().broadcast(name, argument)
+        contents = {file: file.path.read_bytes() for file in Deployment.from_json(argument).files}
+        if name == "commit":
+            return answers
+        if b"deadly" in contents.values():
+            self.dies_next = not self.dies_next
+            if not self.dies_next:
+                return [None, *answers[1:]]
+        slow = [file for file, content in contents.items() if content in (b"deadly", b"endless")]
+        return [answer | {"loading": [[file.name, file.version] for file in slow]} for answer in answers]
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_a_file_that_kills_workers_late_is_not_served(tmp_path: Path, others: int) -> None:
+    """However often they are asked before they die of it. All other files are served."""
+    names = [f"good-{number}" for number in range(others)]
+    for name in names:
+        write(tmp_path, name, 1)
+    write(tmp_path, "deadly", 1, b"deadly")
+    rollout = start(tmp_path, SlowlyKilledWorkers())
+    assert rollout.names == [f"{name}/1" for name in names]
+    assert rollout.failed == (UnavailableModel("deadly", 1, "a worker ended while it was loaded"),)
+
+
+def test_a_file_that_never_loads_delays_nothing_after_ends_of_workers(tmp_path: Path) -> None:
+    """Another one kills workers, and each of the two is tried alone. Changes of others are made meanwhile."""
+    for name, content in (("a", b"endless"), ("b", b"deadly"), ("c", b"good")):
+        write(tmp_path, name, 1, content)
+    workers = SlowlyKilledWorkers()
+    rollout = Rollout(Location(tmp_path), "latest", workers.broadcast)
+
+    async def scene() -> None:
+        scan = asyncio.create_task(rollout.rescan())
+        await asyncio.wait_for(rollout.deployed.wait(), 10)
+        while "c/1" not in rollout.names:
+            await asyncio.sleep(0.01)
+        assert await rollout.unload("c") == {"ok": True}
+        assert rollout.names == []
+        assert not scan.done()
+        rollout.stop()
+        with pytest.raises(NotReadyError):
+            await scan
+
+    asyncio.run(scene())
+
+
 class CrowdedWorkers(Workers):
     """All workers die of more than `most` files, as if their memory did not suffice."""
 
@@ -203,8 +260,8 @@ def test_of_files_that_kill_workers_together_the_last_is_not_served(tmp_path: Pa
     rollout = start(tmp_path, workers)
     assert rollout.names == ["a/1", "b/1"]
     assert rollout.failed == (UnavailableModel("c", 1, "a worker ended while it was loaded"),)
-    (name, prepared), _ = workers.requests[-2:]
-    assert (name, prepared.models) == ("prepare", workers.committed.models)
+    prepared = [deployment.models for name, deployment in workers.requests if name == "prepare"]
+    assert workers.committed.models in prepared
 
 
 @pytest.mark.parametrize(("files", "deaths"), [(1, 1), (3, 1), (3, 2)])

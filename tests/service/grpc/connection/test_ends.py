@@ -95,13 +95,20 @@ async def idle(connection: Connection) -> None:
 
 
 async def stopped(connection: Connection) -> None:
-    """The call is cut off, and then the connection is closed, as at the end of `drain`."""
+    """The call is cut off, and then the connection, as at the end of `drain`."""
     connection.send(connection.client.head(1, WAIT))
     await connection.turns()
     connection.protocol.begin_drain()
     for call in list(connection.server.shared.running):
         call.cut_off()
-    connection.wire.abort()
+    connection.protocol.cut_off()
+
+
+async def cut_off_without_a_call(connection: Connection) -> None:
+    """Its client has not read an answer."""
+    connection.send(connection.client.call(1, UNARY, b"x"))
+    await connection.turns()
+    connection.protocol.cut_off()
 
 
 async def drained(connection: Connection) -> None:
@@ -134,6 +141,7 @@ async def behind_the_last_goaway(connection: Connection) -> None:
         (silent, {"silent": 1}, "silent"),
         (idle, {"answered": 1}, "idle"),
         (stopped, {"stopped": 1}, "stopped"),
+        (cut_off_without_a_call, {"answered": 1}, "stopped"),
         (drained, {}, "stopped"),
         (behind_the_last_goaway, {"refused": 1, "reset": 1}, "client_left"),
     ],
