@@ -15,7 +15,7 @@ from turnpike.score.engines.ray_cluster import run_on_ray
 from turnpike.score.errors import UsageError
 from turnpike.score.job.plan import Plan, describe_inputs, job_folder
 from turnpike.score.job.scoring_model import ScoringModel
-from turnpike.score.sources.files import find_files, split_files
+from turnpike.score.readers.files import find_files, split_files
 
 Engine = Literal["local", "ray"]
 

@@ -10,8 +10,8 @@ from typing import Any
 from turnpike.tune.plan import TunePlan
 from turnpike.tune.search.candidates import Candidate
 from turnpike.tune.search.measurements import Trial, missed_users
-from turnpike.tune.search.search import Decision
-from turnpike.tune.trial.model_under_test import ModelUnderTest
+from turnpike.tune.search.settings_search import Decision
+from turnpike.tune.trial.tuned_model import TunedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TuneResult:
     """A finished search."""
 
     plan: TunePlan
-    model: ModelUnderTest
+    model: TunedModel
     base: Candidate
     decision: Decision
     candidates: tuple[CandidateResult, ...]  # the best first

@@ -14,14 +14,14 @@ from turnpike.common.distribution import VERSION
 from turnpike.service.artifact.devices import OPENVINO_PACKAGE
 from turnpike.service.config.auto_workers import describe_machine
 from turnpike.service.config.cpus import available_cpus, threads_per_worker
+from turnpike.service.config.resolve import resolve
 from turnpike.service.config.settings import Settings
-from turnpike.service.config.sources import resolve
 from turnpike.tune.errors import LowerPrecisionError, ServeError, UsageError
 from turnpike.tune.plan import TunePlan
 from turnpike.tune.result import Alternative, CandidateResult, TuneResult
 from turnpike.tune.search.candidates import OPENVINO_PRECISIONS, Candidate, openvino_splits
 from turnpike.tune.search.measurements import Trial, median_trial, missed_users
-from turnpike.tune.search.search import (
+from turnpike.tune.search.settings_search import (
     BEFORE_AND_AFTER,
     HIGH_NOISE,
     ComparisonRound,
@@ -31,7 +31,7 @@ from turnpike.tune.search.search import (
 )
 from turnpike.tune.trial.bench import Bench, estimate_seconds, lower_precision, seconds_per_load
 from turnpike.tune.trial.child_process import StopRequested
-from turnpike.tune.trial.model_under_test import ModelUnderTest, find_model
+from turnpike.tune.trial.tuned_model import TunedModel, find_model
 
 NOISY_MACHINE = (
     "Measurements of the same settings differ a lot: other processes use this machine, or the loads are too "
@@ -211,7 +211,7 @@ def versions() -> dict[str, str]:
 
 def _lower_precisions(
     plan: TunePlan,
-    model: ModelUnderTest,
+    model: TunedModel,
     scratch: Path,
     listener: TuneListener,
     stop_requested: StopRequested,

@@ -71,7 +71,7 @@ def command(
     expect_writable(out)
     with collector_paused():
         from turnpike.models.study.run import FIGURE_FILE, TABLE_FILE, run_study
-        from turnpike.models.study.study import Study
+        from turnpike.models.study.study_plan import Study
         from turnpike.models.training.train import available_cpus
     recipe = replace(
         FIGURE_1_RECIPE,

@@ -133,7 +133,9 @@ def run_training(
 
 def draw_figures(plan: RunPlan) -> list[Path]:
     """Draw the pictures of a run, with its best network, which is not always the last one."""
-    from turnpike.models.plots.run import draw_run  # matplotlib is slow to import, and pictures are optional
+    from turnpike.models.plots.run_figures import (
+        draw_run,  # matplotlib is slow to import, and pictures are optional
+    )
 
     with console.status("drawing pictures"):
         net, record = load_checkpoint(plan.folder / BEST_CHECKPOINT)

@@ -15,7 +15,7 @@ from turnpike.models.plots import style
 from turnpike.models.plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from turnpike.models.study.baseline import MajorityBaseline
 from turnpike.models.study.results import RunResult
-from turnpike.models.study.study import Study
+from turnpike.models.study.study_plan import Study
 
 STYLES: dict[LayerKind, tuple[str, str]] = {
     "highway": (BLUE, "o"),

@@ -16,7 +16,7 @@ from turnpike.models.atomic import replacing
 from turnpike.models.errors import ConfigError
 from turnpike.models.networks.base import NetConfig, parameter_count
 from turnpike.models.networks.families import build_network
-from turnpike.models.study.study import Study, StudyRun
+from turnpike.models.study.study_plan import Study, StudyRun
 from turnpike.models.training.checkpoint import read_checkpoint
 from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan, first_difference
 

@@ -26,7 +26,7 @@ from turnpike.models.study.results import (
     shared_settings,
     write_json,
 )
-from turnpike.models.study.study import Study
+from turnpike.models.study.study_plan import Study
 from turnpike.models.study.table import best_results, study_table
 from turnpike.models.study.worker_processes import EndMessage, StepMessage, train_runs
 

@@ -7,7 +7,7 @@ from math import inf
 
 from turnpike.models.study.baseline import MajorityBaseline
 from turnpike.models.study.results import RunResult, RunState
-from turnpike.models.study.study import Study
+from turnpike.models.study.study_plan import Study
 
 # a network whose loss is below this share of that of chance has fitted the training rows
 FITTED_SHARE = 0.1

@@ -22,7 +22,7 @@ from types import TracebackType
 
 from turnpike.models.errors import ModelsError, TrainingError
 from turnpike.models.study.results import load_result, save_divergence
-from turnpike.models.study.study import Study, StudyRun
+from turnpike.models.study.study_plan import Study, StudyRun
 from turnpike.models.training.run_plan import LAST_CHECKPOINT, RunPlan
 from turnpike.models.training.train import StepReport, train
 

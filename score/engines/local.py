@@ -17,7 +17,7 @@ from pathlib import Path
 from turnpike.score.errors import ScoreError
 from turnpike.score.job.score_part import score_part
 from turnpike.score.job.scoring_model import ScoringModel
-from turnpike.score.sources.parts import Part
+from turnpike.score.readers.parts import Part
 from turnpike.service.config.cpus import available_cpus
 
 # seconds between two looks at the number of rows

@@ -16,7 +16,7 @@ from typing import Any
 from turnpike.score.errors import ScoreError
 from turnpike.score.job.score_part import score_part
 from turnpike.score.job.scoring_model import ScoringModel
-from turnpike.score.sources.parts import Part
+from turnpike.score.readers.parts import Part
 
 
 class PartScorer:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turnpike.score.errors import UsageError
-from turnpike.score.sources.parts import Part
+from turnpike.score.readers.parts import Part
 
 # programs that read a folder of Parquet files leave out names that begin with an underscore
 PLAN_FILE = "_job.json"

@@ -12,8 +12,8 @@ from pyarrow import parquet
 
 from turnpike.score.errors import ScoreError
 from turnpike.score.job.scoring_model import ScoringModel
-from turnpike.score.sources.files import read_part
-from turnpike.score.sources.parts import Part
+from turnpike.score.readers.files import read_part
+from turnpike.score.readers.parts import Part
 
 # rows that are held until they are written together
 ROW_GROUP_ROWS = 65_536

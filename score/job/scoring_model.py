@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow
 
 from turnpike.score.errors import ScoreError, UsageError
-from turnpike.score.sources.parts import RowBatch, spans, to_arrow
+from turnpike.score.readers.parts import RowBatch, spans, to_arrow
 from turnpike.service.cli.model_argument import find_model
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ServiceError

@@ -35,6 +35,7 @@ from turnpike.service.artifact.low_priority import low_priority_caller
 from turnpike.service.artifact.runtime import expect_device
 from turnpike.service.config.cpus import threads_per_worker
 from turnpike.service.config.memory_share import max_held_bytes
+from turnpike.service.config.settings import Settings
 from turnpike.service.http.asgi import AsgiEndpoint, AsgiRequest
 from turnpike.service.http.auth import Authenticator
 from turnpike.service.http.body import BodyReader
@@ -50,15 +51,13 @@ from turnpike.service.http.tracing import Tracing
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.registry.loader import load
 from turnpike.service.registry.model import Model
-from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.repository.scan import ModelFile
 from turnpike.service.telemetry.access_log import access_log
 from turnpike.service.telemetry.counters import RequestCounters
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-
-    from turnpike.service.config.settings import Settings
 
 
 class Application:

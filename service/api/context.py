@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.config.settings import Settings
 from turnpike.service.http.auth import Authenticator
 from turnpike.service.http.body import BodyReader
 from turnpike.service.memory.budget import MemoryBudget
-from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.telemetry.counters import RequestCounters
-
-if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
 
 
 class SupervisorClient(Protocol):

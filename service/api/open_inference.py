@@ -20,7 +20,7 @@ from turnpike.service.http.response import Response, ResponseBody, UncompressedR
 from turnpike.service.http.router import Endpoint, Router
 from turnpike.service.protocol.infer_response import JsonAnswers, encode_infer
 from turnpike.service.registry.model import Model
-from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.registry.served_models import ModelRegistry
 
 # the group of these routes on the page /docs
 TAG = "Open Inference Protocol"

@@ -15,8 +15,8 @@ import typer
 
 from turnpike.common.distribution import needs_extra
 from turnpike.service.config.pipes import buffer_pipes
+from turnpike.service.config.resolve import flag_of, resolve, settings_as_toml
 from turnpike.service.config.settings import KEYWORDS, SECRETS, Settings
-from turnpike.service.config.sources import flag_of, resolve, settings_as_toml
 from turnpike.service.errors import SettingError
 from turnpike.service.process.supervisor import supervise
 from turnpike.service.telemetry.log import configure_logging

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from turnpike.service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_values, read_text
-
-if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
+from turnpike.service.config.settings import Settings
 
 CPU_INFO = Path("/proc/cpuinfo")
 # bytes of one weight above which splitting its product over threads gains more than waking them costs

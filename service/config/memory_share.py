@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from turnpike.service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_values, read_text
-
-if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
+from turnpike.service.config.settings import Settings
 
 # part of a container's memory for the workers; the rest is for the supervisor, libraries and buffers of the
 # kernel

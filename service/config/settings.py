@@ -1,6 +1,6 @@
 """Every setting of the service: its name, type, default, description and valid values.
 
-`sources.py` collects the values from flags, the environment and a file.
+`resolve.py` collects the values from flags, the environment and a file.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from turnpike.service.artifact.limits import MAX_ROWS
-from turnpike.service.errors import SettingError
-from turnpike.service.remote.remote_repository import check_address, is_address
-from turnpike.service.repository.location import locate
 
 MIB = 1 << 20
 PREFIX = "TURNPIKE_"
@@ -26,13 +23,17 @@ MAX_WORKERS = 256
 MIN_WORKER_SECONDS, MAX_WORKER_SECONDS = 1, 3600
 # The default of `poll` for a remote repository: stores limit requests, and some charge for them.
 REMOTE_POLL_SECONDS = 30.0
-# words that may be given instead of a number; sources.py replaces them by one
+# words that may be given instead of a number; resolve.py replaces them by one
 KEYWORDS = {"workers": "auto"}
 # settings that name files to read, which may be pipes
 FILE_SETTINGS = ("tls_cert", "tls_key", "api_keys_file", "admin_key_file")
 
 # a name, all names below one, an address, or any host; a port is ignored
 ALLOWED_HOST = re.compile(r"(?:\*|(?:\*\.)?[\w-]+(?:\.[\w-]+)*\.?|\[[\da-fA-F:.]+\])(?::\d{1,5})?", re.ASCII)
+
+# an address of a remote repository, and one with a password
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]\S*|file:///\S+")
+PASSWORD = re.compile(r"://[^/]*:[^/]*@")
 
 Strings = tuple[str, ...]
 
@@ -225,14 +226,8 @@ class Settings(BaseModel):
     @field_validator("models")
     @classmethod
     def _check_models(cls, value: Path | str | None) -> Path | str | None:
-        try:
-            if isinstance(value, str):
-                return check_address(value)
-            if value is not None:
-                locate(value)
-        except SettingError as error:
-            raise ValueError(str(error)) from error
-        return value
+        """Check an address. `resolve` checks a path: what it may name is the repository's business."""
+        return check_address(value) if isinstance(value, str) else value
 
     @field_validator(*FILE_SETTINGS)
     @classmethod
@@ -325,3 +320,25 @@ class Settings(BaseModel):
                 "--replica-gpus: expected more than 0 with --device cuda and 0 with others, "
                 f"got {self.replica_gpus:g} with {self.device}"
             )
+
+
+def is_address(text: str) -> bool:
+    """Whether this is meant as the address of a remote repository, and not as a path."""
+    return "://" in text
+
+
+def check_address(text: str) -> str:
+    """The address without slashes at its end.
+
+    Raises:
+        ValueError: It is no address, or has a password, which the log would show.
+    """
+    if PASSWORD.search(text):
+        raise ValueError(
+            "expected an address without a password: set it as the library of the store documents, "
+            "for example in a variable"
+        )
+    address = text.rstrip("/")
+    if not ADDRESS.fullmatch(address) or "::" in address:
+        raise ValueError(f"expected an address such as s3://bucket/models, got {text!r}")
+    return address

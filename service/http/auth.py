@@ -11,15 +11,13 @@ import hmac
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
+from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ForbiddenError, SettingError, UnauthorizedError
-
-if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
 
 AccessLevel = Literal["open", "api", "admin"]
 Headers = Iterable[tuple[bytes, bytes]]

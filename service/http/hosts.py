@@ -9,14 +9,11 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from turnpike.service.config.settings import Settings
 from turnpike.service.errors import MisdirectedError
 from turnpike.service.http.request import RequestHead
 from turnpike.service.http.response import MAX_QUOTED_LENGTH
-
-if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
 
 ANY_HOST = "*"
 LOCAL_HOSTS = "localhost or a loopback address, as the service listens on one"

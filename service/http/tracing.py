@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from turnpike.common.distribution import VERSION, needs_extra
+from turnpike.service.config.settings import Settings
 from turnpike.service.errors import SettingError
 from turnpike.service.http.request import Request, Trace
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-    from turnpike.service.config.settings import Settings
 
 TRACES_PATH = "/v1/traces"
 # seconds that a worker waits at its end for a collector that does not respond

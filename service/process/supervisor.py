@@ -10,6 +10,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from turnpike.service.config.settings import Settings
 from turnpike.service.errors import NotReadyError
 from turnpike.service.http.connection.listener import listen, listener_address, listener_url, tls_context
 from turnpike.service.process.ipc import Handler
@@ -22,7 +23,6 @@ from turnpike.service.repository.rollout import Rollout
 from turnpike.service.telemetry.log import TERMINAL_LINES, configure_logging
 
 if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
     from turnpike.service.process.worker import MakeApp
 
 log = logging.getLogger("turnpike")

@@ -12,11 +12,10 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from turnpike.service.child_process import Child, child_process
-from turnpike.service.config.settings import SECRETS
+from turnpike.service.config.settings import SECRETS, Settings
 from turnpike.service.process.worker_handle import ExitReasons
 
 if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
     from turnpike.service.repository.scan import ModelFile
 
 log = logging.getLogger(__name__)

@@ -10,11 +10,12 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import uvloop
 
 from turnpike.service.config.memory_share import allocation_limit
+from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ServiceError
 from turnpike.service.http.connection.server import Server
 from turnpike.service.http.connection.shared_state import HttpApplication
@@ -24,9 +25,6 @@ from turnpike.service.process.ipc import Handler, IpcChannel
 from turnpike.service.process.ports import Ports
 from turnpike.service.telemetry.log import configure_logging
 from turnpike.service.telemetry.log_writer import log_writer
-
-if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
 
 log = logging.getLogger(__name__)
 

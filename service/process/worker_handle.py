@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from turnpike.service.config.memory_share import oom_kills
+from turnpike.service.config.settings import Settings
 from turnpike.service.memory.process_limit import offer_to_oom_killer
 from turnpike.service.process.heartbeat import Heartbeat
 from turnpike.service.process.ipc import Handler, IpcChannel
@@ -22,7 +23,6 @@ from turnpike.service.process.ports import Ports
 from turnpike.service.telemetry.log_writer import log_writer
 
 if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
     from turnpike.service.process.worker import MakeApp
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ServiceError
 from turnpike.service.process.heartbeat import START_FACTOR
 from turnpike.service.process.ipc import ChannelClosedError, Handler
@@ -20,7 +21,6 @@ from turnpike.service.telemetry.log_writer import log_writer
 from turnpike.service.telemetry.traffic_history import MOMENT_SECONDS, TrafficHistory
 
 if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
     from turnpike.service.process.worker import MakeApp
 
 log = logging.getLogger(__name__)

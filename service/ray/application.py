@@ -1,7 +1,7 @@
 """The application of Ray Serve: for `turnpike serve --engine ray`, and for `serve build` and `serve deploy`.
 
-In a config file of Ray Serve, `import_path` is `turnpike.service.ray.application:build`, and `args` has the
-settings.
+In a config file of Ray Serve, `import_path` is `turnpike.service.ray.application:build_for_config_file`,
+and `args` has the settings.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from ray import serve
 from ray.serve import Application
 
+from turnpike.service.config.resolve import resolve, unknown_setting
 from turnpike.service.config.settings import SECRETS, Settings
-from turnpike.service.config.sources import resolve, unknown_setting
 from turnpike.service.errors import SettingError
 from turnpike.service.http.auth import AccessLevel, Authenticator
 from turnpike.service.ray.coordinator import Coordinator
@@ -31,7 +31,7 @@ HEALTH_CHECK_SECONDS, HEALTH_CHECK_LIMIT = 5.0, 30.0
 UPSCALE_SECONDS, DOWNSCALE_SECONDS = 5.0, 120.0
 
 
-def build(args: Mapping[str, Any]) -> Application:
+def build_for_config_file(args: Mapping[str, Any]) -> Application:
     """The application with these settings. Options of the deployment in a config file override what they say.
 
     Raises:
@@ -42,14 +42,14 @@ def build(args: Mapping[str, Any]) -> Application:
     if unknown:
         raise SettingError(unknown_setting(unknown[0]))
     try:
-        return build_with({"host": ANY_ADDRESS, **args, "engine": "ray"})
+        return build_from({"host": ANY_ADDRESS, **args, "engine": "ray"})
     except SettingError as error:
         # Ray shows the whole trace; it shall end with the message
         raise SettingError(str(error)) from None
 
 
-def build_with(arguments: Mapping[str, Any]) -> Application:
-    """The application with these settings and no others but those of the environment."""
+def build_from(arguments: Mapping[str, Any]) -> Application:
+    """The application with the settings of `arguments` and of the environment only."""
     settings = resolve(arguments).settings
     auth = Authenticator.from_settings(settings)
     levels: tuple[AccessLevel, ...] = ("api", "admin")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from turnpike.service.ray.application import build
+from turnpike.service.ray.application import build_for_config_file
 
-app = build({})
+app = build_for_config_file({})

@@ -14,7 +14,7 @@ from ray.exceptions import RayError
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ServiceError, SettingError
 from turnpike.service.http.connection.listener import url_of
-from turnpike.service.ray.application import NAME, arguments_of, build_with
+from turnpike.service.ray.application import NAME, arguments_of, build_from
 from turnpike.service.telemetry.log import TERMINAL_LINES, configure_logging
 
 log = logging.getLogger("turnpike")
@@ -52,7 +52,7 @@ def launch(settings: Settings) -> int:
         signal.signal(number, lambda *_: stopped.set())
     try:
         serve.start(http_options={"host": settings.host, "port": settings.port})
-        serve.run(build_with(arguments_of(settings)), name=NAME, route_prefix="/")
+        serve.run(build_from(arguments_of(settings)), name=NAME, route_prefix="/")
     except (RayError, RuntimeError) as error:
         raise RayStartError(f"--engine ray: no replica started: {reason_of(error)}") from error
     url = url_of("http", settings.host, settings.port)

@@ -13,8 +13,8 @@ from ray import serve
 from starlette.types import ASGIApp
 
 from turnpike.service.api.app import Application
+from turnpike.service.config.resolve import resolve
 from turnpike.service.config.settings import Settings
-from turnpike.service.config.sources import resolve
 from turnpike.service.errors import SettingError
 from turnpike.service.http.auth import AccessLevel, Authenticator
 from turnpike.service.process.trial import Trial

@@ -11,7 +11,6 @@ import itertools
 import logging
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from turnpike.service.artifact.low_priority import Caller, call_directly
 from turnpike.service.artifact.manifest import Manifest, read_manifest
@@ -23,6 +22,7 @@ from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.batching.batch_run import BatchRunner
 from turnpike.service.batching.batcher import Batcher
 from turnpike.service.config.memory_share import memory_per_worker
+from turnpike.service.config.settings import Settings
 from turnpike.service.errors import DeviceError, ModelFileError, UntriedError
 from turnpike.service.gates.drift import DriftMonitor, sampled_run
 from turnpike.service.inference_types import Array
@@ -33,9 +33,6 @@ from turnpike.service.registry.openvino_inputs import check_openvino_inputs
 from turnpike.service.registry.probe import ProbeResult, probe
 from turnpike.service.repository.scan import ModelFile, expect_unchanged, read_model_file
 from turnpike.service.telemetry.counters import RequestCounters
-
-if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -22,32 +21,8 @@ from turnpike.service.repository.scan import FileIdentity, ModelFile, Repository
 
 log = logging.getLogger(__name__)
 
-ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]\S*|file:///\S+")
-PASSWORD = re.compile(r"://[^/]*:[^/]*@")
 # a child that prints more is not ours
 MAX_ANSWER_BYTES = 64 << 20
-
-
-def is_address(text: str) -> bool:
-    """Whether this is meant as the address of a remote repository, and not as a path."""
-    return "://" in text
-
-
-def check_address(text: str) -> str:
-    """The address without slashes at its end.
-
-    Raises:
-        SettingError: It is no address, or has a password, which the log would show.
-    """
-    if PASSWORD.search(text):
-        raise SettingError(
-            "expected an address without a password: set it as the library of the store documents, "
-            "for example in a variable"
-        )
-    address = text.rstrip("/")
-    if not ADDRESS.fullmatch(address) or "::" in address:
-        raise SettingError(f"expected an address such as s3://bucket/models, got {text!r}")
-    return address
 
 
 def open_repository(

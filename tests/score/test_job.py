@@ -28,7 +28,7 @@ from turnpike.score.errors import ScoreError, UsageError
 from turnpike.score.job.plan import PLAN_FILE
 from turnpike.score.job.score_part import score_part
 from turnpike.score.job.scoring_model import ScoringModel
-from turnpike.score.sources.files import split_files
+from turnpike.score.readers.files import split_files
 
 FILES, ROWS_PER_FILE = 6, 50
 

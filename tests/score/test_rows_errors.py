@@ -15,7 +15,7 @@ from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.score_models import FEATURES, as_table, nameless_model, random_rows, score, table_model
 from turnpike.score.errors import RowsError, UsageError
 from turnpike.score.job.scoring_model import ScoringModel
-from turnpike.score.sources.files import read_part, split_files
+from turnpike.score.readers.files import read_part, split_files
 from turnpike.service.artifact.runtime import Signature
 
 HEADER = ",".join(FEATURES)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnpike.score.sources.text_parts import split_lines
+from turnpike.score.readers.text_parts import split_lines
 
 
 @pytest.mark.parametrize("seed", range(20))

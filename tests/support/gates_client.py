@@ -30,7 +30,7 @@ from turnpike.service.inference_types import InferenceResult
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.registry.loader import load
 from turnpike.service.registry.model import Model
-from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.repository.scan import ModelFile, file_identity
 from turnpike.service.telemetry.counters import RequestCounters
 

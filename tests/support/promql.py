@@ -12,7 +12,7 @@ from tests.support.worker_snapshots import FakeDrift, FakeRegistry, worker_snaps
 from turnpike.service.api.metrics import collect_metrics, metrics_response
 
 if TYPE_CHECKING:
-    from turnpike.service.registry.registry import ModelRegistry
+    from turnpike.service.registry.served_models import ModelRegistry
 
 # labels that Prometheus itself adds to every series of a target, `service` by prometheus.yml
 TARGET_LABELS = {"job", "instance", "service"}

@@ -11,8 +11,8 @@ from turnpike.tune.plan import TunePlan
 from turnpike.tune.result import Alternative, CandidateResult, TuneResult
 from turnpike.tune.search.candidates import Candidate
 from turnpike.tune.search.measurements import LoadFigures, Trial, median_trial
-from turnpike.tune.search.search import Decision, SettingsSearch
-from turnpike.tune.trial.model_under_test import ModelUnderTest
+from turnpike.tune.search.settings_search import Decision, SettingsSearch
+from turnpike.tune.trial.tuned_model import TunedModel
 
 BASE = Candidate(1, 2, 128, 0.0)
 
@@ -84,7 +84,7 @@ def sample_result(
     plan = TunePlan(**{"slo": "p99<50ms, errors<0.1%", **options})  # type: ignore[arg-type]
     return TuneResult(
         plan=plan,
-        model=ModelUnderTest(model, Path("repo/digits-10/1/model.onnx"), Path("repo")),
+        model=TunedModel(model, Path("repo/digits-10/1/model.onnx"), Path("repo")),
         base=BASE,
         decision=Decision(best, gains, 0.031, kept),
         candidates=tuple(

@@ -14,7 +14,7 @@ from tests.support.compose_project import docker, need_engine
 from tests.support.ray_cluster import ray_programs
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
 from tests.support.waiting import wait_until
-from turnpike.service.config.sources import resolve
+from turnpike.service.config.resolve import resolve
 
 MANIFEST = ROOT / "deploy/kuberay/service.yaml"
 # the fields of KubeRay's API ray.io/v1, without those of Kubernetes inside

@@ -115,7 +115,7 @@ def test_a_config_file_is_deployed_and_scales_with_the_requests(tools: RayTools,
     (application,) = config["applications"]
     application |= {
         "name": "turnpike",
-        "import_path": "turnpike.service.ray.application:build",
+        "import_path": "turnpike.service.ray.application:build_for_config_file",
         # each request waits for others, so that requests pile up
         "args": {"models": str(tmp_path / "repository"), "max_delay_ms": 500, "allow_unverified": True},
     }

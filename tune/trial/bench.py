@@ -17,7 +17,7 @@ from turnpike.tune.plan import TunePlan
 from turnpike.tune.search.candidates import Candidate
 from turnpike.tune.search.measurements import LoadFigures, Trial
 from turnpike.tune.trial.child_process import ChildProcess, StopRequested, turnpike_command
-from turnpike.tune.trial.model_under_test import ModelUnderTest
+from turnpike.tune.trial.tuned_model import TunedModel
 
 # seconds that a server may take to load its models
 READY_SECONDS = 300.0
@@ -73,7 +73,7 @@ def run_load(url: str, options: Sequence[str], folder: Path, stop_requested: Sto
 
 
 def lower_precision(
-    model: ModelUnderTest, source: str | None, precision: str, scratch: Path, stop_requested: StopRequested
+    model: TunedModel, source: str | None, precision: str, scratch: Path, stop_requested: StopRequested
 ) -> Path:
     """Export the model in a lower precision; returns the repository with it.
 
@@ -105,7 +105,7 @@ class Bench:
 
     plan: TunePlan
     settings: Settings
-    model: ModelUnderTest
+    model: TunedModel
     scratch: Path
     load_seconds: int  # measured seconds of each load
     stop_requested: StopRequested

@@ -13,7 +13,7 @@ from turnpike.service.grpc.methods.read_messages import read_message
 from turnpike.service.http.body import BodyReader
 from turnpike.service.http.request import Request
 from turnpike.service.memory.budget import MemoryBudget
-from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.registry.served_models import ModelRegistry
 
 HealthRequest = message_class("grpc.health.v1.HealthCheckRequest")
 HealthResponse = message_class("grpc.health.v1.HealthCheckResponse")

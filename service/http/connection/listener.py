@@ -7,12 +7,9 @@ import socket
 import ssl
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from turnpike.service.config.settings import Settings
 from turnpike.service.errors import SettingError
-
-if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
 
 # connections that may wait in the queue of the port
 BACKLOG = 2048

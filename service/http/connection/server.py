@@ -8,18 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from uvicorn.server import ServerState
 
+from turnpike.service.config.settings import Settings
 from turnpike.service.http.connection.acceptor import Acceptor
 from turnpike.service.http.connection.connection_counts import SharedPort
 from turnpike.service.http.connection.listener import refuse_new_connections, tls_context
 from turnpike.service.http.connection.protocol import http_protocols
 from turnpike.service.http.connection.shared_state import Connection, HttpApplication, SharedState
-
-if TYPE_CHECKING:
-    from turnpike.service.config.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from turnpike.models.study.baseline import MajorityBaseline, majority_baseline
 from turnpike.models.study.figure import depth_figure
 from turnpike.models.study.results import RunResult, RunState
 from turnpike.models.study.run import RunProgress, run_study
-from turnpike.models.study.study import Study, StudyRun
+from turnpike.models.study.study_plan import Study, StudyRun
 from turnpike.models.study.table import best_results, study_table
 from turnpike.models.training import checkpoint
 from turnpike.models.training.recipe import Recipe

@@ -16,7 +16,7 @@ from turnpike.models.networks.base import Net, NetConfig
 from turnpike.models.networks.families import build_network
 from turnpike.models.networks.feedforward import MlpConfig
 from turnpike.models.networks.recurrent import RhnConfig
-from turnpike.models.plots.run import history_figure
+from turnpike.models.plots.run_figures import history_figure
 from turnpike.models.training.checkpoint import load_network, read_checkpoint, save_checkpoint
 from turnpike.models.training.gate_budget import GatePenalty
 from turnpike.models.training.recipe import Recipe

@@ -16,7 +16,7 @@ from turnpike.common.distribution import VERSION
 from turnpike.service.api.app import Application
 from turnpike.service.artifact.low_priority import LOWEST_PRIORITY, Caller, call_directly
 from turnpike.service.config.settings import Settings
-from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.repository.scan import ModelFile
 
 ROOT = Path(__file__).parents[3]

@@ -16,8 +16,8 @@ from turnpike.service.cli import serve
 from turnpike.service.config import auto_workers
 from turnpike.service.config.auto_workers import MIN_WEIGHT_BYTES, TUNED_FILE, median_weight_size
 from turnpike.service.config.cpus import LARGE_WEIGHT_BYTES, default_workers
+from turnpike.service.config.resolve import ResolvedSettings, resolve, settings_as_toml
 from turnpike.service.config.settings import Settings
-from turnpike.service.config.sources import ResolvedSettings, resolve, settings_as_toml
 from turnpike.service.repository.scan import MODEL_FILE
 
 MACHINE = {"cpus": 4.0, "cpu": "Some CPU", "device": "cpu"}

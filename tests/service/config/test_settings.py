@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from turnpike.service.config.settings import SECRETS, Settings
-from turnpike.service.config.sources import ResolvedSettings, resolve, settings_as_toml
+from turnpike.service.config.resolve import ResolvedSettings, resolve, settings_as_toml
+from turnpike.service.config.settings import SECRETS, Settings, check_address
 from turnpike.service.errors import SettingError
 
 pytestmark = pytest.mark.usefixtures("without_variables")
@@ -314,3 +314,18 @@ def test_every_setting_has_a_description() -> None:
     for name, field in Settings.model_fields.items():
         assert field.description, name
         assert field.description.endswith("."), name
+
+
+@pytest.mark.parametrize(
+    "address", ["s3://bucket", "gs://bucket/a/b", "hf://org/repo@main/models", "file:///models", "s3a://b/"]
+)
+def test_addresses_are_accepted(address: str) -> None:
+    assert check_address(address) == address.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "address", ["s3://", "s3:///", "://bucket", "s3://a b", "zip://a::s3://b", "S 3://b"]
+)
+def test_other_addresses_are_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="expected an address such as s3://bucket/models, got"):
+        check_address(address)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.fuzzing import Decoder
-from turnpike.service.config.sources import read_config
+from turnpike.service.config.resolve import read_config
 from turnpike.service.errors import SettingError
 
 

@@ -24,7 +24,7 @@ from tests.support.tiny_repository import put_model
 from tests.support.waiting import wait_until
 from turnpike.service.errors import SettingError, StoreError
 from turnpike.service.remote.model_cache import ModelCache
-from turnpike.service.remote.remote_repository import RemoteRepository, check_address
+from turnpike.service.remote.remote_repository import RemoteRepository
 from turnpike.service.repository.rollout import Rollout
 
 # a protobuf message with one string, as the cache accepts it
@@ -48,27 +48,6 @@ def children() -> set[int]:
     """The ids of the processes that fetch for this one."""
     tasks = Path(f"/proc/{os.getpid()}/task")
     return {int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
-
-
-@pytest.mark.parametrize(
-    "address", ["s3://bucket", "gs://bucket/a/b", "hf://org/repo@main/models", "file:///models", "s3a://b/"]
-)
-def test_addresses_are_accepted(address: str) -> None:
-    assert check_address(address) == address.rstrip("/")
-
-
-@pytest.mark.parametrize(
-    "address", ["s3://", "s3:///", "://bucket", "s3://a b", "zip://a::s3://b", "S 3://b"]
-)
-def test_other_addresses_are_refused(address: str) -> None:
-    with pytest.raises(SettingError, match="expected an address such as s3://bucket/models, got"):
-        check_address(address)
-
-
-def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
-    with pytest.raises(SettingError, match="without a password") as error:
-        check_address("sftp://me:secret@example.org/models")
-    assert "secret" not in str(error.value)
 
 
 def test_models_are_served_from_the_cache(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.tiny_repository import put_model
-from turnpike.service.config.sources import resolve
+from turnpike.service.config.resolve import resolve
 from turnpike.service.errors import SettingError
 from turnpike.service.repository.location import Location, locate
 from turnpike.service.repository.scan import MODEL_FILE

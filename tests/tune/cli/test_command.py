@@ -22,17 +22,17 @@ from tests.support.live_server import module, serving
 from tests.support.run_cli import run_in_process
 from tests.support.tune_results import sample_trial
 from turnpike.service.artifact.devices import OPENVINO_PACKAGE
+from turnpike.service.config.resolve import resolve
 from turnpike.service.config.settings import Settings
-from turnpike.service.config.sources import resolve
 from turnpike.service.repository.scan import MODEL_FILE
 from turnpike.tune import run
 from turnpike.tune.errors import LowerPrecisionError, ServeError, StoppedError, UsageError
-from turnpike.tune.search import search
+from turnpike.tune.search import settings_search
 from turnpike.tune.search.candidates import Candidate
 from turnpike.tune.search.measurements import Trial
 from turnpike.tune.trial import bench
 from turnpike.tune.trial.bench import Bench, seconds_per_load
-from turnpike.tune.trial.model_under_test import BUNDLED, find_model
+from turnpike.tune.trial.tuned_model import BUNDLED, find_model
 
 MODEL = BUNDLED / "digits-10" / "1" / MODEL_FILE
 
@@ -417,7 +417,7 @@ def test_a_search_for_real(
     call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench, "MIN_LOAD_SECONDS", 1)
-    monkeypatch.setattr(search, "ROUND_COUNT", 1)
+    monkeypatch.setattr(settings_search, "ROUND_COUNT", 1)
     models = repository(tmp_path, "net")
     result = call(models, "--users", "1", "--precision", "fp32", "--minutes", "0.1", "--slo", "p99<5s")
     assert result.exit_code == 0, result.stderr

@@ -13,7 +13,7 @@ from turnpike.tune.errors import LowerPrecisionError, ServeError, StoppedError
 from turnpike.tune.trial import bench, child_process
 from turnpike.tune.trial.bench import lower_precision, running_server
 from turnpike.tune.trial.child_process import MAX_STDERR_BYTES, ChildProcess, interruptible, turnpike_command
-from turnpike.tune.trial.model_under_test import ModelUnderTest
+from turnpike.tune.trial.tuned_model import TunedModel
 
 
 def never() -> bool:
@@ -128,7 +128,7 @@ def test_a_process_that_will_not_end_is_killed(
 
 
 def test_a_precision_that_cannot_be_made_is_one_line(script: Path, tmp_path: Path) -> None:
-    model = ModelUnderTest("net", tmp_path / "model.onnx", tmp_path)
+    model = TunedModel("net", tmp_path / "model.onnx", tmp_path)
     script.write_text("import sys\nsys.stderr.write('error: was exported already\\n')\nsys.exit(1)\n")
     with pytest.raises(
         LowerPrecisionError,

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from turnpike.score.errors import RowsError
-from turnpike.score.sources.columns import fitting, shaped
-from turnpike.score.sources.parts import PART_ROWS, Part, RowBatch, spans
+from turnpike.score.readers.columns import fitting, shaped
+from turnpike.score.readers.parts import PART_ROWS, Part, RowBatch, spans
 from turnpike.service.artifact.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.runtime import Signature
 from turnpike.service.inference_types import Array

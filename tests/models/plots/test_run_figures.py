@@ -21,7 +21,7 @@ from turnpike.models.networks.families import build_network
 from turnpike.models.networks.feedforward import ConvConfig, MlpConfig
 from turnpike.models.networks.recurrent import RhnConfig
 from turnpike.models.plots import gates as gate_picture
-from turnpike.models.plots import run as pictures
+from turnpike.models.plots import run_figures as pictures
 from turnpike.models.training.checkpoint import TrainingRecord
 
 IMAGE = (1, 8, 8)

@@ -20,7 +20,7 @@ from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
 from turnpike.service.errors import ModelFileError, NotFoundError, NotReadyError, UntriedError
 from turnpike.service.registry.model import Model
-from turnpike.service.registry.registry import ModelRegistry
+from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.repository.deployment import Deployment, UnavailableModel
 from turnpike.service.repository.scan import ModelFile
 

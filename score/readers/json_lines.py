@@ -10,9 +10,9 @@ import orjson
 import pyarrow
 
 from turnpike.score.errors import RowsError
-from turnpike.score.sources.columns import ColumnMap
-from turnpike.score.sources.parts import Part, RowBatch
-from turnpike.score.sources.text_parts import split_lines
+from turnpike.score.readers.columns import ColumnMap
+from turnpike.score.readers.parts import Part, RowBatch
+from turnpike.score.readers.text_parts import split_lines
 from turnpike.service.artifact.runtime import Signature
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from turnpike.score.errors import UsageError
-from turnpike.score.sources import images
-from turnpike.score.sources.csv_text import CsvReader
-from turnpike.score.sources.json_lines import JsonLinesReader
-from turnpike.score.sources.numpy_array import NumpyReader
-from turnpike.score.sources.parquet import ParquetReader
-from turnpike.score.sources.parts import Part, Reader, RowBatch
+from turnpike.score.readers import images
+from turnpike.score.readers.csv_text import CsvReader
+from turnpike.score.readers.json_lines import JsonLinesReader
+from turnpike.score.readers.numpy_array import NumpyReader
+from turnpike.score.readers.parquet import ParquetReader
+from turnpike.score.readers.parts import Part, Reader, RowBatch
 from turnpike.service.artifact.runtime import Signature
 
 READERS: dict[str, Reader] = {

@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from turnpike.service.config.auto_workers import MEASURED_TABLE, auto_settings
 from turnpike.service.config.settings import KEYWORDS, PREFIX, SECRETS, Settings
 from turnpike.service.errors import SettingError
+from turnpike.service.repository.location import locate
 
 # names the file of settings, as --config does
 CONFIG_VARIABLE = "TURNPIKE_CONFIG"
@@ -82,9 +83,15 @@ def resolve(
 
 def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
     try:
-        return Settings(**values)
+        settings = Settings(**values)
     except ValidationError as error:
         raise SettingError(error_message(error, origins)) from error
+    if isinstance(settings.models, Path):
+        try:
+            locate(settings.models)
+        except SettingError as error:
+            raise SettingError(f"{origins['models']}: {error}") from error
+    return settings
 
 
 def flag_of(name: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow
 
 from turnpike.score.errors import RowsError
-from turnpike.score.sources.parts import RowBatch
+from turnpike.score.readers.parts import RowBatch
 from turnpike.service.artifact.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.runtime import Signature, Tensor
 from turnpike.service.errors import RequestError

@@ -10,7 +10,13 @@ from tests.support.tune_results import BASE, FakeMachine, sample_trial
 from turnpike.tune.errors import ServeError
 from turnpike.tune.search.candidates import Candidate, batch_variants, cpu_splits
 from turnpike.tune.search.measurements import LoadFigures, gain, keeps_slo, median_trial
-from turnpike.tune.search.search import MIN_NOISE, ComparisonRound, SettingsSearch, count_trials, decide
+from turnpike.tune.search.settings_search import (
+    MIN_NOISE,
+    ComparisonRound,
+    SettingsSearch,
+    count_trials,
+    decide,
+)
 
 
 def pairs(cpus: int, base: Candidate = BASE) -> list[tuple[int, int]]:

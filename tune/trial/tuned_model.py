@@ -18,8 +18,8 @@ BUNDLED = Path(service.__file__).parent / "default"
 
 
 @dataclass(frozen=True, slots=True)
-class ModelUnderTest:
-    """The model to load, its file, and the repository to serve; no repository for the bundled model."""
+class TunedModel:
+    """The model to tune for, its file, and the repository to serve; no repository for the bundled model."""
 
     name: str
     file: Path
@@ -38,7 +38,7 @@ class ModelUnderTest:
             return False
 
 
-def find_model(models: Path | None, name: str | None, versions: str, scratch: Path) -> ModelUnderTest:
+def find_model(models: Path | None, name: str | None, versions: str, scratch: Path) -> TunedModel:
     """Find the model to tune for; a UsageError if there is none, or several to choose from.
 
     Args:
@@ -58,7 +58,7 @@ def find_model(models: Path | None, name: str | None, versions: str, scratch: Pa
     name = name if name is not None else next(iter(newest))
     if name not in newest:
         raise UsageError(f"--model: expected one of the models there, which are {names}, got {name!r}")
-    return ModelUnderTest(name, newest[name].path, models)
+    return TunedModel(name, newest[name].path, models)
 
 
 def single_file_repository(file: Path, scratch: Path) -> Path:

@@ -11,8 +11,8 @@ import pyarrow
 from pyarrow import parquet
 
 from turnpike.score.errors import RowsError
-from turnpike.score.sources.columns import ColumnMap
-from turnpike.score.sources.parts import PART_ROWS, Part, RowBatch
+from turnpike.score.readers.columns import ColumnMap
+from turnpike.score.readers.parts import PART_ROWS, Part, RowBatch
 from turnpike.service.artifact.runtime import Signature
 
 

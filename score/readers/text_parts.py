@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from turnpike.score.errors import RowsError
-from turnpike.score.sources.parts import PART_BYTES, Part
+from turnpike.score.readers.parts import PART_BYTES, Part
 
 # a cell or line that is longer is taken for a quote that is never closed
 MAX_RECORD_BYTES = 64 << 20
