@@ -44,7 +44,8 @@ from turnpike.export.sources.load import load_source
 from turnpike.export.steps import ProgressListener, Steps
 from turnpike.export.text_input import expect_ids_in_table, prove_text_input
 from turnpike.service.artifact.manifest import LesionCurve, Manifest, Precision, Profile
-from turnpike.service.artifact.runtime import Runtime, Tensor
+from turnpike.service.artifact.runtime import Runtime
+from turnpike.service.artifact.tensor import Tensor
 
 
 @dataclass(frozen=True)

@@ -85,13 +85,13 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     },
     "service": {
         "cli": {
-            *("ray", "grpc", "api", "process", "registry", "protocol", "config", "repository", "artifact"),
+            *("ray", "grpc", "api", "process", "registry", "codec", "config", "repository", "artifact"),
             *("config.settings", "telemetry"),
         },
         "ray": {
             "api",
             "process",
-            "http",
+            "requests",
             "http.connection",
             "config",
             "config.settings",
@@ -109,19 +109,20 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             "memory",
             "telemetry",
         },
-        "grpc": {"grpc.methods", "grpc.messages", "api", "http", "config.settings"},
+        "grpc": {"grpc.methods", "grpc.messages", "api", "requests", "config.settings"},
         "grpc.methods": {
-            *("grpc.messages", "grpc.connection", "api", "http", "registry", "gates", "memory"),
+            *("grpc.messages", "grpc.connection", "api", "requests", "registry", "memory"),
         },
-        "grpc.messages": {"protocol", "artifact"},
-        "grpc.connection": {"http.connection", "http"},
+        "grpc.messages": {"codec", "artifact"},
+        "grpc.connection": {"http.connection", "requests"},
         "api": {
-            *("api.openapi", "http.connection", "http", "registry", "batching", "gates", "protocol"),
+            *("api.openapi", "http.connection", "http", "requests", "registry", "batching", "gates", "codec"),
             *("config", "config.settings", "repository", "artifact", "memory", "telemetry"),
         },
-        "api.openapi": {"http", "artifact"},
-        "http.connection": {"http", "config.settings"},
-        "http": {"protocol", "config.settings", "memory", "telemetry"},
+        "api.openapi": {"http", "requests", "artifact"},
+        "http.connection": {"requests", "config.settings"},
+        "http": {"requests", "memory"},
+        "requests": {"codec", "config.settings", "memory", "telemetry"},
         "registry": {
             "gates",
             "batching",
@@ -132,8 +133,8 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             "memory",
             "telemetry",
         },
-        "gates": {"protocol", "artifact"},
-        "protocol": {"artifact"},
+        "gates": {"codec", "artifact"},
+        "codec": {"artifact"},
         "config": {"config.settings", "remote", "repository", "artifact"},
         "config.settings": {"artifact"},
         "telemetry": {"batching"},
@@ -333,11 +334,11 @@ def test_export_knows_only_the_artifact_of_the_service(tmp_path: Path) -> None:
         service__artifact__manifest="",
         service__protocol__tensors="",
         export__good="from turnpike.service.artifact import manifest\n",
-        export__bad="from turnpike.service.protocol.tensors import decode\n",
+        export__bad="from turnpike.service.codec.tensors import decode\n",
         export__worse="from turnpike.service import errors\n",
     )
     assert foreign_imports("export", tmp_path) == [
-        "export/bad.py imports service.protocol.tensors",
+        "export/bad.py imports service.codec.tensors",
         "export/worse.py imports service.errors",
     ]
 
@@ -371,16 +372,16 @@ def test_the_direction_check_finds_wrong_imports(tmp_path: Path) -> None:
         service__errors="from turnpike.service.config import settings\n",
         service__config__settings="import turnpike.service.errors\n",
         service__gates__reader=(
-            "from turnpike.service.protocol import tensors\nfrom turnpike.service.errors import X\n"
+            "from turnpike.service.codec import tensors\nfrom turnpike.service.errors import X\n"
         ),
-        service__protocol__tensors="def f():\n    from turnpike.service.gates.reader import R\n",
+        service__codec__tensors="def f():\n    from turnpike.service.gates.reader import R\n",
         service__api__openapi__document="from turnpike.service.api.app import App\n",
         service__api__app="from turnpike.service.api.openapi.document import document\n",
     )
     assert wrong_directions("service", tmp_path) == [
         "service/api/openapi/document.py imports service.api.app",
+        "service/codec/tensors.py imports service.gates.reader",
         "service/errors.py imports service.config.settings",
-        "service/protocol/tensors.py imports service.gates.reader",
     ]
 
 

@@ -12,11 +12,12 @@ import pyarrow
 from turnpike.score.errors import RowsError
 from turnpike.score.readers.parts import RowBatch
 from turnpike.service.artifact.datatypes import WIRE_DTYPES
-from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.tensor import Tensor
+from turnpike.service.codec.feature_names import expect_features
+from turnpike.service.codec.tensors import expect_fit, infer_shape
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array
-from turnpike.service.protocol.feature_names import expect_features
-from turnpike.service.protocol.tensors import expect_fit, infer_shape
 
 # says where a row is, as in "line 7", from its number in the batch
 PlaceOf = Callable[[int], str]

@@ -14,7 +14,7 @@ from turnpike.score.errors import RowsError
 from turnpike.score.readers.columns import ColumnMap
 from turnpike.score.readers.parts import Part, RowBatch
 from turnpike.score.readers.text_parts import split_lines
-from turnpike.service.artifact.runtime import Signature
+from turnpike.service.artifact.signature import Signature
 
 DELIMITERS = ",;\t"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

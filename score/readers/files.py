@@ -13,7 +13,7 @@ from turnpike.score.readers.json_lines import JsonLinesReader
 from turnpike.score.readers.numpy_array import NumpyReader
 from turnpike.score.readers.parquet import ParquetReader
 from turnpike.score.readers.parts import Part, Reader, RowBatch
-from turnpike.service.artifact.runtime import Signature
+from turnpike.service.artifact.signature import Signature
 
 READERS: dict[str, Reader] = {
     ".parquet": ParquetReader(),

@@ -12,7 +12,7 @@ from PIL import Image, UnidentifiedImageError
 from turnpike.score.errors import RowsError
 from turnpike.score.readers.parts import Part, RowBatch, spans
 from turnpike.service.artifact.datatypes import WIRE_DTYPES
-from turnpike.service.artifact.runtime import Signature
+from turnpike.service.artifact.signature import Signature
 from turnpike.service.inference_types import Array
 
 ENDINGS = (".png", ".jpg", ".jpeg")

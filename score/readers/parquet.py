@@ -13,7 +13,7 @@ from pyarrow import parquet
 from turnpike.score.errors import RowsError
 from turnpike.score.readers.columns import ColumnMap
 from turnpike.score.readers.parts import PART_ROWS, Part, RowBatch
-from turnpike.service.artifact.runtime import Signature
+from turnpike.service.artifact.signature import Signature
 
 
 class ParquetReader:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow
 
-from turnpike.service.artifact.runtime import Signature
+from turnpike.service.artifact.signature import Signature
 from turnpike.service.inference_types import Array
 
 # rows of a part: enough to keep a process busy for a while, and few enough to lose when a job is killed

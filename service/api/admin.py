@@ -9,17 +9,17 @@ import orjson
 
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.openapi.operation import operation
-from turnpike.service.errors import NotFoundError, NotReadyError, RequestError
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response, UncompressedResponse
-from turnpike.service.http.router import Router
-from turnpike.service.protocol.json_document import (
+from turnpike.service.codec.json_document import (
     expect_shallow,
     expect_short,
     kind,
     quoted,
     syntax_error,
 )
+from turnpike.service.errors import NotFoundError, NotReadyError, RequestError
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response, UncompressedResponse
+from turnpike.service.requests.router import Router
 
 # the group of these routes on the page /docs
 TAG = "Model repository"

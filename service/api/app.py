@@ -37,22 +37,23 @@ from turnpike.service.config.cpus import threads_per_worker
 from turnpike.service.config.memory_share import max_held_bytes
 from turnpike.service.config.settings import Settings
 from turnpike.service.http.asgi import AsgiEndpoint, AsgiRequest
-from turnpike.service.http.auth import Authenticator
-from turnpike.service.http.body import BodyReader
+from turnpike.service.http.compression import AnswerCompressor
 from turnpike.service.http.connection.shared_state import ConnectionLimits, HttpApplication
 from turnpike.service.http.cors import Cors
-from turnpike.service.http.hosts import AllowedHosts
-from turnpike.service.http.middleware import RequestMiddleware
-from turnpike.service.http.observer import RequestObserver
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response
-from turnpike.service.http.router import Endpoint, Route, Router
-from turnpike.service.http.tracing import Tracing
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.registry.loader import load
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.repository.scan import ModelFile
+from turnpike.service.requests.auth import Authenticator
+from turnpike.service.requests.body import BodyReader
+from turnpike.service.requests.hosts import AllowedHosts
+from turnpike.service.requests.middleware import RequestMiddleware
+from turnpike.service.requests.observer import RequestObserver
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
+from turnpike.service.requests.router import Endpoint, Route, Router
+from turnpike.service.requests.tracing import Tracing
 from turnpike.service.telemetry.access_log import access_log
 from turnpike.service.telemetry.counters import RequestCounters
 
@@ -112,8 +113,9 @@ class Application:
             self.context.auth,
             self.context.budget,
             self.observer,
-            Cors(settings.cors) if settings.cors else None,
             AllowedHosts.from_settings(settings),
+            preflight=Cors(settings.cors).apply if settings.cors else None,
+            compressor=AnswerCompressor(self.context.budget),
         )
         # what the connections call
         self.handle = self._middleware.handle

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.config.settings import Settings
-from turnpike.service.http.auth import Authenticator
-from turnpike.service.http.body import BodyReader
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.registry.served_models import ModelRegistry
+from turnpike.service.requests.auth import Authenticator
+from turnpike.service.requests.body import BodyReader
 from turnpike.service.telemetry.counters import RequestCounters
 
 

@@ -13,8 +13,8 @@ from fastapi import Depends, FastAPI, Request
 from starlette.responses import Response
 
 from turnpike.service.errors import NotFoundError
-from turnpike.service.http.auth import Authenticator
 from turnpike.service.http.static_file import StaticFile
+from turnpike.service.requests.auth import Authenticator
 
 FOLDER = Path(__file__).parents[1] / "dashboard"
 INDEX = "index.html"

@@ -11,15 +11,15 @@ from typing import Any
 
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.inference import InferenceCall, run_deadline
+from turnpike.service.codec.infer_request import JSON_LENGTH_HEADER
+from turnpike.service.codec.infer_request_cache import CachingDecoder
 from turnpike.service.errors import RequestError
 from turnpike.service.gates.query import check_gate_output_size
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response, ResponseBody, body_response
-from turnpike.service.http.router import Endpoint, Router
 from turnpike.service.inference_types import InferenceRequest
-from turnpike.service.protocol.infer_request import JSON_LENGTH_HEADER
-from turnpike.service.protocol.infer_request_cache import CachingDecoder
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response, ResponseBody, body_response
+from turnpike.service.requests.router import Endpoint, Router
 
 # how headers are looked up
 JSON_LENGTH_FIELD = JSON_LENGTH_HEADER.lower().encode()

@@ -14,7 +14,7 @@ from turnpike.common.distribution import VERSION
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.dashboard import add_dashboard
 from turnpike.service.api.openapi.reference_page import add_reference
-from turnpike.service.http.router import Route
+from turnpike.service.requests.router import Route
 
 
 def create_app(context: ServiceContext, routes: list[Route]) -> FastAPI:

@@ -11,6 +11,7 @@ from turnpike.service.api.endpoint import ModelEndpoint, add_model_routes
 from turnpike.service.api.inference import InferenceCall, expect_bytes, merge_json
 from turnpike.service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation, parameter
 from turnpike.service.bounded_cache import BoundedCache
+from turnpike.service.codec.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors
 from turnpike.service.config.cpus import threads_per_worker
 from turnpike.service.errors import NotFiniteError, NotFoundError, RequestError
 from turnpike.service.gates.lesions import MOVE_KEYS, parse_lesion_request
@@ -23,11 +24,10 @@ from turnpike.service.gates.query import (
     requested_tensors,
 )
 from turnpike.service.gates.reader import GateReader, GateSummary
-from turnpike.service.http.response import ResponseBody
-from turnpike.service.http.router import Router
 from turnpike.service.inference_types import Array, InferenceRequest
-from turnpike.service.protocol.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.response import ResponseBody
+from turnpike.service.requests.router import Router
 
 # the group of the routes of gates on the page /docs
 GATES_TAG = "Gates"

@@ -12,9 +12,9 @@ import orjson
 
 from turnpike.service.api.openapi.operation import operation
 from turnpike.service.http.accept import prefers_page
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import JSON_LINES, Response
-from turnpike.service.http.router import Endpoint, Router
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import JSON_LINES, Response
+from turnpike.service.requests.router import Endpoint, Router
 
 # the answer at `/` for clients of KServe's first protocol; browsers that accept HTML get the dashboard there
 ALIVE = orjson.dumps({"status": "alive"})

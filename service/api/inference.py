@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.batching.queue import QueuedRequest
+from turnpike.service.codec.infer_response import encode_infer
 from turnpike.service.errors import InternalError, NotFiniteError, RequestError, RunError
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import ResponseBody
 from turnpike.service.inference_types import (
     Array,
     Feeds,
@@ -26,8 +25,9 @@ from turnpike.service.inference_types import (
     RunPlan,
     Waiter,
 )
-from turnpike.service.protocol.infer_response import encode_infer
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import ResponseBody
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from turnpike.service.gates.lesions import (
     lesion_effect,
     parse_lesion_request,
 )
-from turnpike.service.http.response import ResponseBody
-from turnpike.service.http.router import Router
 from turnpike.service.inference_types import Array
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.response import ResponseBody
+from turnpike.service.requests.router import Router
 
 LESION = operation(
     "LesionAnswer",

@@ -18,9 +18,9 @@ from prometheus_client.registry import Collector
 
 from turnpike.common.distribution import VERSION
 from turnpike.service.gates.drift import DriftReport
-from turnpike.service.http.response import Response
 from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.repository.deployment import NEW, NOT_CHOSEN, UNLOADED
+from turnpike.service.requests.response import Response
 from turnpike.service.telemetry.counters import ROW_BOUNDS, TIME_BOUNDS_NS, Snapshot, merge_snapshots
 
 NANOSECONDS = 1e9

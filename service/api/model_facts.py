@@ -19,14 +19,14 @@ from turnpike.service.api.gates import GATES_TAG, find_model_with_gates
 from turnpike.service.api.openapi.operation import operation
 from turnpike.service.artifact.datatypes import DATATYPES
 from turnpike.service.artifact.manifest import Gate, Parity, Profile, SampleInput
-from turnpike.service.artifact.runtime import Tensor
 from turnpike.service.artifact.sample_rows import to_input_row
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.errors import NotFoundError
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response
-from turnpike.service.http.router import Endpoint, Router
 from turnpike.service.inference_types import Array
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
+from turnpike.service.requests.router import Endpoint, Router
 
 # the group of the routes of the model file on the page /docs
 FILE_TAG = "Model file"

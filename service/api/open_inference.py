@@ -14,13 +14,14 @@ from turnpike.service.api.inference import InferenceCall, expect_bytes
 from turnpike.service.api.model_facts import find_model
 from turnpike.service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation
 from turnpike.service.artifact.datatypes import DATATYPES
-from turnpike.service.artifact.runtime import Signature, Tensor
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response, ResponseBody, UncompressedResponse
-from turnpike.service.http.router import Endpoint, Router
-from turnpike.service.protocol.infer_response import JsonAnswers, encode_infer
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.tensor import Tensor
+from turnpike.service.codec.infer_response import JsonAnswers, encode_infer
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.served_models import ModelRegistry
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response, ResponseBody, UncompressedResponse
+from turnpike.service.requests.router import Endpoint, Router
 
 # the group of these routes on the page /docs
 TAG = "Open Inference Protocol"

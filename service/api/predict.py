@@ -13,13 +13,13 @@ from turnpike.service.api.endpoint import ModelEndpoint, add_model_routes
 from turnpike.service.api.inference import InferenceCall
 from turnpike.service.api.open_inference import JsonEndpoint
 from turnpike.service.api.openapi.operation import DIGIT, example, operation
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response, ResponseBody
-from turnpike.service.http.router import Router
+from turnpike.service.codec.predict_csv import decode_csv, predictions_csv
+from turnpike.service.codec.predict_json import decode_instances, encode_predictions
 from turnpike.service.inference_types import InferenceRequest
-from turnpike.service.protocol.predict_csv import decode_csv, predictions_csv
-from turnpike.service.protocol.predict_json import decode_instances, encode_predictions
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response, ResponseBody
+from turnpike.service.requests.router import Router
 
 CSV_LINES = b"content-type: text/csv; charset=utf-8\r\n"
 

@@ -11,9 +11,9 @@ from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.endpoint import add_model_routes
 from turnpike.service.api.open_inference import TAG
 from turnpike.service.api.openapi.operation import operation
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response, UncompressedResponse
-from turnpike.service.http.router import Router
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response, UncompressedResponse
+from turnpike.service.requests.router import Router
 from turnpike.service.telemetry.counters import Snapshot, merge_snapshots
 
 ALL_STATISTICS = operation("Statistics", "Statistics of all models, over all workers", TAG)

@@ -10,9 +10,9 @@ import orjson
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.openapi.operation import operation, parameter
 from turnpike.service.errors import RequestError
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response
-from turnpike.service.http.router import Router
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
+from turnpike.service.requests.router import Router
 
 AFTER = parameter(
     "after", "query", "Only moments later than this `at`.", {"type": "number", "default": 0, "minimum": 0}

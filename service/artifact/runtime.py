@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -30,12 +29,10 @@ from turnpike.service.artifact.devices import (
 from turnpike.service.artifact.low_priority import Caller, call_directly
 from turnpike.service.artifact.manifest import Manifest, read_manifest
 from turnpike.service.artifact.openvino import OpenVinoRun, reduce_graph
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.errors import DeviceError, ModelFileError, RunError
 from turnpike.service.inference_types import Array
 from turnpike.service.memory.thread_stacks import stack_room
-
-if TYPE_CHECKING:
-    from turnpike.service.artifact.text_encoder import TextEncoder
 
 # what the errors of onnxruntime's allocators contain
 NO_MEMORY = ("Failed to allocate memory", "bad_alloc")
@@ -67,37 +64,6 @@ ROUNDED_BY_BF16 = 1 + 2.0**-10
 
 # held while the plugin is registered: onnxruntime refuses to register it twice
 _plugin_lock = Lock()
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """An input or output of the graph. A dimension is a number, or a name if its size may vary."""
-
-    name: str
-    dtype: str
-    dims: tuple[int | str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}:{self.dtype}[{','.join(map(str, self.dims))}]"
-
-
-@dataclass(frozen=True)
-class Signature:
-    """The tensors that a model takes and returns, by name. Hidden outputs are returned only on request.
-
-    `batch` is the name of the dimension that every input has first, None if there is no such dimension.
-    `splittable` are the outputs, hidden ones included, that can be cut along axis 0 into equal parts, one for
-    each row and in the order of the rows. `features` are the names of the columns if the only input is a
-    table. `text` converts texts to the ids of an input, if one takes texts.
-    """
-
-    inputs: Mapping[str, Tensor]
-    outputs: Mapping[str, Tensor]
-    hidden: Mapping[str, Tensor]
-    batch: str | None
-    splittable: frozenset[str]
-    features: tuple[str, ...] = ()
-    text: TextEncoder | None = None
 
 
 def device_available(device: Device) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from turnpike.service.artifact.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.manifest import Manifest, SampleInput
-from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.inference_types import Array
 
 Inputs = Mapping[str, Tensor]

@@ -8,15 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from turnpike.service.artifact.manifest import Manifest, TextInput, TextScheme
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.inference_types import Array
-
-if TYPE_CHECKING:
-    from turnpike.service.artifact.runtime import Tensor
 
 # ids of a word are the code points of a string, because Python converts strings much faster than lists
 PADDING = chr(0)

@@ -13,7 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from turnpike.service.artifact.manifest import Compression, Feature, Gate, Manifest, Parity
-from turnpike.service.artifact.runtime import Runtime, Tensor, open_model
+from turnpike.service.artifact.runtime import Runtime, open_model
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.cli.model_argument import find_model
 from turnpike.service.repository.location import names_address
 

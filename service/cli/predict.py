@@ -52,7 +52,7 @@ def command(
 
     from turnpike.service.cli.prediction_source import local_model, read_key, served_model
     from turnpike.service.cli.table_file import read_rows
-    from turnpike.service.protocol.predict_csv import predictions_csv
+    from turnpike.service.codec.predict_csv import predictions_csv
 
     if out is not None:
         expect_writable(out)

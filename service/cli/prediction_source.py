@@ -18,13 +18,14 @@ from pydantic import ValidationError
 from turnpike.service.artifact.datatypes import DATATYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.manifest import TextInput
-from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.cli.model_argument import find_model
+from turnpike.service.codec.predict_json import decode_instances, encode_predictions
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import RequestError, ServiceError, SettingError
 from turnpike.service.inference_types import Array, InferenceResult
-from turnpike.service.protocol.predict_json import decode_instances, encode_predictions
 from turnpike.service.registry.loader import load
 from turnpike.service.telemetry.counters import RequestCounters
 

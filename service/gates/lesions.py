@@ -11,9 +11,9 @@ import numpy as np
 
 from turnpike.service.artifact.levers import SATURATING_SHIFT, override_biases
 from turnpike.service.artifact.manifest import Gate
+from turnpike.service.codec.classification import probabilities
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array
-from turnpike.service.protocol.classification import probabilities
 
 # keys that move gates, in the body of a request for a lesion or for gates
 MOVE_KEYS = frozenset({"close", "open", "shift"})

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from turnpike.service.artifact.manifest import Gate
-from turnpike.service.artifact.runtime import Signature
+from turnpike.service.artifact.signature import Signature
 from turnpike.service.errors import RequestError, TooLargeError
 from turnpike.service.gates.reader import unit_statistics
 from turnpike.service.inference_types import Array, InferenceRequest

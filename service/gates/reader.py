@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 
 from turnpike.service.artifact.manifest import Gate, Profile
-from turnpike.service.artifact.runtime import Signature
+from turnpike.service.artifact.signature import Signature
 from turnpike.service.errors import NotFiniteError
 from turnpike.service.gates.statistics import (
     carried_product,

@@ -17,12 +17,12 @@ from turnpike.service.grpc.methods.open_inference import OpenInferenceMethods
 from turnpike.service.grpc.methods.reflection import ReflectionEndpoint
 from turnpike.service.grpc.methods.stream_infer import StreamInferEndpoint
 from turnpike.service.grpc.methods.unary import UnaryEndpoint
-from turnpike.service.http.auth import AccessLevel
-from turnpike.service.http.hosts import AllowedHosts
-from turnpike.service.http.middleware import RequestMiddleware
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response
-from turnpike.service.http.router import Endpoint, Router
+from turnpike.service.requests.auth import AccessLevel
+from turnpike.service.requests.hosts import AllowedHosts
+from turnpike.service.requests.middleware import RequestMiddleware
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
+from turnpike.service.requests.router import Endpoint, Router
 
 INFERENCE = "inference.GRPCInferenceService"
 GATES = "turnpike.v1.GateService"
@@ -55,9 +55,8 @@ class GrpcService:
             context.auth,
             context.budget,
             app.observer,
-            hosts=AllowedHosts.from_settings(context.settings),
-            # gRPC compresses messages, not bodies
-            compresses=False,
+            AllowedHosts.from_settings(context.settings),
+            # no compressor: gRPC compresses messages, not bodies
         )
 
     def handle(self, request: Request) -> Coroutine[Any, Any, None]:

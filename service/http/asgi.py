@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnpike.service.http.request import ClientGoneError, Request, RequestHead
-from turnpike.service.http.response import Response
+from turnpike.service.requests.request import ClientGoneError, Request, RequestHead
+from turnpike.service.requests.response import Response
 
 
 class AsgiEndpoint:

@@ -14,14 +14,11 @@ from functools import partial
 
 from turnpike.service.errors import OverloadedError, TooLargeError
 from turnpike.service.http.accept import preferred_encoding
-from turnpike.service.http.decompression import WINDOW_BITS
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.requests.decompression import WINDOW_BITS
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
 
-# Smaller answers are sent as they are. They nearly fit into the ten packets that TCP sends before it waits
-# for the client (14.6 KB), so they would not arrive sooner, and compressing takes 0.2 ms for the shortest.
-COMPRESSED_FROM_BYTES = 1 << 14
 # zlib's fastest level. Gates of 128 rows as JSON, 1 MB, become 2.3 times smaller in 10 ms. Level 6 takes
 # 58 ms to make them 2.5 times smaller. docs/reference/http-api.md has more figures.
 ZLIB_LEVEL = 1

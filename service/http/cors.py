@@ -9,8 +9,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response as StarletteResponse
 from starlette.types import Receive, Scope, Send
 
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import MAX_QUOTED_LENGTH, ErrorResponse, Response
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import MAX_QUOTED_LENGTH, ErrorResponse, Response
 
 METHODS = ("GET", "POST")
 EXPOSED_HEADERS = ("Inference-Header-Content-Length", "X-Request-Id", "Retry-After")
@@ -50,7 +50,7 @@ class Cors:
             return Response(bytes(answer.body), _lines(answer.headers))
         origin = headers["origin"][:MAX_QUOTED_LENGTH]
         message = f"origin {origin!r}: expected an origin, method and headers that are allowed here"
-        return ErrorResponse(answer.status_code, "bad_request", message, b"vary: Origin\r\n")
+        return ErrorResponse(answer.status_code, "bad_request", message, ((b"vary", b"Origin"),))
 
 
 def _lines(headers: Headers) -> bytes:

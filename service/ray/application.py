@@ -16,9 +16,9 @@ from ray.serve import Application
 from turnpike.service.config.resolve import resolve, unknown_setting
 from turnpike.service.config.settings import SECRETS, Settings
 from turnpike.service.errors import SettingError
-from turnpike.service.http.auth import AccessLevel, Authenticator
 from turnpike.service.ray.coordinator import Coordinator
 from turnpike.service.ray.replica import Replica, replica_with_models_on_request
+from turnpike.service.requests.auth import AccessLevel, Authenticator
 
 NAME = "turnpike"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104

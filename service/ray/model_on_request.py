@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnpike.service.errors import RequestError
-from turnpike.service.http.auth import Authenticator
 from turnpike.service.repository.rollout import Rollout
+from turnpike.service.requests.auth import Authenticator
 
 # what a path that names a model begins with
 MODEL_PATHS = ("/v1/models/", "/v2/models/")

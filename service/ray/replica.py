@@ -16,13 +16,13 @@ from turnpike.service.api.app import Application
 from turnpike.service.config.resolve import resolve
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import SettingError
-from turnpike.service.http.auth import AccessLevel, Authenticator
 from turnpike.service.process.trial import Trial
 from turnpike.service.process.worker import GC_THRESHOLD
 from turnpike.service.ray.coordinator_client import CoordinatorClient
 from turnpike.service.ray.model_on_request import HeldModel, ModelsOnRequest
 from turnpike.service.remote.remote_repository import open_repository
 from turnpike.service.repository.rollout import Rollout
+from turnpike.service.requests.auth import AccessLevel, Authenticator
 from turnpike.service.telemetry.log import configure_logging
 from turnpike.service.telemetry.log_writer import log_writer
 

@@ -16,8 +16,10 @@ from turnpike.service.artifact.low_priority import Caller, call_directly
 from turnpike.service.artifact.manifest import Manifest, read_manifest
 from turnpike.service.artifact.onnx_constants import expect_self_contained, read_initializers
 from turnpike.service.artifact.protobuf import content_digest
-from turnpike.service.artifact.runtime import Runtime, Signature, Tensor, open_model, open_runtime
+from turnpike.service.artifact.runtime import Runtime, open_model, open_runtime
 from turnpike.service.artifact.sample_rows import check_sample_rows
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.batching.batch_run import BatchRunner
 from turnpike.service.batching.batcher import Batcher

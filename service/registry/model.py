@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 from turnpike.service.artifact.manifest import Gate, Manifest
-from turnpike.service.artifact.runtime import Runtime, Signature
+from turnpike.service.artifact.runtime import Runtime
+from turnpike.service.artifact.signature import Signature
 from turnpike.service.batching.batcher import Batcher
 from turnpike.service.gates.drift import DriftMonitor
 from turnpike.service.inference_types import Array

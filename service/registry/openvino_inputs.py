@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from turnpike.service.artifact.runtime import Runtime, Tensor
+from turnpike.service.artifact.runtime import Runtime
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.errors import ModelFileError, RunError
 from turnpike.service.registry.probe import find_rows
 

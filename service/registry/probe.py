@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from turnpike.service.artifact.runtime import Runtime, Tensor
+from turnpike.service.artifact.runtime import Runtime
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.errors import RunError
 from turnpike.service.inference_types import Array
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from turnpike.client.results import Gates, Lesion, to_columns
-from turnpike.service.protocol.predict_csv import predictions_csv
+from turnpike.service.codec.predict_csv import predictions_csv
 
 LABELLED = {"label": "b", "probability": 0.75, "probabilities": {"a": 0.25, "b": 0.75}}
 OTHER = {"label": "a", "probability": 1.0, "probabilities": {"a": 1.0, "b": 0.0}}

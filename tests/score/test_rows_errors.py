@@ -16,7 +16,7 @@ from tests.support.score_models import FEATURES, as_table, nameless_model, rando
 from turnpike.score.errors import RowsError, UsageError
 from turnpike.score.job.scoring_model import ScoringModel
 from turnpike.score.readers.files import read_part, split_files
-from turnpike.service.artifact.runtime import Signature
+from turnpike.service.artifact.signature import Signature
 
 HEADER = ",".join(FEATURES)
 CSV_FAULTS = {

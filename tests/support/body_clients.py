@@ -10,9 +10,9 @@ from typing import Any
 from starlette.types import Message
 
 from tests.support.fake_request import FakeRequest
-from turnpike.service.http.body import BodyReader
-from turnpike.service.http.request import ClientGoneError, RequestHead
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.requests.body import BodyReader
+from turnpike.service.requests.request import ClientGoneError, RequestHead
 
 GONE: Message = {"type": "http.disconnect"}
 

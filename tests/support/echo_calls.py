@@ -18,15 +18,15 @@ from turnpike.service.grpc.connection.call import Call
 from turnpike.service.grpc.connection.header_turns import HeaderTurns
 from turnpike.service.grpc.connection.protocol import GrpcProtocol
 from turnpike.service.grpc.methods.read_messages import next_message, read_message
-from turnpike.service.http.auth import Authenticator
-from turnpike.service.http.body import BodyReader
 from turnpike.service.http.connection.shared_state import ConnectionLimits, SharedState
-from turnpike.service.http.middleware import RequestMiddleware
-from turnpike.service.http.observer import RequestObserver
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response
-from turnpike.service.http.router import Router
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.requests.auth import Authenticator
+from turnpike.service.requests.body import BodyReader
+from turnpike.service.requests.middleware import RequestMiddleware
+from turnpike.service.requests.observer import RequestObserver
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
+from turnpike.service.requests.router import Router
 from turnpike.service.telemetry.counters import RequestCounters
 
 UNARY, STREAM, WAIT, LARGE, LATE, FAIL, REFUSE = (

@@ -12,15 +12,16 @@ import uvloop
 
 from turnpike.service.config.settings import Settings
 from turnpike.service.http.asgi import AsgiEndpoint
-from turnpike.service.http.auth import Authenticator
+from turnpike.service.http.compression import AnswerCompressor
 from turnpike.service.http.connection.connection_counts import ConnectionCounts, SharedPort
 from turnpike.service.http.connection.listener import listen
 from turnpike.service.http.connection.server import DrainTiming, Server
 from turnpike.service.http.connection.shared_state import ConnectionLimits
-from turnpike.service.http.middleware import RequestMiddleware
-from turnpike.service.http.observer import RequestObserver
-from turnpike.service.http.router import Router
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.requests.auth import Authenticator
+from turnpike.service.requests.middleware import RequestMiddleware
+from turnpike.service.requests.observer import RequestObserver
+from turnpike.service.requests.router import Router
 from turnpike.service.telemetry.counters import RequestCounters
 
 GET = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -93,7 +94,13 @@ class AsgiApplication:
         counters = RequestCounters()
         self.observer = RequestObserver(counters, None, None)
         budget = MemoryBudget(1 << 30)
-        middleware = RequestMiddleware(Router(AsgiEndpoint(asgi)), Authenticator(), budget, self.observer)
+        middleware = RequestMiddleware(
+            Router(AsgiEndpoint(asgi)),
+            Authenticator(),
+            budget,
+            self.observer,
+            compressor=AnswerCompressor(budget),
+        )
         self.handle = middleware.handle
         self.count_refused = self.observer.refused
 

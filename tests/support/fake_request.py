@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from turnpike.service.http.request import Headers, Request, RequestHead
-from turnpike.service.http.response import Response
+from turnpike.service.requests.request import Headers, Request, RequestHead
+from turnpike.service.requests.response import Response
 
 
 class FakeRequest(Request):

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from turnpike.service.artifact.manifest import Gate
-from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.tensor import Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | str, ...]

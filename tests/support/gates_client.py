@@ -21,17 +21,17 @@ from turnpike.service.api.context import ServiceContext
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.manifest import Gate, LayerProfile, Manifest, Profile
 from turnpike.service.config.settings import Settings
-from turnpike.service.http.auth import Authenticator
-from turnpike.service.http.body import BodyReader
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response
-from turnpike.service.http.router import Router
 from turnpike.service.inference_types import InferenceResult
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.registry.loader import load
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.repository.scan import ModelFile, file_identity
+from turnpike.service.requests.auth import Authenticator
+from turnpike.service.requests.body import BodyReader
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
+from turnpike.service.requests.router import Router
 from turnpike.service.telemetry.counters import RequestCounters
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -6,7 +6,8 @@ from typing import Any
 
 import orjson
 
-from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.tensor import Tensor
 
 
 def signature(

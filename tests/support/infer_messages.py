@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToDict
 from tests.support.infer_bodies import ROWS
 from turnpike.service.artifact.datatypes import BYTES, DATATYPES
 from turnpike.service.artifact.limits import RequestLimits
-from turnpike.service.artifact.runtime import Signature
+from turnpike.service.artifact.signature import Signature
 from turnpike.service.errors import RequestError
 from turnpike.service.grpc.messages.infer_request import CONTENT_FIELDS, InferRequest
 from turnpike.service.grpc.messages.infer_request_cache import InferMessageDecoder

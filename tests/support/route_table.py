@@ -8,7 +8,7 @@ from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
 from turnpike.service.api.app import Application
-from turnpike.service.http.auth import AccessLevel, level_of
+from turnpike.service.requests.auth import AccessLevel, level_of
 
 
 class Entry(NamedTuple):

@@ -13,7 +13,8 @@ from tests.support.infer_bodies import signature
 from tests.support.manifests import MANIFEST
 from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.service.artifact.manifest import TextInput, TextScheme
-from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 
 ALPHABET = " ABCé\U0001f600"

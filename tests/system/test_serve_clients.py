@@ -17,8 +17,8 @@ from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import Server, serving
 from tests.support.virtualenvs import ROOT, run_client
 from turnpike.service.artifact.runtime import open_model
-from turnpike.service.http.compression import COMPRESSED_FROM_BYTES
 from turnpike.service.repository.scan import MODEL_FILE
+from turnpike.service.requests.middleware import COMPRESSED_FROM_BYTES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

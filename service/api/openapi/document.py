@@ -12,8 +12,8 @@ from typing import Any
 from turnpike.common.distribution import VERSION
 from turnpike.service.api.openapi.operation import PATH_PARAMETERS, error
 from turnpike.service.api.openapi.schemas import SCHEMAS, STRING
-from turnpike.service.http.auth import AccessLevel
-from turnpike.service.http.router import Route
+from turnpike.service.requests.auth import AccessLevel
+from turnpike.service.requests.router import Route
 
 DESCRIPTION = (
     "Models with their gates: the Open Inference Protocol (version 2), a simple predict route, and routes "

@@ -11,9 +11,9 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import HTMLResponse, Response
 
 from turnpike.service.errors import NotFoundError
-from turnpike.service.http.auth import Authenticator
-from turnpike.service.http.router import Route
 from turnpike.service.http.static_file import StaticFile
+from turnpike.service.requests.auth import Authenticator
+from turnpike.service.requests.router import Route
 
 # files of Swagger UI, which come from the package fastapi_offline, and their media types
 ASSETS = {

@@ -18,8 +18,8 @@ from turnpike.service.grpc.connection.frames import (
 )
 from turnpike.service.grpc.connection.header_blocks import OK_HEADERS, OK_TRAILERS, GrpcHead, literal
 from turnpike.service.grpc.connection.status import encode_message, status_of
-from turnpike.service.http.request import ClientGoneError, Request
-from turnpike.service.http.response import JSON_LINES, ErrorResponse, Response
+from turnpike.service.requests.request import ClientGoneError, Request
+from turnpike.service.requests.response import ErrorResponse, Response
 
 if TYPE_CHECKING:
     from turnpike.service.grpc.connection.http2_connection import Http2Connection
@@ -311,9 +311,7 @@ class Call(MessageRequest):
         block = b"" if self.headers_sent else self._header_block()
         block += literal(b"grpc-status", b"%d" % status_of(response))
         block += literal(b"grpc-message", encode_message(response.message))
-        # header lines of HTTP, such as Retry-After
-        for line in response.lines.removeprefix(JSON_LINES).splitlines():
-            name, _, value = line.partition(b": ")
+        for name, value in response.headers:
             block += literal(name, value)
             if name == b"retry-after":
                 # as the retries of gRPC's clients read it

@@ -14,7 +14,7 @@ from hpack import Decoder, HPACKError, OversizedHeaderListError
 
 from turnpike.service.bounded_cache import BoundedCache
 from turnpike.service.grpc.connection.frames import ErrorCode, Http2Error
-from turnpike.service.http.request import Headers, RequestHead
+from turnpike.service.requests.request import Headers, RequestHead
 
 # blocks of one connection: methods times the metadata in use, which a client may change for each request
 MAX_CACHED_BLOCKS = 64

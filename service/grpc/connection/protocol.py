@@ -25,7 +25,7 @@ from turnpike.service.grpc.connection.http2_connection import Http2Connection
 from turnpike.service.grpc.connection.preface import HTTP1_ANSWER, Http1Error
 from turnpike.service.http.connection.shared_state import SharedState
 from turnpike.service.http.connection.unread_output import UnreadOutput
-from turnpike.service.http.driver import Driver
+from turnpike.service.requests.driver import Driver
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from urllib.parse import quote
 
-from turnpike.service.http.response import ErrorResponse
+from turnpike.service.requests.response import ErrorResponse
 
 # bytes of a message with its escapes: it fits in the 8 KiB of headers that clients accept
 MAX_MESSAGE_BYTES = 4000

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.codec.infer_request import PARAMETER_CHECKS, all_outputs
+from turnpike.service.codec.json_document import expect_whole, quoted
+from turnpike.service.codec.request_inputs import RequestInputs
+from turnpike.service.codec.tensors import expect_fit, read_binary, value_range
+from turnpike.service.codec.text_input import split_elements, texts_in_bytes
 from turnpike.service.errors import RequestError
 from turnpike.service.grpc.messages.descriptors import message_class
 from turnpike.service.inference_types import (
@@ -23,14 +29,6 @@ from turnpike.service.inference_types import (
     RequestedOutput,
     RequestForm,
 )
-from turnpike.service.protocol.infer_request import PARAMETER_CHECKS, all_outputs
-from turnpike.service.protocol.json_document import expect_whole, quoted
-from turnpike.service.protocol.request_inputs import RequestInputs
-from turnpike.service.protocol.tensors import expect_fit, read_binary, value_range
-from turnpike.service.protocol.text_input import split_elements, texts_in_bytes
-
-if TYPE_CHECKING:
-    from turnpike.service.artifact.runtime import Signature
 
 InferRequest = message_class("inference.ModelInferRequest")
 

@@ -1,25 +1,23 @@
 """Decodes ModelInferRequest messages, and remembers the forms of earlier ones.
 
 A message is split into its form (names, shapes, datatypes, outputs) and the raw bytes of its tensors. Clients
-repeat the same form, which is decoded once and kept, as `service.protocol.infer_request_cache` does for HTTP.
+repeat the same form, which is decoded once and kept, as `service.codec.infer_request_cache` does for HTTP.
 Decoding takes 3 µs then. Every message that is new or wrong goes to `decode_message`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.signature import Signature
 from turnpike.service.bounded_cache import BoundedCache
 from turnpike.service.grpc.messages.descriptors import parse
 from turnpike.service.grpc.messages.infer_request import InferRequest, decode_message
 from turnpike.service.inference_types import Array, InferenceRequest, RequestForm
-
-if TYPE_CHECKING:
-    from turnpike.service.artifact.runtime import Signature
 
 # more than the forms of requests that are in use at any one time
 MAX_TEMPLATES = 512

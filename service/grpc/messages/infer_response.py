@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from turnpike.service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
+from turnpike.service.codec.classification import classification
 from turnpike.service.errors import NotFiniteError
 from turnpike.service.grpc.messages.descriptors import message_class
 from turnpike.service.grpc.messages.infer_request import CONTENT_FIELDS
 from turnpike.service.inference_types import Array, InferenceResult, RequestedOutput, RequestForm
-from turnpike.service.protocol.classification import classification
 
 InferResponse = message_class("inference.ModelInferResponse")
 # first bytes of the fields `id` and `raw_output_contents`

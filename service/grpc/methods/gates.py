@@ -20,10 +20,10 @@ from turnpike.service.grpc.connection.call import MessageRequest
 from turnpike.service.grpc.messages.descriptors import message_class, parse
 from turnpike.service.grpc.messages.infer_request_cache import SplitMessage
 from turnpike.service.grpc.methods.model_endpoint import GrpcModelEndpoint
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response, ResponseBody
 from turnpike.service.inference_types import InferenceRequest
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response, ResponseBody
 
 PACKAGE = "turnpike.v1"
 # Python refuses to convert thousands of digits

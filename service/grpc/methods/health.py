@@ -10,10 +10,10 @@ from turnpike.service.errors import NotFoundError, NotReadyError, RequestError
 from turnpike.service.grpc.connection.call import Call
 from turnpike.service.grpc.messages.descriptors import message_class, parse
 from turnpike.service.grpc.methods.read_messages import read_message
-from turnpike.service.http.body import BodyReader
-from turnpike.service.http.request import Request
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.registry.served_models import ModelRegistry
+from turnpike.service.requests.body import BodyReader
+from turnpike.service.requests.request import Request
 
 HealthRequest = message_class("grpc.health.v1.HealthCheckRequest")
 HealthResponse = message_class("grpc.health.v1.HealthCheckResponse")

@@ -8,7 +8,7 @@ from turnpike.service.api.inference import InferenceCall
 from turnpike.service.grpc.connection.call import MessageRequest
 from turnpike.service.grpc.messages.infer_response import RawAnswers, encode_response, with_id
 from turnpike.service.grpc.methods.model_endpoint import GrpcModelEndpoint
-from turnpike.service.http.response import Response
+from turnpike.service.requests.response import Response
 
 
 class GrpcInferEndpoint(GrpcModelEndpoint):

@@ -10,10 +10,10 @@ from turnpike.service.errors import RequestError
 from turnpike.service.grpc.connection.call import Call, MessageRequest
 from turnpike.service.grpc.messages.infer_request_cache import InferMessageDecoder, SplitMessage
 from turnpike.service.grpc.methods.read_messages import read_message
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response
 from turnpike.service.inference_types import InferenceRequest
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
 
 # units of the header `grpc-timeout`, in seconds
 TIMEOUT_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}

@@ -6,8 +6,8 @@ import asyncio
 
 from turnpike.service.errors import RequestError
 from turnpike.service.grpc.connection.call import Call
-from turnpike.service.http.body import BodyReader
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.requests.body import BodyReader
 
 
 async def read_message(bodies: BodyReader, call: Call) -> bytes:

@@ -11,9 +11,9 @@ from turnpike.service.grpc.connection.call import Call
 from turnpike.service.grpc.connection.status import StatusCode
 from turnpike.service.grpc.messages.descriptors import POOL, message_class, parse
 from turnpike.service.grpc.methods.read_messages import next_message
-from turnpike.service.http.body import BodyReader
-from turnpike.service.http.request import Request
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.requests.body import BodyReader
+from turnpike.service.requests.request import Request
 
 ReflectionRequest = message_class("grpc.reflection.v1.ServerReflectionRequest")
 ReflectionResponse = message_class("grpc.reflection.v1.ServerReflectionResponse")

@@ -13,11 +13,11 @@ from turnpike.service.grpc.connection.header_blocks import GrpcHead
 from turnpike.service.grpc.messages.descriptors import message_class
 from turnpike.service.grpc.messages.infer_response import varint, with_id
 from turnpike.service.grpc.methods.read_messages import next_message
-from turnpike.service.http.body import BodyReader
-from turnpike.service.http.driver import Driver
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import ErrorResponse, Response
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.requests.body import BodyReader
+from turnpike.service.requests.driver import Driver
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import ErrorResponse, Response
 
 StreamResponse = message_class("inference.ModelStreamInferResponse")
 # first byte of the field `infer_response`

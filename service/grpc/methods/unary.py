@@ -9,9 +9,9 @@ from typing import Any, cast
 from turnpike.service.grpc.connection.call import Call
 from turnpike.service.grpc.messages.descriptors import message_class, parse
 from turnpike.service.grpc.methods.read_messages import read_message
-from turnpike.service.http.body import BodyReader
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import Response
+from turnpike.service.requests.body import BodyReader
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
 
 
 class UnaryEndpoint:

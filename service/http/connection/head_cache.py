@@ -6,7 +6,7 @@ Looking up a head of six headers takes 0.4 µs, parsing it with httptools 2.5 µ
 from __future__ import annotations
 
 from turnpike.service.bounded_cache import BoundedCache
-from turnpike.service.http.request import RequestHead
+from turnpike.service.requests.request import RequestHead
 
 HEAD_END = b"\r\n\r\n"
 HEAD_END_LENGTH = 4

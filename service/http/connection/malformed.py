@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import httptools
 import orjson
 
-from turnpike.service.http.request import Headers
-from turnpike.service.http.response import MAX_QUOTED_LENGTH, STATUS_LINES
+from turnpike.service.requests.request import Headers
+from turnpike.service.requests.response import MAX_QUOTED_LENGTH, STATUS_LINES
 
 VERSIONS = ("1.1", "1.0")
 # a target has no fragment, and only OPTIONS may have the target *

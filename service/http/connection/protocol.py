@@ -25,8 +25,8 @@ from turnpike.service.http.connection.request_parser import RequestParser
 from turnpike.service.http.connection.shared_state import HttpApplication, SharedState
 from turnpike.service.http.connection.unread_output import UnreadOutput
 from turnpike.service.http.connection.wire_request import WireRequest
-from turnpike.service.http.driver import Driver
-from turnpike.service.http.request import RequestHead
+from turnpike.service.requests.driver import Driver
+from turnpike.service.requests.request import RequestHead
 
 log = logging.getLogger(__name__)
 

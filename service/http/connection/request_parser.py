@@ -20,7 +20,7 @@ from turnpike.service.http.connection.malformed import (
     malformed_request_error,
     with_host_of,
 )
-from turnpike.service.http.request import Headers, RequestHead
+from turnpike.service.requests.request import Headers, RequestHead
 
 if TYPE_CHECKING:
     from turnpike.service.http.connection.protocol import HttpProtocol

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from uvicorn.server import ServerState
 
 from turnpike.service.http.connection.head_cache import HeadCache
-from turnpike.service.http.request import Request
-from turnpike.service.http.response import STATUS_LINES
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import STATUS_LINES
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import Message
 
-from turnpike.service.http.request import ClientGoneError, Request, RequestHead
-from turnpike.service.http.response import Response
+from turnpike.service.requests.request import ClientGoneError, Request, RequestHead
+from turnpike.service.requests.response import Response
 
 if TYPE_CHECKING:
     from turnpike.service.http.connection.protocol import HttpProtocol

@@ -38,9 +38,9 @@ def test_waiting_is_no_work() -> None:
     stacks = [
         f"{LOOP};uv__io_poll (linux.c:3);epoll_pwait (libc.so.6) 50",
         "_worker (concurrent/futures/thread.py:81);get (_queuemodule.c:2);0x7e (libc.so.6) 70",
-        f"{LOOP};finished (service/http/observer.py:1) 1",
+        f"{LOOP};finished (service/requests/observer.py:1) 1",
     ]
-    assert count_samples(stacks) == {"finished (service/http/observer.py)": 1}
+    assert count_samples(stacks) == {"finished (service/requests/observer.py)": 1}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_quietest_attempt_counts(
 def test_each_workload_has_a_table() -> None:
     line = {"kind": "profile", "net": "S", "request": "JSON", "rows": 1, "connections": 64}
     tables = profile_tables(
-        [{"kind": "machine"}, {**line, "what": "finished (service/http/observer.py)", "share": 0.125}]
+        [{"kind": "machine"}, {**line, "what": "finished (service/requests/observer.py)", "share": 0.125}]
     )
     assert "**S, JSON, rows: 1, connections: 64**" in tables
-    assert "| `finished (service/http/observer.py)` | 12.5% |" in tables
+    assert "| `finished (service/requests/observer.py)` | 12.5% |" in tables

@@ -18,8 +18,8 @@ from turnpike.export.measure.sample_rows import (
 )
 from turnpike.export.source import Rows, Source
 from turnpike.service.artifact.manifest import MAX_SAMPLE_CHARACTERS, InputRange
-from turnpike.service.artifact.runtime import Tensor
 from turnpike.service.artifact.sample_rows import to_input_row
+from turnpike.service.artifact.tensor import Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -15,7 +15,7 @@ from turnpike.export.parity.error_stats import EPS
 from turnpike.export.parity.reference import PERTURBATION, RejectedError, TensorValues
 from turnpike.export.parity.verdict import ErrorTable
 from turnpike.export.source import Array
-from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.tensor import Tensor
 
 GATE, OUTPUT = "layer00.transform_gate", "y"
 

@@ -20,7 +20,7 @@ from turnpike.service.api.app import Application
 from turnpike.service.api.dashboard import add_dashboard
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import NotFoundError
-from turnpike.service.http.auth import Authenticator
+from turnpike.service.requests.auth import Authenticator
 
 LIBRARY = "/dashboard/plotly.js"
 # what Chromium sends

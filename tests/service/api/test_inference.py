@@ -16,9 +16,8 @@ from tests.support.fake_request import FakeRequest
 from tests.support.infer_bodies import signature
 from turnpike.service.api.endpoint import parse_timeout_ms
 from turnpike.service.api.inference import InferenceCall, expect_bytes, merge_json, run_deadline, wrap_json
-from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.errors import InternalError, NotFiniteError, OverloadedError, RequestError, RunError
-from turnpike.service.http.response import ResponseBody
 from turnpike.service.inference_types import (
     FeedLayout,
     InferenceRequest,
@@ -27,6 +26,7 @@ from turnpike.service.inference_types import (
     RequestForm,
 )
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.response import ResponseBody
 
 WORDS = signature(Tensor("ids", "int64", ("batch", "words")))
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.manifests import MANIFEST, stored_input
 from turnpike.service.artifact.manifest import InputRange, Sample, SampleInput
-from turnpike.service.artifact.runtime import Tensor
 from turnpike.service.artifact.sample_rows import check_sample_rows, to_input_row
+from turnpike.service.artifact.tensor import Tensor
 
 X = Tensor("x", "float32", ("batch", 2, 2))
 IDS = Tensor("ids", "int64", ("batch", "words"))

@@ -15,7 +15,7 @@ from tests.support.manifests import MANIFEST
 from tests.support.text_models import ALPHABET, encoder, text_input
 from turnpike.models.data.embedded import encode_texts
 from turnpike.service.artifact.manifest import TextInput, TextScheme
-from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 
 IDS = Tensor("ids", "int64", ("batch", "words", 3))

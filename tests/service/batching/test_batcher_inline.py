@@ -16,7 +16,7 @@ import uvloop
 from tests.support.fake_models import BlockedRuns, Doubler, make_batcher, rows, with_short_runs
 from turnpike.service.batching.batcher import Batcher
 from turnpike.service.errors import DeadlineError
-from turnpike.service.http.driver import DriverWaiter
+from turnpike.service.requests.driver import DriverWaiter
 
 SMALL, LARGE = 2, 64
 

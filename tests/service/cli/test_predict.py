@@ -17,7 +17,8 @@ from tests.support.live_server import serving
 from tests.support.run_cli import run_in_process
 from tests.support.text_models import text_file
 from tests.support.tiny_repository import put_model
-from turnpike.service.artifact.runtime import Tensor, open_model
+from turnpike.service.artifact.runtime import open_model
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.cli.table_file import read_rows
 from turnpike.service.errors import SettingError
 

@@ -197,12 +197,11 @@ def test_the_supervisor_does_not_import_large_libraries() -> None:
 
 
 def test_a_worker_imports_only_what_requests_need() -> None:
-    """Settings, the command line, rare routes and NumPy's random numbers are not imported."""
+    """The command line, rare routes and NumPy's random numbers are not imported."""
     modules = imported_by("turnpike.service.process.worker", "turnpike.service.api.app")
     rare = (
         "typer",
         "rich",
-        "turnpike.service.config.settings",
         "turnpike.service.api.metrics",
         "turnpike.service.api.openapi.document",
         "turnpike.service.api.openapi.schemas",

@@ -10,7 +10,7 @@ import pytest
 from turnpike.service.config.pipes import buffer_pipes
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import SettingError
-from turnpike.service.http.auth import Authenticator
+from turnpike.service.requests.auth import Authenticator
 
 
 def pipe_with(content: bytes) -> Path:

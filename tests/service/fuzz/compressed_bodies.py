@@ -10,8 +10,8 @@ import zlib
 from tests.support.fake_request import FakeRequest
 from tests.support.fuzzing import Decoder, cut
 from turnpike.service.errors import RequestError
-from turnpike.service.http.body import BodyReader
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.requests.body import BodyReader
 
 Loop = asyncio.AbstractEventLoop
 

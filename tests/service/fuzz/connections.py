@@ -17,8 +17,8 @@ from tests.support.in_process_worker import MemoryTransport
 from turnpike.service.errors import RequestError
 from turnpike.service.http.connection.protocol import HttpProtocol
 from turnpike.service.http.connection.shared_state import ConnectionLimits
-from turnpike.service.http.request import ClientGoneError, Request
-from turnpike.service.http.response import Response
+from turnpike.service.requests.request import ClientGoneError, Request
+from turnpike.service.requests.response import Response
 
 Loop = asyncio.AbstractEventLoop
 

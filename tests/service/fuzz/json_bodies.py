@@ -16,13 +16,14 @@ from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
 from tests.support.text_models import ALPHABET, TEXTS
 from tests.support.tiny_highway import highway
 from turnpike.service.artifact.limits import RequestLimits
-from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.tensor import Tensor
+from turnpike.service.codec.infer_request import decode_infer
+from turnpike.service.codec.infer_request_cache import CachingDecoder
+from turnpike.service.codec.predict_json import decode_instances
 from turnpike.service.errors import RequestError
 from turnpike.service.gates.lesions import LESION_KEYS, parse_lesion_request
 from turnpike.service.gates.query import DETAILS, OPTIONS, parse_gate_query
-from turnpike.service.protocol.infer_request import decode_infer
-from turnpike.service.protocol.infer_request_cache import CachingDecoder
-from turnpike.service.protocol.predict_json import decode_instances
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -57,9 +57,9 @@ def test_any_bytes_are_decoded_correctly_or_refused(name: str, tmp_path: Path, l
 @pytest.mark.parametrize(
     ("name", "target", "fault"),
     [
-        ("infer", "turnpike.service.protocol.infer_request.InputReader.expect_even", lambda *_: None),
+        ("infer", "turnpike.service.codec.infer_request.InputReader.expect_even", lambda *_: None),
         ("gate query", "turnpike.service.gates.query.DETAILS", ("summary", "units", "rows", "row")),
-        ("body", "turnpike.service.http.decompression._damaged", lambda: ValueError("damaged")),
+        ("body", "turnpike.service.requests.decompression._damaged", lambda: ValueError("damaged")),
         ("http", "turnpike.service.http.connection.request_parser.LINE_ENDS", b""),
         (
             "grpc",

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from turnpike.service.artifact.manifest import Gate
-from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.errors import RequestError, TooLargeError
 from turnpike.service.gates.query import (
     GateQuery,

@@ -13,7 +13,7 @@ import numpy as np
 from tests.support.grpc_worker import GrpcWorker, grpc_worker, infer_request
 from turnpike.service.grpc.application import GATES, HEALTH, INFERENCE, OLD_REFLECTION, REFLECTION
 from turnpike.service.grpc.messages.descriptors import DESCRIPTORS, POOL, message_class
-from turnpike.service.http.compression import COMPRESSED_FROM_BYTES
+from turnpike.service.requests.middleware import COMPRESSED_FROM_BYTES
 
 # calls that need no key
 OPEN = {f"/{HEALTH}/Check", f"/{HEALTH}/Watch", f"/{INFERENCE}/ServerLive", f"/{INFERENCE}/ServerReady"}

@@ -12,9 +12,9 @@ import pytest
 
 from tests.support.fake_request import FakeRequest
 from turnpike.service.http.asgi import AsgiEndpoint, AsgiRequest
-from turnpike.service.http.driver import Driver, DriverWaiter
-from turnpike.service.http.request import ClientGoneError, Request
-from turnpike.service.http.response import Response
+from turnpike.service.requests.driver import Driver, DriverWaiter
+from turnpike.service.requests.request import ClientGoneError, Request
+from turnpike.service.requests.response import Response
 
 
 class AsgiFakeRequest(FakeRequest):

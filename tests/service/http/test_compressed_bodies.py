@@ -21,9 +21,9 @@ from turnpike.service.errors import (
     TooLargeError,
     UnsupportedEncodingError,
 )
-from turnpike.service.http.body import BodyReader
-from turnpike.service.http.decompression import ANY_RATIO_BYTES, SLICE_BYTES
-from turnpike.service.http.request import ClientGoneError
+from turnpike.service.requests.body import BodyReader
+from turnpike.service.requests.decompression import ANY_RATIO_BYTES, SLICE_BYTES
+from turnpike.service.requests.request import ClientGoneError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
 

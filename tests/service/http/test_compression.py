@@ -34,10 +34,12 @@ from tests.support.in_process_worker import (
     until,
 )
 from tests.support.one_worker import with_supervisor
-from turnpike.service.http import compression, middleware
-from turnpike.service.http.compression import COMPRESSED_FROM_BYTES, SLICE_BYTES, ZLIB_LEVEL, AnswerCompressor
-from turnpike.service.http.response import LARGE_RESPONSE_BYTES, Response
+from turnpike.service.http import compression
+from turnpike.service.requests import middleware
+from turnpike.service.http.compression import SLICE_BYTES, ZLIB_LEVEL, AnswerCompressor
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.requests.middleware import COMPRESSED_FROM_BYTES
+from turnpike.service.requests.response import LARGE_RESPONSE_BYTES, Response
 
 UNPACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "deflate": zlib.decompress}
 ALL_GATES = GATES + "?detail=rows"

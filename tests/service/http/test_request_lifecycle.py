@@ -28,7 +28,7 @@ from tests.support.in_process_worker import (
     until,
 )
 from turnpike.service.api import gates as gates_endpoint
-from turnpike.service.http.request import Request, Trace
+from turnpike.service.requests.request import Request, Trace
 
 __all__ = ["access_log_lines"]
 INFER_BODY = infer(rows(1))

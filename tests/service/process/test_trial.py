@@ -61,9 +61,10 @@ def run_with_child(file: ModelFile, act: Callable[[asyncio.Task[str | None], int
 
 
 def test_a_file_that_can_be_loaded_passes(tmp_path: Path) -> None:
+    before = children()  # libraries may keep one, such as multiprocessing's tracker of resources
     file = put_model(tmp_path, data=highway().model)
     assert asyncio.run(trial()(file)) is None
-    assert children() == []
+    assert children() == before
 
 
 def test_a_file_that_cannot_be_loaded_fails_for_the_same_reason(
@@ -86,10 +87,11 @@ def test_a_process_that_gives_no_answer_is_a_failure(
 
 def test_a_trial_has_a_time_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The limit is shorter than the start of the process, so any file takes longer."""
+    before = children()
     reason = "its trial took longer than 0.01 s (--trial-seconds)"
     with caplog.at_level(logging.INFO):
         assert asyncio.run(trial(trial_seconds=0.01)(put_model(tmp_path, data=endless_model()))) == reason
-    assert children() == []
+    assert children() == before
     assert caplog.messages == [
         "net/1 has no manifest: it is on trial for up to 0.01 s",
         f"net/1 is not served: {reason}",

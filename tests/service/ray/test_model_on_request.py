@@ -10,10 +10,10 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from tests.support.rollout_workers import Workers, write
-from turnpike.service.http.auth import Authenticator
 from turnpike.service.ray.model_on_request import HeldModel, ModelsOnRequest
 from turnpike.service.repository.location import Location
 from turnpike.service.repository.rollout import Rollout
+from turnpike.service.requests.auth import Authenticator
 
 
 class Service:

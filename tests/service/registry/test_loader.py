@@ -21,7 +21,8 @@ from tests.support.manifests import MANIFEST, stored_input
 from tests.support.tiny_highway import Gated, highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
 from turnpike.service.artifact.manifest import LayerProfile, Lever, Manifest, Profile, Sample
-from turnpike.service.artifact.runtime import Tensor, open_model, open_runtime
+from turnpike.service.artifact.runtime import open_model, open_runtime
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ModelFileError, UntriedError
 from turnpike.service.gates.drift import sampled_run

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.support.tiny_highway import highway
-from turnpike.service.artifact.runtime import Runtime, Tensor
+from turnpike.service.artifact.runtime import Runtime
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.errors import RunError
 from turnpike.service.registry.probe import ProbeResult, probe
 

@@ -10,7 +10,7 @@ import pytest
 from turnpike.service import errors
 from turnpike.service.errors import RequestError
 from turnpike.service.grpc.connection.status import MAX_MESSAGE_BYTES, StatusCode, encode_message, status_of
-from turnpike.service.http.response import ErrorResponse
+from turnpike.service.requests.response import ErrorResponse
 
 EXPECTED = {
     errors.RequestError: "INVALID_ARGUMENT",

@@ -12,7 +12,7 @@ import pytest
 from tests.support.infer_bodies import ROWS, signature
 from tests.support.infer_messages import LIMITS, decode, error_of, every_array, field, with_inputs, with_texts
 from tests.support.text_models import TEXTS
-from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.grpc.messages.infer_request_cache import InferMessageDecoder
 from turnpike.service.inference_types import Array, RequestedOutput
 

@@ -24,7 +24,8 @@ from tests.support.infer_messages import (
     with_texts,
 )
 from tests.support.text_models import TEXTS
-from turnpike.service.artifact.runtime import Signature, Tensor
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.errors import RequestError
 from turnpike.service.grpc.messages.descriptors import parse
 from turnpike.service.grpc.messages.infer_request import InferRequest, decode_message

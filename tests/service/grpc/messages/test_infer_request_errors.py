@@ -12,7 +12,7 @@ import pytest
 from tests.support.infer_bodies import signature
 from tests.support.infer_messages import error_of, with_inputs, with_texts
 from tests.support.text_models import TEXTS
-from turnpike.service.artifact.runtime import Tensor
+from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.grpc.messages.infer_request import InferRequest
 
 X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)

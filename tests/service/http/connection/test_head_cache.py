@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnpike.service.http.connection.head_cache import MAX_CACHED_HEADS, MAX_HEAD_BYTES, HeadCache
-from turnpike.service.http.request import RequestHead
+from turnpike.service.requests.request import RequestHead
 
 HEAD = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.echo_server import GET, EchoServer, parse_refusal, read_answer, run
 from tests.support.in_process_worker import until
-from turnpike.service.http.request import Request
+from turnpike.service.requests.request import Request
 
 
 def test_slow_headers_get_408() -> None:

@@ -1,0 +1,302 @@
+"""Predict requests and predictions as CSV: a table of rows in, a table of predictions out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.signature import Signature
+from turnpike.service.codec.feature_names import expect_features
+from turnpike.service.codec.json_document import quoted
+from turnpike.service.codec.tensors import expect_fit, infer_shape, value_range
+from turnpike.service.codec.text_input import text_ids
+from turnpike.service.errors import RequestError, TooLargeError
+from turnpike.service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm
+
+# whole numbers up to this size are exact in float64, in which the cells are read
+MAX_EXACT = 2.0**53
+# the column that has the texts of a model that takes texts
+TEXT_COLUMN = "text"
+# cells of a first line that are checked for numbers, in less than 2 ms
+MAX_CHECKED_CELLS = 1000
+# the keys of a prediction with labels
+LABELLED = ["label", "probability", "probabilities"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The numbers of a CSV text, with its columns in the order of the model.
+
+    `lines` has the line of each row and `columns` the name or number of each column, for error messages.
+    `others` has the cells of columns that are not the model's, by their names.
+    """
+
+    values: Array
+    lines: Sequence[int]
+    columns: Sequence[str]
+    where: str
+    others: Mapping[str, Sequence[str]]
+
+    def to_dtype(self, dtype: np.dtype[Any]) -> Array:
+        """The values in the dtype of an input; raises RequestError if one does not fit."""
+        values = self.values
+        if dtype.kind == "f":
+            fits = np.abs(values) <= float(np.finfo(dtype).max)
+        elif dtype.kind in "iu":
+            info = np.iinfo(dtype)
+            low, high = max(info.min, -MAX_EXACT), min(info.max, MAX_EXACT)
+            fits = (values >= low) & (values <= high) & (values == np.rint(values))
+        else:
+            raise RequestError(f"{self.where}: expected JSON, since CSV has numbers and the input has none")
+        self.expect_all(fits, value_range(dtype))
+        return values.astype(dtype)
+
+    def expect_all(self, fits: Array, expected: str) -> None:
+        """Raise RequestError for the first value that does not fit."""
+        if not fits.all():
+            row, column = np.argwhere(~fits)[0].tolist()
+            # all digits, since 3.0000001 is no whole number
+            value = repr(float(self.values[row, column])).removesuffix(".0")
+            raise RequestError(
+                f"{self.where}, line {self.lines[row]}, column {self.columns[column]}: "
+                f"expected {expected}, got '{value}'"
+            )
+
+
+def read_table(
+    lines: Iterable[str],
+    signature: Signature,
+    where: str,
+    max_rows: int | None = None,
+    *,
+    keep_others: bool = False,
+) -> Table:
+    """Read CSV that has a column for each value of a row.
+
+    Without a header, the columns are in the order of the model. A header must have the names of the model's
+    features, in any order. For a model without names, the header is skipped.
+
+    Args:
+        lines: The text, with its line breaks.
+        signature: The model's tensors and features.
+        where: Names the text in error messages.
+        max_rows: The number of rows that are accepted, None for any.
+        keep_others: Whether a header may also have names that are no features.
+
+    Raises:
+        RequestError: The message names the line and the column.
+    """
+    if len(signature.inputs) != 1:
+        raise RequestError(
+            f"{where}: expected JSON with {', '.join(signature.inputs)}, since CSV has rows of one input only"
+        )
+    features = signature.features
+    records: Iterator[tuple[int, list[str]]] = _records(lines, where, max_rows)
+
+    # the first line: names or numbers?
+    first = next(records, None)
+    if first is None:
+        raise RequestError(f"{where}: expected rows, got none")
+    line, cells = first
+    order: list[int] = []
+    others: dict[str, list[str]] = {}
+    if _is_header(cells, features, keep_others):
+        names = [cell.strip() for cell in cells]
+        if features:
+            expect_features(names, features, f"{where}, line {line}", allow_others=keep_others)
+            order = [names.index(name) for name in features]
+            others = {name: [] for name in names if name not in features}
+        columns = [quoted(name) for name in names]
+        width = len(names)
+    else:
+        width = len(features) or len(cells)
+        columns = [str(number) for number in range(1, width + 1)]
+        records = chain([first], records)
+
+    # the rows
+    values = array("d")
+    row_lines: list[int] = []
+    for line, cells in records:
+        if len(cells) != width:
+            hint = "; separate them by commas" if len(cells) == 1 else ""
+            raise RequestError(f"{where}, line {line}: expected {width} columns, got {len(cells)}{hint}")
+        try:
+            values.extend(map(float, [cells[index] for index in order] if order else cells))
+        except ValueError:
+            column = next(index for index in order or range(width) if not _is_number(cells[index]))
+            raise RequestError(
+                f"{where}, line {line}, column {columns[column]}: "
+                f"expected a finite number, got {quoted(cells[column])}"
+            ) from None
+        for name, texts in others.items():
+            texts.append(cells[names.index(name)])
+        row_lines.append(line)
+    if not row_lines:
+        raise RequestError(f"{where}: expected rows, got none")
+    if max_rows is not None and len(row_lines) > max_rows:
+        raise _too_many_rows(where, max_rows)
+    if order:
+        columns = [columns[index] for index in order]
+    matrix = np.frombuffer(values, np.float64).reshape(len(row_lines), len(columns))
+    table = Table(matrix, row_lines, columns, where, others)
+    table.expect_all(np.isfinite(matrix), "a finite number")
+    return table
+
+
+def read_texts(
+    lines: Iterable[str], where: str, max_rows: int | None = None, *, keep_others: bool = False
+) -> tuple[list[str], dict[str, list[str]]] | None:
+    """The column `text` of CSV, and the other columns by their names; None if there is no such column.
+
+    The arguments are those of `read_table`.
+    """
+    records = _records(lines, where, max_rows, keep_spaces=True)
+    line, header = next(records, (0, []))
+    names = [cell.strip() for cell in header]
+    if TEXT_COLUMN not in names:
+        return None
+    if len(set(names)) != len(names) or (len(names) > 1 and not keep_others):
+        raise RequestError(f"{where}, line {line}: expected a column 'text' alone, got {len(names)} columns")
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    for line, cells in records:
+        if len(cells) != len(names):
+            hint = "; put a text with commas in quotes" if len(cells) > len(names) else ""
+            raise RequestError(f"{where}, line {line}: expected {len(names)} columns, got {len(cells)}{hint}")
+        for name, cell in zip(names, cells, strict=True):
+            columns[name].append(cell)
+    texts = columns.pop(TEXT_COLUMN)
+    if not texts:
+        raise RequestError(f"{where}: expected rows, got none")
+    if max_rows is not None and len(texts) > max_rows:
+        raise _too_many_rows(where, max_rows)
+    return texts, columns
+
+
+def _records(
+    lines: Iterable[str], where: str, max_rows: int | None, *, keep_spaces: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each line that is not blank, with its number. A line of spaces may be one, or a text."""
+    reader = csv.reader(lines)
+    # a header, and blank lines, which also take time, count too
+    max_records = None if max_rows is None else max_rows + 1
+    try:
+        for number, cells in enumerate(reader, 1):
+            if max_records is not None and number > max_records:
+                raise _too_many_rows(where, max_records - 1)
+            if any(map(str.strip, cells)) or (keep_spaces and cells):
+                yield reader.line_num, cells
+    except csv.Error:
+        raise RequestError(
+            f"{where}, line {reader.line_num}: expected cells separated by commas, got something else"
+        ) from None
+
+
+def _too_many_rows(where: str, max_rows: int) -> RequestError:
+    return RequestError(f"{where}: expected at most {max_rows} rows (--max-rows), got more")
+
+
+def _is_header(cells: Sequence[str], features: Sequence[str], keep_others: bool) -> bool:
+    """Whether a first line has names: none of its cells is a number, or it has those of the features."""
+    if not any(map(_is_number, cells[:MAX_CHECKED_CELLS])):
+        return True
+    names = {cell.strip() for cell in cells}
+    return bool(features) and (keep_others or len(cells) == len(features)) and names >= set(features)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLimits) -> InferenceRequest:
+    """Decode a body whose lines are rows of the model's one input, each as a flat list of its values.
+
+    If the input takes texts, they may be in a column `text`.
+    """
+    if len(body) > limits.max_json_bytes:
+        raise TooLargeError(
+            f"body: expected at most {limits.max_json_bytes} bytes of CSV (--max-json), got {len(body)}"
+        )
+    try:
+        text = bytes(body).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RequestError("body: expected CSV in UTF-8, got other bytes") from None
+    encoder = signature.text
+    if encoder is not None and len(signature.inputs) == 1:
+        found = read_texts(io.StringIO(text, newline=""), "body", limits.max_rows)
+        if found is not None:
+            feeds = {encoder.input: text_ids(found[0], encoder, limits, "body")}
+            return _request(len(found[0]), feeds, signature, has_texts=True)
+    table = read_table(io.StringIO(text, newline=""), signature, "body", limits.max_rows)
+    (tensor,) = signature.inputs.values()
+    rows, width = table.values.shape
+    if signature.batch is None and rows != 1:
+        raise RequestError(f"body: expected 1 row, since the model has no batch axis, got {rows}")
+    values = table.to_dtype(WIRE_DTYPES[tensor.dtype])
+    dims = tensor.dims if signature.batch is None else tensor.dims[1:]
+    size = math.prod(dim for dim in dims if isinstance(dim, int))
+    if width != size and all(isinstance(dim, int) for dim in dims):
+        raise RequestError(f"body, line {table.lines[0]}: expected {size} columns, got {width}")
+    shape = infer_shape(dims, width, f"body, line {table.lines[0]}")
+    array = values.reshape(shape if signature.batch is None else (rows, *shape))
+    expect_fit(array.shape, tensor, {}, "body")
+    return _request(rows, {tensor.name: array}, signature)
+
+
+def _request(
+    rows: int, feeds: dict[str, Array], signature: Signature, *, has_texts: bool = False
+) -> InferenceRequest:
+    outputs = tuple(map(RequestedOutput, signature.outputs))
+    form = RequestForm(rows, outputs, FeedLayout.of(feeds), has_texts=has_texts)
+    return InferenceRequest(form, feeds)
+
+
+def predictions_csv(
+    predictions: Sequence[Any],
+    more: Mapping[str, Array] | None = None,
+    others: Mapping[str, Sequence[str]] | None = None,
+) -> str:
+    """One line per row: other columns of its table, label and probabilities or outputs, and more columns."""
+    before = others or {}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = {name: [round(value, 6) for value in values.tolist()] for name, values in (more or {}).items()}
+    for index, prediction in enumerate(predictions):
+        cells = dict(_cells("output", prediction))
+        if index == 0:
+            own = [f"predicted {name}" if name in before else name for name in (*cells, *columns)]
+            writer.writerow([*before, *own])
+        kept = (texts[index] for texts in before.values())
+        writer.writerow([*kept, *cells.values(), *(values[index] for values in columns.values())])
+    return text.getvalue()
+
+
+def _cells(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The names and values of the columns that a prediction fills."""
+    # the outputs of a model may have such names, too
+    if isinstance(value, dict) and list(value) == LABELLED and isinstance(value["probabilities"], dict):
+        yield "label", value["label"]
+        yield "probability", value["probability"]
+        for label, probability in value["probabilities"].items():
+            yield f"p_{label}", probability
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _cells(key, part)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _cells(f"{name}_{index}", part)
+    else:
+        yield name, value

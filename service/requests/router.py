@@ -1,0 +1,135 @@
+"""Finds the endpoint of a request by its method and path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from turnpike.service.bounded_cache import BoundedCache
+from turnpike.service.requests.auth import AccessLevel
+from turnpike.service.requests.request import Request, RequestHead
+from turnpike.service.requests.response import Response
+
+# an endpoint returns its answer, or None if it has sent one itself
+Endpoint = Callable[[Request], Awaitable[Response | None]]
+
+# more than the pairs of method and path that are in use at a time
+MAX_CACHED_MATCHES = 1024
+# longer paths are not cached
+MAX_CACHED_PATH_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An endpoint and the pattern of its path, in which `{name}` matches one segment."""
+
+    path: str
+    method: str
+    level: AccessLevel
+    endpoint: Endpoint
+    name: str
+    regex: re.Pattern[str]
+    # its OpenAPI operation, without what follows from the fields above
+    operation: Mapping[str, Any]
+    # whether it answers requests for hosts that `--allowed-hosts` does not list
+    any_host: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The route of a request, and the named segments of its path."""
+
+    route: Route
+    params: Mapping[str, str]
+
+
+class Router:
+    """The routes of the service. Requests that match none go to the endpoint `fallback`."""
+
+    def __init__(self, fallback: Endpoint) -> None:
+        self.routes: list[Route] = []
+        self._fallback = Match(_route("", "", "open", fallback, "fallback", {}, any_host=False), {})
+        self._matches: BoundedCache[tuple[str, str], Match] = BoundedCache(MAX_CACHED_MATCHES)
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        level: AccessLevel,
+        endpoint: Endpoint,
+        name: str,
+        operation: Mapping[str, Any],
+        *,
+        any_host: bool = False,
+    ) -> None:
+        """Add a route.
+
+        Args:
+            method: The HTTP method; GET includes HEAD.
+            path: The pattern of the path, such as `/v2/models/{model}`.
+            level: The level of the keys that may call it; see `auth`.
+            endpoint: Called with each request.
+            name: Identifies the operation in the OpenAPI document.
+            operation: The rest of the operation, see `service.api.openapi.operation`. If it is empty, the
+                document leaves the route out.
+            any_host: Answer requests for any host. Probes send the address of the container.
+        """
+        self.routes.append(_route(method, path, level, endpoint, name, operation, any_host=any_host))
+
+    def match(self, head: RequestHead) -> Match:
+        """Look up the route of a head.
+
+        Its endpoint raises a 405 if the path has routes only for other methods.
+        """
+        key = (head.method, head.path)
+        match = self._matches.get(key)
+        if match is None:
+            match = self._search(*key)
+            if len(head.path) <= MAX_CACHED_PATH_LENGTH:
+                self._matches.add(key, match)
+        return match
+
+    def _search(self, method: str, path: str) -> Match:
+        first: Match | None = None
+        for route in self.routes:
+            path_match: Any = route.regex.fullmatch(path)
+            # `/v1/models/net:predict` is not the model `net:predict`: the first pattern that fits decides
+            if path_match is not None and (first is None or route.path == first.route.path):
+                match = Match(route, path_match.groupdict())
+                if route.method == method or (route.method == "GET" and method == "HEAD"):
+                    return match
+                first = first or match
+        if first is None:
+            return self._fallback
+        return Match(_wrong_method(first.route), first.params)
+
+
+def _route(
+    method: str,
+    path: str,
+    level: AccessLevel,
+    endpoint: Endpoint,
+    name: str,
+    operation: Mapping[str, Any],
+    *,
+    any_host: bool,
+) -> Route:
+    # re.split puts the names in braces at the odd indices
+    segments = re.split(r"\{(\w+)\}", path)
+    pattern = "".join(
+        f"(?P<{segment}>[^/]+)" if index % 2 else re.escape(segment) for index, segment in enumerate(segments)
+    )
+    return Route(path, method, level, endpoint, name, re.compile(pattern), operation, any_host)
+
+
+def _wrong_method(route: Route) -> Route:
+    """A route for the same path whose endpoint raises a 405."""
+
+    async def method_not_allowed(_: Request) -> Response:
+        raise HTTPException(405, headers={"Allow": route.method})
+
+    return replace(route, level="open", endpoint=method_not_allowed)
