@@ -1,24 +1,23 @@
 """The application of one worker: creates the models, the routes and the middleware from the settings.
 
-Requests of programs (models, repository, health, metrics, traffic) go from the connection through the
-middleware to their endpoint, without FastAPI. FastAPI serves pages (dashboard, documentation) behind an
-adapter.
+Requests go from the connection through the middleware to their endpoint, without FastAPI: see `embedded` for
+the same routes as a FastAPI application.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import import_module
-from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from turnpike.service.api import (
     admin,
+    dashboard,
     gates,
     health,
     lesion,
@@ -29,6 +28,7 @@ from turnpike.service.api import (
     traffic,
 )
 from turnpike.service.api.context import ServiceContext, SupervisorClient
+from turnpike.service.api.openapi import reference_page
 from turnpike.service.api.openapi.operation import operation
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.low_priority import low_priority_caller
@@ -36,7 +36,7 @@ from turnpike.service.artifact.runtime import expect_device
 from turnpike.service.config.cpus import threads_per_worker
 from turnpike.service.config.memory_share import max_held_bytes
 from turnpike.service.config.settings import Settings
-from turnpike.service.http.asgi import AsgiEndpoint, AsgiRequest
+from turnpike.service.http.asgi import AsgiRequest
 from turnpike.service.http.compression import AnswerCompressor
 from turnpike.service.http.connection.shared_state import ConnectionLimits, HttpApplication
 from turnpike.service.http.cors import Cors
@@ -52,13 +52,10 @@ from turnpike.service.requests.middleware import RequestMiddleware
 from turnpike.service.requests.observer import RequestObserver
 from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import Response
-from turnpike.service.requests.router import Endpoint, Route, Router
+from turnpike.service.requests.router import Router
 from turnpike.service.requests.tracing import Tracing
 from turnpike.service.telemetry.access_log import access_log
 from turnpike.service.telemetry.counters import RequestCounters
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 
 class Application:
@@ -104,9 +101,7 @@ class Application:
             settings.max_header, settings.header_seconds, settings.idle_seconds
         )
         self._tracing = Tracing.from_settings(settings)
-        self._fastapi = FastApiEndpoint(self.context)
-        self.router = build_router(self.context, self.unready_reason, self._fastapi)
-        self._fastapi.routes = self.router.routes
+        self.router = build_router(self.context, self.unready_reason)
         self.observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
         self._middleware = RequestMiddleware(
             self.router,
@@ -124,13 +119,8 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._middleware.handle(AsgiRequest(scope, receive, send))
-        else:
-            await self.fastapi(scope, receive, send)
-
-    @property
-    def fastapi(self) -> FastAPI:
-        """FastAPI's application, which is created when it is first needed."""
-        return self._fastapi.app
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
 
     def _load_model(self, file: ModelFile) -> Model:
         """Load a model of the repository; at low priority if requests for other models may come meanwhile."""
@@ -172,50 +162,6 @@ class Application:
             self._tracing.close()
 
 
-class LoadedFastApi(NamedTuple):
-    """FastAPI's application, and the endpoint that passes requests to it."""
-
-    app: FastAPI
-    endpoint: AsgiEndpoint
-
-
-class FastApiEndpoint:
-    """Answers the requests that no route of the router matches with FastAPI's routes.
-
-    FastAPI is imported, in a thread, at the first of these requests. That takes 0.11 s and 8 MiB, and most
-    workers serve programs alone, which do not need it.
-    """
-
-    def __init__(self, context: ServiceContext) -> None:
-        # gets the routes of the router, which the documentation describes, when all are known
-        self.routes: list[Route] = []
-        self._context = context
-        self._loading = Lock()
-        self._loaded: LoadedFastApi | None = None
-
-    async def __call__(self, request: Request) -> None:
-        loaded = self._loaded
-        if loaded is None:
-            loaded = await asyncio.to_thread(self._load)
-        await loaded.endpoint(request)
-
-    @property
-    def app(self) -> FastAPI:
-        """The application itself."""
-        return self._load().app
-
-    def _load(self) -> LoadedFastApi:
-        with self._loading:
-            if self._loaded is None:
-                from turnpike.service.api.fastapi_app import create_app, without_middleware
-
-                app = create_app(self._context, self.routes)
-                self._loaded = LoadedFastApi(app, AsgiEndpoint(without_middleware(app)))
-                # leave its objects out of garbage collections, like those of the libraries imported before
-                gc.freeze()
-            return self._loaded
-
-
 METRICS = operation("Metrics", "Counters of all workers, for Prometheus", "Metrics", media_type="text/plain")
 
 
@@ -235,13 +181,19 @@ class MetricsEndpoint:
         return await asyncio.to_thread(metrics_response, families)
 
 
-def build_router(
-    context: ServiceContext, unready_reason: Callable[[], str | None], fallback: Endpoint
-) -> Router:
-    """The routes that programs call, and `fallback` for all other requests."""
-    router = Router(fallback)
-    health.add_routes(router, unready_reason, fallback if context.settings.dashboard else None)
+def build_router(context: ServiceContext, unready_reason: Callable[[], str | None]) -> Router:
+    """All routes of the service."""
+    router = Router(not_found)
+    page = dashboard.add_routes(router) if context.settings.dashboard else None
+    health.add_routes(router, unready_reason, page)
     for module in (statistics, open_inference, predict, gates, lesion, model_facts, admin, traffic):
         module.add_routes(router, context)
     router.add("GET", "/metrics", "api", MetricsEndpoint(context), "metrics", METRICS)
+    if context.settings.docs:
+        reference_page.add_routes(router)
     return router
+
+
+async def not_found(_: Request) -> Response:
+    """Answer a request that matches no route."""
+    raise HTTPException(404)

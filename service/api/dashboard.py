@@ -9,12 +9,11 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from fastapi import Depends, FastAPI, Request
-from starlette.responses import Response
-
 from turnpike.service.errors import NotFoundError
+from turnpike.service.http.asgi import AsgiEndpoint
 from turnpike.service.http.static_file import StaticFile
-from turnpike.service.requests.auth import Authenticator
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.router import Endpoint, Router
 
 FOLDER = Path(__file__).parents[1] / "dashboard"
 INDEX = "index.html"
@@ -51,38 +50,39 @@ HEAD_END = b"</head>"
 MODULE_PRELOAD = '<link rel="modulepreload" href="dashboard/%s">\n'
 
 
-def add_dashboard(app: FastAPI, auth: Authenticator, folder: Path = FOLDER) -> None:
-    """Add the dashboard. Its files are listed here, once, so that no request names a path on the disk."""
+def add_routes(router: Router, folder: Path = FOLDER) -> Endpoint:
+    """Add the dashboard's files, and return the endpoint of its page.
+
+    The files are listed here, once, so that no request names a path on the disk.
+    """
     library, version = _find_chart_library()
     files = {
-        _name(path, folder): _file(path.suffix, path.read_bytes)
+        _name(path, folder): AsgiEndpoint(_file(path.suffix, path.read_bytes))
         for path in folder.rglob("*")
         if path.suffix in MEDIA_TYPES
     }
-    files[INDEX] = _file(".html", lambda: _index_page(folder, version))
+    files[INDEX] = AsgiEndpoint(_file(".html", lambda: _index_page(folder, version)))
     if library is not None:
-        files[CHART_LIBRARY] = _file(".js", library.read_bytes, version)
-    without_key = [Depends(auth.require("open"))]
+        files[CHART_LIBRARY] = AsgiEndpoint(_file(".js", library.read_bytes, version))
 
-    @app.get("/", include_in_schema=False, dependencies=without_key)
-    async def index(request: Request) -> Response:
-        response = await files[INDEX].response(request)
-        response.headers["Vary"] = "Accept, Accept-Encoding"
-        return response
-
-    @app.get("/dashboard/{file:path}", include_in_schema=False, dependencies=without_key)
-    async def dashboard_file(file: str, request: Request) -> Response:
-        if file == CHART_LIBRARY and library is None:
+    async def dashboard_file(request: Request) -> None:
+        name = request.path_params["file"]
+        if name == CHART_LIBRARY and library is None:
             raise NotFoundError(
                 "/dashboard: expected the package plotly to be installed on the server, and it is not"
             )
-        if file not in files:
-            raise NotFoundError(f"/dashboard: expected a file of the dashboard, got {file[:80]!r}")
-        return await files[file].response(request)
+        if name not in files:
+            raise NotFoundError(f"/dashboard: expected a file of the dashboard, got {name[:80]!r}")
+        await files[name](request)
+
+    router.add("GET", "/dashboard/{file:path}", "open", dashboard_file, "dashboard_file", {})
+    return AsgiEndpoint(_file(".html", lambda: _index_page(folder, version), vary="Accept, Accept-Encoding"))
 
 
-def _file(suffix: str, read: Callable[[], bytes], version: str | None = None) -> StaticFile:
-    return StaticFile(MEDIA_TYPES[suffix], read, version, SECURITY_HEADERS)
+def _file(
+    suffix: str, read: Callable[[], bytes], version: str | None = None, vary: str = "Accept-Encoding"
+) -> StaticFile:
+    return StaticFile(MEDIA_TYPES[suffix], read, version, SECURITY_HEADERS, vary)
 
 
 def _find_chart_library() -> tuple[Path | None, str]:

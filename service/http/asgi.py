@@ -1,8 +1,7 @@
 """Adapters between `Request` and ASGI, one for each direction.
 
-`AsgiEndpoint` answers a request with an ASGI application: FastAPI serves all routes in this way that the
-router does not know. `AsgiRequest` is a request that came through an ASGI
-server, so that the whole service also runs under uvicorn and the like.
+`AsgiEndpoint` answers a request with an ASGI application, such as a file of the dashboard. `AsgiRequest` is a
+request that came through an ASGI server, so that the whole service also runs under uvicorn and the like.
 """
 
 from __future__ import annotations
@@ -25,24 +24,19 @@ class AsgiEndpoint:
         self._app = app
 
     async def __call__(self, request: Request) -> None:
-        request.route_path = "unknown"
         scope, receive, send = request.asgi()
         if scope.get("method") == "HEAD":
-            # FastAPI's routes know only GET; the request leaves out the body of its answer
+            # many applications know only GET; the request leaves out the body of its answer
             scope["method"] = "GET"
-        # lets FastAPI's endpoints reach the request
-        scope["turnpike.request"] = request
         try:
             if request.driver is None:
                 await self._app(scope, receive, send)
             else:
-                # FastAPI and its libraries expect to run in an asyncio task
+                # Starlette and its libraries expect to run in an asyncio task
                 request.in_task = True
                 await asyncio.get_running_loop().create_task(_call(self._app, scope, receive, send))
         finally:
             request.in_task = False
-            # without the converter that FastAPI writes into a pattern
-            request.route_path = getattr(scope.get("route"), "path", "unknown").replace(":path}", "}")
 
 
 async def _call(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from turnpike.service.http.accept import preferred_encoding
 
@@ -31,13 +32,14 @@ class CompressedFile:
 
 
 class StaticFile:
-    """A file that is read and compressed on the first request and then kept in memory.
+    """A file that is read and compressed on the first request and then kept in memory: an ASGI application.
 
     Args:
         media_type: The value of Content-Type.
         read: Returns the content. It is called in a thread.
         version: The version that a URL may name as `?v=` to be cached for ever.
         headers: More headers of its answers.
+        vary: The headers of a request that the answer depends on.
     """
 
     def __init__(
@@ -46,13 +48,18 @@ class StaticFile:
         read: Callable[[], bytes],
         version: str | None = None,
         headers: Mapping[str, str] | None = None,
+        vary: str = "Accept-Encoding",
     ) -> None:
         self._read = read
         self._version = version
-        self._headers = {**(headers or {}), "Content-Type": media_type, "Vary": "Accept-Encoding"}
+        self._headers = {**(headers or {}), "Content-Type": media_type, "Vary": vary}
         self._file: CompressedFile | None = None
 
-    async def response(self, request: Request) -> Response:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._response(Request(scope))
+        await response(scope, receive, send)
+
+    async def _response(self, request: Request) -> Response:
         """The file, compressed if the client accepts gzip, or 304 if the client already has it."""
         file = self._file
         if file is None:

@@ -13,9 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from starlette.requests import HTTPConnection
-from starlette.routing import BaseRoute
-
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ForbiddenError, SettingError, UnauthorizedError
 
@@ -73,29 +70,6 @@ class Authenticator:
             raise UnauthorizedError(UNKNOWN_KEY)
         if level == "admin" and not admin:
             raise ForbiddenError(NOT_ADMIN)
-
-    def require(self, level: AccessLevel) -> RequireKey:
-        """`check` as a dependency of a FastAPI route: `dependencies=[Depends(auth.require("admin"))]`."""
-        return RequireKey(self, level)
-
-
-class RequireKey:
-    """A FastAPI dependency that refuses requests without a key for its level."""
-
-    def __init__(self, auth: Authenticator, level: AccessLevel) -> None:
-        self.level = level
-        self._check = auth.check
-
-    async def __call__(self, connection: HTTPConnection) -> None:
-        self._check(self.level, connection.scope["headers"])
-
-
-def level_of(route: BaseRoute) -> AccessLevel | None:
-    """The level that a FastAPI route declares, or None if it declares none."""
-    for dependency in getattr(route, "dependencies", ()):
-        if isinstance(dependency.dependency, RequireKey):
-            return dependency.dependency.level
-    return None
 
 
 def _read_key(headers: Headers) -> bytes | None:

@@ -21,13 +21,18 @@ Endpoint = Callable[[Request], Awaitable[Response | None]]
 MAX_CACHED_MATCHES = 1024
 # longer paths are not cached
 MAX_CACHED_PATH_LENGTH = 200
+# a parameter in a path that `re.escape` has escaped
+PARAMETER = re.compile(r"\\\{(\w+)(:path)?\\\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An endpoint and the pattern of its path, in which `{name}` matches one segment."""
+    """An endpoint and the pattern of its path: `{name}` is one segment, `{name:path}` all that follow."""
 
+    # without `:path`, for metrics and the log
     path: str
+    # with it
+    declared_path: str
     method: str
     level: AccessLevel
     endpoint: Endpoint
@@ -52,7 +57,7 @@ class Router:
 
     def __init__(self, fallback: Endpoint) -> None:
         self.routes: list[Route] = []
-        self._fallback = Match(_route("", "", "open", fallback, "fallback", {}, any_host=False), {})
+        self._fallback = Match(_route("", "unknown", "open", fallback, "fallback", {}, any_host=False), {})
         self._matches: BoundedCache[tuple[str, str], Match] = BoundedCache(MAX_CACHED_MATCHES)
 
     def add(
@@ -118,12 +123,18 @@ def _route(
     *,
     any_host: bool,
 ) -> Route:
-    # re.split puts the names in braces at the odd indices
-    segments = re.split(r"\{(\w+)\}", path)
-    pattern = "".join(
-        f"(?P<{segment}>[^/]+)" if index % 2 else re.escape(segment) for index, segment in enumerate(segments)
+    pattern = PARAMETER.sub(lambda match: f"(?P<{match[1]}>{'.*' if match[2] else '[^/]+'})", re.escape(path))
+    return Route(
+        path.replace(":path}", "}"),
+        path,
+        method,
+        level,
+        endpoint,
+        name,
+        re.compile(pattern),
+        operation,
+        any_host,
     )
-    return Route(path, method, level, endpoint, name, re.compile(pattern), operation, any_host)
 
 
 def _wrong_method(route: Route) -> Route:

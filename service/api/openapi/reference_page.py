@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from importlib.resources import files
 
 import orjson
-from fastapi import Depends, FastAPI, Request
-from fastapi.openapi.docs import get_swagger_ui_html
-from starlette.responses import HTMLResponse, Response
 
 from turnpike.service.errors import NotFoundError
+from turnpike.service.http.asgi import AsgiEndpoint
 from turnpike.service.http.static_file import StaticFile
-from turnpike.service.requests.auth import Authenticator
-from turnpike.service.requests.router import Route
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.router import Router
 
 # files of Swagger UI, which come from the package fastapi_offline, and their media types
 ASSETS = {
@@ -23,36 +20,43 @@ ASSETS = {
 }
 
 
-def add_reference(app: FastAPI, routes: list[Route], auth: Authenticator) -> None:
-    """Add the page, its files and the document. `routes` are described by the document."""
+def add_routes(router: Router) -> None:
+    """Add the page, its files and the document, which describes the routes of the router."""
     folder = files("fastapi_offline") / "static"
-    assets = {name: StaticFile(media_type, (folder / name).read_bytes) for name, media_type in ASSETS.items()}
-    document_file = StaticFile("application/json", partial(_encoded_document, routes))
-    no_key = [Depends(auth.require("open"))]
+    assets = {
+        name: AsgiEndpoint(StaticFile(media_type, (folder / name).read_bytes))
+        for name, media_type in ASSETS.items()
+    }
 
-    @app.get("/docs", include_in_schema=False, dependencies=no_key)
-    async def page() -> HTMLResponse:
-        return get_swagger_ui_html(
-            openapi_url="openapi.json",
-            title="turnpike",
-            swagger_js_url="docs/swagger-ui-bundle.js",
-            swagger_css_url="docs/swagger-ui.css",
-            swagger_favicon_url="docs/favicon.png",
-        )
+    async def asset(request: Request) -> None:
+        name = request.path_params["file"]
+        if name not in assets:
+            raise NotFoundError(f"/docs: expected one of {', '.join(ASSETS)}, got {name[:80]!r}")
+        await assets[name](request)
 
-    @app.get("/docs/{part}", include_in_schema=False, dependencies=no_key)
-    async def asset(part: str, request: Request) -> Response:
-        if part not in ASSETS:
-            raise NotFoundError(f"/docs: expected one of {', '.join(ASSETS)}, got {part[:80]!r}")
-        return await assets[part].response(request)
-
-    @app.get("/openapi.json", include_in_schema=False, dependencies=no_key)
-    async def document(request: Request) -> Response:
-        return await document_file.response(request)
+    # made at the first request, in a thread, because few workers are asked for them
+    page = AsgiEndpoint(StaticFile("text/html; charset=utf-8", _page))
+    document = AsgiEndpoint(StaticFile("application/json", lambda: _document(router)))
+    router.add("GET", "/docs", "open", page, "docs", {})
+    router.add("GET", "/docs/{file}", "open", asset, "docs_file", {})
+    router.add("GET", "/openapi.json", "open", document, "openapi", {})
 
 
-def _encoded_document(routes: list[Route]) -> bytes:
-    # imported at the first request, because few workers are asked for the document
+def _page() -> bytes:
+    # FastAPI takes 0.1 s to import
+    from fastapi.openapi.docs import get_swagger_ui_html
+
+    page = get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title="turnpike",
+        swagger_js_url="docs/swagger-ui-bundle.js",
+        swagger_css_url="docs/swagger-ui.css",
+        swagger_favicon_url="docs/favicon.png",
+    )
+    return bytes(page.body)
+
+
+def _document(router: Router) -> bytes:
     from turnpike.service.api.openapi.document import build_document
 
-    return orjson.dumps(build_document(routes))
+    return orjson.dumps(build_document(router.routes))

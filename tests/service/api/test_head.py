@@ -13,7 +13,7 @@ from tests.support.in_process_worker import NAME, InProcessWorker, load_worker
 from tests.support.one_worker import with_supervisor
 from tests.support.route_table import route_table
 
-PATH_VALUES = {"{model}": NAME, "{version}": "1", "{part}": "swagger-ui.css", "{file:path}": "main.js"}
+PATH_VALUES = {"{model}": NAME, "{version}": "1", "{file}": "swagger-ui.css", "{file:path}": "main.js"}
 # answers with counters and times have another length each time
 VARYING_ENDS = ("/metrics", "/stats")
 

@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import APIRouter, Depends, FastAPI
-from fastapi.routing import iter_route_contexts
-from starlette.routing import Route
 
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ForbiddenError, SettingError, UnauthorizedError
 from turnpike.service.requests import auth as module
-from turnpike.service.requests.auth import AccessLevel, Authenticator, level_of
+from turnpike.service.requests.auth import AccessLevel, Authenticator
 
 BOTH = Authenticator(["one", "two"], "root")
 
@@ -88,32 +85,6 @@ def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch)
     Authenticator(["one", "two", "three"]).check("api", bearer("one"))
     assert len(compared) == 3
     assert {len(digest) for pair in compared for digest in pair} == {32}
-
-
-def test_routes_and_routers_declare_their_level() -> None:
-    """Single routes and whole routers can declare a level; None means that it was forgotten."""
-    app = FastAPI(openapi_url=None)
-
-    app.router.routes[:0] = [Route("/bare", object())]
-    router = APIRouter(dependencies=[Depends(BOTH.require("admin"))])
-
-    @router.get("/routed")
-    async def routed() -> None: ...
-
-    @app.get("/open", dependencies=[Depends(BOTH.require("open"))])
-    async def opened() -> None: ...
-
-    @app.get("/forgot")
-    async def forgot() -> None: ...
-
-    app.include_router(router)
-    routes = [context.original_route for context in iter_route_contexts(app.routes)]
-    assert {route.path: level_of(route) for route in routes} == {
-        "/bare": None,
-        "/routed": "admin",
-        "/open": "open",
-        "/forgot": None,
-    }
 
 
 def settings(**values: Any) -> Settings:

@@ -7,16 +7,15 @@ import logging
 from datetime import datetime
 from typing import Any
 
+import orjson
 import pytest
-from fastapi import APIRouter, FastAPI
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response as StarletteResponse
 
 from tests.support.asgi import ask
 from tests.support.recorded_access_log import RecordedAccessLog
-from turnpike.service.api.fastapi_app import without_middleware
+from turnpike.service.api.app import not_found
 from turnpike.service.errors import OverloadedError
-from turnpike.service.http.asgi import AsgiEndpoint, AsgiRequest
+from turnpike.service.http.asgi import AsgiRequest
 from turnpike.service.http.compression import AnswerCompressor
 from turnpike.service.http.cors import Cors
 from turnpike.service.inference_types import InferenceResult
@@ -66,29 +65,28 @@ def counters() -> RequestCounters:
     return RequestCounters()
 
 
+async def model(request: Request) -> Response:
+    return Response(orjson.dumps({"name": request.path_params["model"]}))
+
+
+async def file(request: Request) -> Response:
+    return Response(orjson.dumps({"file": request.path_params["file"]}))
+
+
+async def ready(request: Request) -> Response:
+    return Response(b"", status=503 if request.head.query else 200)
+
+
 class Service:
-    """The middleware before one endpoint of the service and FastAPI, as an ASGI application."""
+    """The middleware before a few endpoints, as an ASGI application."""
 
     def __init__(
         self, counters: RequestCounters, access_log: AccessLog | None, cors: tuple[str, ...]
     ) -> None:
-        app = FastAPI(redirect_slashes=False)
-        framework = APIRouter(prefix="/v2")
-
-        @framework.get("/models/{model}")
-        async def model(model: str) -> Any:
-            return {"name": model}
-
-        @framework.get("/files/{file:path}")
-        async def file(file: str) -> Any:
-            return {"file": file}
-
-        @framework.get("/health/ready")
-        async def ready(full: bool = False) -> Any:
-            return StarletteResponse(status_code=503 if full else 200)
-
-        app.include_router(framework)
-        router = Router(AsgiEndpoint(without_middleware(app)))
+        router = Router(not_found)
+        router.add("GET", "/v2/models/{model}", "api", model, "model", operation={})
+        router.add("GET", "/v2/files/{file:path}", "open", file, "file", operation={})
+        router.add("GET", "/v2/health/ready", "open", ready, "ready", operation={})
         router.add("POST", ROUTE, "api", endpoint, "infer", operation={})
         self.budget = MemoryBudget(1 << 20)
         self._middleware = RequestMiddleware(
@@ -148,8 +146,8 @@ def test_a_response_is_sent_logged_and_counted(
     assert counters.in_flight == 0
 
 
-def test_fastapi_routes_are_counted(access_log: RecordedAccessLog, counters: RequestCounters) -> None:
-    """The label is the whole pattern of the route, with the prefix of its router."""
+def test_routes_are_counted(access_log: RecordedAccessLog, counters: RequestCounters) -> None:
+    """The label is the pattern of the route."""
     reply = ask(service(counters, access_log), "GET", "/v2/models/digits")
     assert reply.json == {"name": "digits"}
     assert access_log.lines[0]["route"] == "/v2/models/{model}"
@@ -192,7 +190,7 @@ def test_every_error_is_json_with_one_field(
     reason: str,
     route: str,
 ) -> None:
-    """Errors of the service and of FastAPI are JSON with one field, counted by reason and by route."""
+    """Errors of endpoints and of routing are JSON with one field, counted by reason and by route."""
     reply = ask(service(counters, access_log), method, path, query=query)
     assert reply.status == status
     assert reply.json.keys() == {"error"}
