@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from turnpike.service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_values, read_text
+from turnpike.common.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_values, read_text
 
 if TYPE_CHECKING:
     from turnpike.service.config.settings import Settings
