@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow
 
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.score.errors import RowsError
 from turnpike.score.sources.parts import RowBatch
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.runtime import Signature, Tensor
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array

@@ -10,7 +10,7 @@ import numpy as np
 from simdjson import Array as JsonArray
 from simdjson import Object as JsonObject
 
-from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.common.datatypes import DATATYPES, WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from turnpike.service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
+from turnpike.common.datatypes import BYTES, DATATYPE_BY_DTYPE
 from turnpike.service.errors import NotFiniteError, RequestError
 from turnpike.service.inference_types import Array, InferenceResult, RequestForm
 from turnpike.service.protocol.classification import classification

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.errors import RequestError, TooLargeError
 from turnpike.service.inference_types import Array, FeedLayout, InferenceRequest, RequestedOutput, RequestForm

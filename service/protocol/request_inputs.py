@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from turnpike.service.artifact.datatypes import BYTES, DATATYPES
+from turnpike.common.datatypes import BYTES, DATATYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array

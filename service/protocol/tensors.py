@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from simdjson import Array as JsonArray
 
-from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.common.datatypes import DATATYPES, WIRE_DTYPES
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array
 from turnpike.service.protocol.json_document import expect_array, expect_whole, to_json, to_python

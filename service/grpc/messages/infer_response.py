@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
+from turnpike.common.datatypes import BYTES, DATATYPE_BY_DTYPE
 from turnpike.service.errors import NotFiniteError
 from turnpike.service.grpc.messages.descriptors import message_class
 from turnpike.service.grpc.messages.infer_request import CONTENT_FIELDS

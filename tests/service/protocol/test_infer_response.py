@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.common.datatypes import DATATYPES, WIRE_DTYPES
 from turnpike.service.artifact.runtime import Signature, Tensor
 from turnpike.service.errors import NotFiniteError, RequestError
 from turnpike.service.inference_types import Array, FeedLayout, InferenceResult, RequestedOutput, RequestForm

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pytest
 
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.runtime import Tensor
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array
