@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import urllib.request
 import uuid
 from collections.abc import Callable
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from turnpike.common.cache_folder import cache_folder
+from turnpike.common.file_digest import sha256_of
 from turnpike.models.errors import DataError
 
 CHUNK_BYTES = 1 << 20
@@ -37,18 +38,12 @@ class RemoteFile:
     mirrors: tuple[str, ...]
 
 
-def cache_folder(name: str) -> Path:
-    """Return the folder for a data set in TURNPIKE_CACHE, XDG_CACHE_HOME/turnpike or ~/.cache/turnpike."""
-    turnpike_cache = os.environ.get("TURNPIKE_CACHE")
-    if turnpike_cache:
-        return Path(turnpike_cache) / name
-    xdg_cache = os.environ.get("XDG_CACHE_HOME", "")
+def data_set_folder(name: str) -> Path:
+    """The folder of a data set in the cache folder of this user."""
     try:
-        # the XDG specification says to ignore relative paths
-        root = Path(xdg_cache) if Path(xdg_cache).is_absolute() else Path.home() / ".cache"
+        return cache_folder(name)
     except RuntimeError as error:
         raise DataError("expected a home folder for the cache, there is none: set TURNPIKE_CACHE") from error
-    return root / "turnpike" / name
 
 
 def fetch(
@@ -89,11 +84,6 @@ def fetch(
         f"cannot download {remote.name} ({'; '.join(reasons)}); "
         f"download it by other means and pass its folder as --data-dir"
     )
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _download(

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from turnpike.common.cache_folder import cache_folder
+from turnpike.common.file_digest import sha256_of
 from turnpike.service.errors import SettingError
 from turnpike.service.repository.scan import FileIdentity, file_identity
 
@@ -25,16 +27,11 @@ DRAFT_PREFIX = ".draft-"
 
 
 def default_cache_folder() -> Path:
-    """`models` in TURNPIKE_CACHE, XDG_CACHE_HOME/turnpike or ~/.cache/turnpike."""
-    if turnpike_cache := os.environ.get("TURNPIKE_CACHE"):
-        return Path(turnpike_cache) / "models"
-    # the XDG specification says to ignore relative paths
-    xdg_cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    """`models` in the cache folder of this user."""
     try:
-        home = xdg_cache if xdg_cache.is_absolute() else Path.home() / ".cache"
+        return cache_folder("models")
     except RuntimeError as error:
         raise SettingError("model_cache: expected a folder, as there is no home folder, got none") from error
-    return home / "turnpike" / "models"
 
 
 class ModelCache:
@@ -130,11 +127,6 @@ class ModelCache:
             with contextlib.suppress(OSError), path.open("rb") as draft:
                 fcntl.flock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _is_valid(entry: Any) -> bool:
