@@ -174,3 +174,13 @@ def test_the_cache_needs_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", homeless)
     with pytest.raises(DataError, match="expected a home folder .* set TURNPIKE_CACHE"):
         data_set_folder("mnist")
+
+
+def test_a_full_disk_is_reported(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(draft: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(DataError, match=r"127\.0\.0\.1: \[Errno 28\] No space left on device"):
+        fetch(site.remote("good"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
