@@ -25,7 +25,8 @@ from turnpike.client.errors import (
     ServerError,
     UnavailableError,
 )
-from turnpike.client.inputs import DATATYPES, DTYPES, Array, Call, to_bytes
+from turnpike.client.inputs import Array, Call, datatype_of, to_bytes
+from turnpike.common.datatypes import DTYPE_BY_DATATYPE
 from turnpike.service.grpc.messages.descriptors import message_class
 
 INFERENCE, GATES = "inference.GRPCInferenceService", "turnpike.v1.GateService"
@@ -130,7 +131,7 @@ def encode(call: Call, subject: str) -> tuple[str, str, dict[str, Any]]:
         "model_name": call.model,
         "model_version": str(call.version),
         "inputs": [
-            {"name": name, "datatype": DATATYPES[array.dtype], "shape": array.shape}
+            {"name": name, "datatype": datatype_of(array), "shape": array.shape}
             for name, array in call.tensors.items()
         ],
         "raw_input_contents": list(map(to_bytes, call.tensors.values())),
@@ -200,7 +201,9 @@ def to_fields(value: Any) -> Any:
 def to_arrays(entries: Sequence[Any], contents: Sequence[bytes]) -> dict[str, Array]:
     """Arrays by name, of tensors and their bytes. A copy can be changed."""
     return {
-        entry["name"]: np.frombuffer(data, DTYPES[entry["datatype"]]).reshape(entry["shape"]).copy()
+        entry["name"]: np.frombuffer(data, DTYPE_BY_DATATYPE[entry["datatype"]])
+        .reshape(entry["shape"])
+        .copy()
         for entry, data in zip(entries, contents, strict=True)
     }
 

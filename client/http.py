@@ -20,7 +20,8 @@ from turnpike.client.errors import (
     ServerError,
     UnavailableError,
 )
-from turnpike.client.inputs import DATATYPES, DTYPES, TEXT, Call, to_bytes
+from turnpike.client.inputs import TEXT, Call, datatype_of, to_bytes
+from turnpike.common.datatypes import DTYPE_BY_DATATYPE
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 # as many threads or tasks keep their connections
@@ -118,7 +119,7 @@ def encode(call: Call) -> tuple[bytes, dict[str, str]]:
         return json.dumps({"instances": rows if len(inputs) > 1 else inputs[0]}).encode(), {}
     contents = list(map(to_bytes, call.tensors.values()))
     entries = [
-        {"name": name, "shape": array.shape, "datatype": DATATYPES[array.dtype]}
+        {"name": name, "shape": array.shape, "datatype": datatype_of(array)}
         | {"parameters": {"binary_data_size": len(content)}}
         for (name, array), content in zip(call.tensors.items(), contents, strict=True)
     ]
@@ -140,7 +141,7 @@ def decode(content: bytes, offset: int) -> dict[str, Any]:
         arrays = {}
         for tensor in part.get(key, ()):
             shape = tensor["shape"]
-            values = np.frombuffer(content, DTYPES[tensor["datatype"]], math.prod(shape), offset)
+            values = np.frombuffer(content, DTYPE_BY_DATATYPE[tensor["datatype"]], math.prod(shape), offset)
             # a copy can be changed
             arrays[tensor["name"]] = values.reshape(shape).copy()
             offset += values.nbytes

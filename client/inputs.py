@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from turnpike.client.errors import InputError
+from turnpike.common.datatypes import BYTES, DATATYPE_BY_DTYPE, DTYPE_BY_DATATYPE
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -34,14 +35,8 @@ Values: TypeAlias = ArrayLike | Sequence[str | bytes]
 Rows: TypeAlias = Values | Mapping[str, Values]
 Inputs: TypeAlias = Rows | Table
 
-CODES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
-# by the protocol's datatypes, in its byte order
-DTYPES = {
-    np.dtype(code).name.upper().replace("FLOAT", "FP"): np.dtype(code).newbyteorder("<") for code in CODES
-}
 # a text is an object: its bytes in UTF-8
 TEXT = np.dtype(object)
-DATATYPES = {TEXT: "BYTES"} | {dtype: datatype for datatype, dtype in DTYPES.items()}
 
 
 class Call(NamedTuple):
@@ -78,10 +73,10 @@ def to_datatype(values: Any, datatype: str, subject: str) -> Array:
         array = np.asarray(values)
     except ValueError as error:
         raise InputError(subject, "expected an array, got lists of different lengths") from error
-    if array.dtype.kind not in "biuf" or datatype not in DTYPES:
+    if array.dtype.kind not in "biuf" or datatype not in DTYPE_BY_DATATYPE:
         raise InputError(subject, f"expected numbers, to be sent as {datatype}, got {array.dtype}")
     with np.errstate(all="ignore"):
-        converted = array.astype(DTYPES[datatype], copy=False)
+        converted = array.astype(DTYPE_BY_DATATYPE[datatype], copy=False)
         lost = _is_lost(array, converted)
     if lost.any():
         at = np.argwhere(lost)[0].tolist()
@@ -112,6 +107,11 @@ def to_texts(values: Any, subject: str) -> Array | None:
 def _scalars(array: Array) -> Iterable[Any]:
     """The elements of an array that may be texts."""
     return array.flat if array.dtype.kind in "OU" else ()
+
+
+def datatype_of(array: Array) -> str:
+    """The protocol's datatype of a tensor."""
+    return BYTES if array.dtype == TEXT else DATATYPE_BY_DTYPE[array.dtype]
 
 
 def to_bytes(array: Array) -> bytes:

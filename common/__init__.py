@@ -1,1 +1,1 @@
-"""The ground floor: what several packages need. Imports the standard library alone."""
+"""The ground floor: what several packages need. Imports the standard library, and NumPy in `datatypes`."""

@@ -6,9 +6,9 @@ ModelsError
 ├── DataError          a data set that is missing, damaged or malformed
 ├── CheckpointError    a checkpoint that is missing, damaged, or belongs to another network or run
 │   └── MissingRecordError   a .safetensors file without turnpike's record: weights of another program
-├── TrainingError      training that cannot continue (the loss is NaN or infinite)
-└── WriteError         a file that cannot be written (the disk is full, say); also an OSError
+└── TrainingError      training that cannot continue (the loss is NaN or infinite)
 
+A file that cannot be written (the disk is full, say) is a WriteError of `common.durable_files`, an OSError.
 Each message is one sentence that says what was expected, what came instead, and where.
 """
 
@@ -46,7 +46,3 @@ class MissingRecordError(CheckpointError):
 
 class TrainingError(ModelsError):
     """Training cannot continue."""
-
-
-class WriteError(ModelsError, OSError):
-    """A file cannot be written: the disk is full or fails, or the folder is read-only."""

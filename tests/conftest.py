@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.python_path import python_path
 from tests.support.short_names.sitecustomize import ShortNamesFinder
-from turnpike.service.config.cpus import available_cpus
+from turnpike.common.cpus import available_cpus
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from turnpike.common.cpus import whole_cpus
 from turnpike.common.distribution import VERSION
 from turnpike.service.artifact.devices import OPENVINO_PACKAGE
 from turnpike.service.config.auto_workers import describe_machine
-from turnpike.service.config.cpus import available_cpus, threads_per_worker
+from turnpike.service.config.cpus import threads_per_worker
 from turnpike.service.config.resolve import resolve
 from turnpike.service.config.settings import Settings
 from turnpike.tune.errors import LowerPrecisionError, ServeError, UsageError
@@ -67,7 +68,7 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
         base = base_candidate(settings)
 
         # plan the time
-        cpu_count = max(1, int(available_cpus()))
+        cpu_count = whole_cpus()
         max_rows, loads_per_trial = max(plan.users) * plan.rows, len(plan.users)
         has_openvino = settings.device == "cpu" and OPENVINO_PACKAGE in versions()
         trials = count_trials(base, cpu_count, max_rows) + (1 + BEFORE_AND_AFTER) * len(repositories)

@@ -36,7 +36,7 @@ from tests.support.gates_client import profile_of
 from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
-from turnpike.models.atomic import replacing
+from turnpike.common.durable_files import replacing
 from turnpike.service.api.app import Application
 from turnpike.service.batching import batcher
 from turnpike.service.config.settings import Settings

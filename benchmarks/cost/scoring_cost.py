@@ -26,8 +26,8 @@ from pyarrow import parquet
 
 from benchmarks.folders import ROOT
 from turnpike import service
+from turnpike.common.cpus import whole_cpus
 from turnpike.service.artifact.runtime import open_model
-from turnpike.service.config.cpus import available_cpus
 
 BUNDLED_MODEL = Path(service.__file__).parent / "default/digits-10/1/model.onnx"
 ROWS_PER_GROUP = 50_000
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000, help="(default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
     arguments = parser.parse_args()
-    processes = max(1, int(available_cpus()))
+    processes = whole_cpus()
     print(
         "| round | turnpike score, rows/s | onnxruntime alone, rows/s | ratio |\n| --- | ---: | ---: | ---: |"
     )

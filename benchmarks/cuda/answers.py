@@ -20,7 +20,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.measurement.our_server import OurServer, running_turnpike
 from benchmarks.measurement.wrk import ANSWER_TIMEOUT_SECONDS
 from benchmarks.results.results_file import ResultLine, ResultsWriter
-from turnpike.service.artifact.datatypes import DATATYPES
+from turnpike.common.datatypes import DTYPE_BY_DATATYPE
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import open_model
 from turnpike.service.registry.device_agreement import allowed_difference, max_difference
@@ -29,7 +29,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 # request, and the name of a tensor in its answer
 TensorKey = tuple[str, str]
 
-DTYPES = {datatype: np.dtype(name) for name, datatype in DATATYPES.items()}
 REQUESTS = ("predictions", "gates", "lesions")
 # rows of a request, of those that each file has to try it with
 MAX_ROWS = 8
@@ -129,7 +128,7 @@ def joined(samples: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def array_of(tensor: Any) -> Array:
-    return np.array(tensor["data"], DTYPES[tensor["datatype"]]).reshape(tensor["shape"])
+    return np.array(tensor["data"], DTYPE_BY_DATATYPE[tensor["datatype"]]).reshape(tensor["shape"])
 
 
 def ask(server: OurServer, path: str, body: Any = None) -> Any:

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.growth.tables import median_points
 from benchmarks.results.results_file import ResultLine
-from turnpike.models.atomic import replacing
+from turnpike.common.durable_files import replacing
 from turnpike.models.plots import style as canvas
 
 # inches

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from benchmarks.errors import BenchmarkError
-from turnpike.models.atomic import replacing
+from turnpike.common.durable_files import replacing
 
 
 def replace_block(page: Path, name: str, text: str) -> None:

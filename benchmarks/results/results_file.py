@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import platform
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.errors import BenchmarkError
+from turnpike.common.cpus import affinity_cpus, cpu_model
 from turnpike.common.distribution import VERSION
 
 ResultLine = dict[str, Any]
@@ -81,15 +81,9 @@ def describe_machine() -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "cpu": cpu_model(),
-        "cpus": len(os.sched_getaffinity(0)),
+        "cpus": affinity_cpus(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "onnxruntime": version("onnxruntime"),
         "turnpike": VERSION,
     }
-
-
-def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from turnpike.common.durable_files import WriteError, replacing
 from turnpike.export.compress.agreement import AnswerComparison, points_lost
 from turnpike.export.compress.graph.removable_layers import RemovableLayer, find_removable_layers
 from turnpike.export.compress.selection import MIN_SHARE, UnitChoice, rank_units
@@ -17,7 +18,6 @@ from turnpike.export.output.repository import expect_writable
 from turnpike.export.source import Rows, Source
 from turnpike.export.sources.data.rows import MAX_TEST_ROWS, SplitRows, dataset_rows
 from turnpike.export.steps import Steps
-from turnpike.models.atomic import replacing
 from turnpike.models.errors import ModelsError
 from turnpike.models.training.finetune import finetune
 from turnpike.models.training.run_plan import BEST_CHECKPOINT
@@ -85,7 +85,7 @@ class _FineTuner:
                     self._folder / f"{choice.share:.6f}",
                     on_step=self._show,
                 )
-            except ModelsError as error:
+            except (ModelsError, WriteError) as error:
                 raise CompressionError(f"--finetune-epochs: {error}") from error
         # its graph is proved as well, since the cut graph is compared with it
         whole = read_whole_network(

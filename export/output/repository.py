@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from turnpike.common.durable_files import replacing_all, writing_problem
 from turnpike.export.errors import ExportError, UsageError
 from turnpike.export.output.model_bytes import embed_manifest
-from turnpike.models.atomic import replacing_all, writing_problem
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.protobuf import content_digest
 from turnpike.service.artifact.runtime import open_model

@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from turnpike.common.durable_files import write_texts
 from turnpike.export.report.data import ReportData
 from turnpike.export.report.page import render_page
-from turnpike.models.atomic import replacing_all
 
 
 def write_report(folder: Path, report: ReportData) -> Path:
     """Write index.html and report.json into a folder, both or none; returns the page."""
     path = folder / "index.html"
-    with replacing_all(folder / "report.json", path) as (json_draft, page_draft):
-        json_draft.write_text(json.dumps(report_json(report), allow_nan=False) + "\n", encoding="utf-8")
-        page_draft.write_text(render_page(report), encoding="utf-8")
+    text = json.dumps(report_json(report), allow_nan=False) + "\n"
+    write_texts({folder / "report.json": text, path: render_page(report)})
     return path
 
 

@@ -43,7 +43,7 @@ from turnpike.export.sources.module.user_module import (
 )
 from turnpike.export.sources.program.torch_program import from_program, read_program
 from turnpike.export.text_input import parse_text_alphabet
-from turnpike.models.data.download import cache_folder
+from turnpike.models.data.download import data_set_folder
 from turnpike.models.errors import ModelsError
 from turnpike.models.training.checkpoint import TrainingRecord
 
@@ -186,7 +186,7 @@ def _training_test_rows(record: TrainingRecord, source: Source, data_dir: Path |
     if not isinstance(name, str) or not is_dataset_name(name):
         return None
     try:
-        folder = None if is_embedded(name) else data_dir or cache_folder(name)
+        folder = None if is_embedded(name) else data_dir or data_set_folder(name)
         data = load_as_in_training(name, folder, record)
         rows, _ = dataset_rows(data, source.inputs, source.labels)
     except (ModelsError, SourceError) as error:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
-from pathlib import Path
 from urllib.parse import urlsplit
 
+from turnpike.common.cpus import available_cpus
 from turnpike.loadtest.plan import LoadPlan
 
-# the quota of a container, such as `150000 100000` microseconds; `max` means none
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 # Share of the CPUs for the load if the server runs on the same machine. A request costs the server more CPU
 # time than the load generator, so the other half is the bottleneck.
 LOCAL_SHARE = 0.5
@@ -18,22 +15,11 @@ LOCAL_SHARE = 0.5
 
 def default_processes(plan: LoadPlan) -> int:
     """One process for each CPU to spare, but no more than there are users."""
-    cpus = usable_cpus()
+    cpus = available_cpus()
     if is_this_machine(urlsplit(plan.url).hostname or ""):
         cpus *= LOCAL_SHARE
     most = max(1, int(cpus))
     return most if plan.open_loop else min(most, plan.users)
-
-
-def usable_cpus(quota_file: Path = CPU_QUOTA) -> float:
-    """CPUs of the process's affinity, or fewer if its container has a smaller quota."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = quota_file.read_text(encoding="ascii").split()
-        return min(float(affinity), int(quota) / int(period))
-    except (OSError, ValueError):
-        # no container, or one without a quota
-        return float(affinity)
 
 
 def is_this_machine(host: str) -> bool:

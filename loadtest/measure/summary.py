@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 from collections.abc import Sequence
 from typing import Any
 
+from turnpike.common.cpus import affinity_cpus
 from turnpike.loadtest.ledger import Ledger, PeriodSummary, now
 from turnpike.loadtest.measure.record import Machine, Record
 from turnpike.loadtest.measure.server_metrics import MetricsPoller
@@ -74,7 +74,7 @@ def busiest_share(busy: Sequence[Sequence[float]]) -> float | None:
 def this_machine() -> Machine:
     """This machine, without its name."""
     return Machine(
-        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cpus=affinity_cpus(),
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
         # locust is not imported for this: importing it replaces parts of the standard library

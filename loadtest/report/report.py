@@ -7,33 +7,35 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from turnpike.common.durable_files import WriteError, write_texts, writing_problem
 from turnpike.loadtest.errors import LoadTestError, UsageError
 from turnpike.loadtest.measure.record import Record
 from turnpike.loadtest.report import sentences
 from turnpike.loadtest.report.charts import make_charts
 from turnpike.loadtest.report.document import build_document
-from turnpike.loadtest.report.html_output import ensure_writable, render_page, write_all
+from turnpike.loadtest.report.html_output import render_page
 
 HTML_FILE, JSON_FILE = "loadtest.html", "loadtest.json"
 TEMPLATE = Path(__file__).parent / "template" / "report.html"
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder of a report and check that it can be written, before the load begins."""
-    try:
-        ensure_writable(folder)
-    except OSError as error:
-        raise UsageError(f"--report: expected a writable folder, {folder}: {error.strerror}") from error
+    """Check that the folder of a report can be written, before the load begins."""
+    if problem := writing_problem(folder):
+        raise UsageError(f"--report: expected a writable folder, {folder}: {problem}")
 
 
 def write_report(folder: Path, record: Record) -> Path:
     """Write both files, each whole or not at all; returns the path of the page."""
     report = build_document(record)
-    texts = {JSON_FILE: json.dumps(report, allow_nan=False) + "\n", HTML_FILE: render_report(report)}
+    texts = {
+        folder / JSON_FILE: json.dumps(report, allow_nan=False) + "\n",
+        folder / HTML_FILE: render_report(report),
+    }
     try:
-        write_all(folder, texts)
-    except OSError as error:
-        raise LoadTestError(f"{folder}: the report could not be written ({error.strerror})") from error
+        write_texts(texts)
+    except WriteError as error:
+        raise LoadTestError(f"{folder}: the report could not be written ({error.reason})") from error
     return folder / HTML_FILE
 
 

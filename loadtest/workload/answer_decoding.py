@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from turnpike.common.datatypes import DTYPE_BY_DATATYPE
 from turnpike.loadtest.plan import Wire
 from turnpike.loadtest.workload.payloads import JSON_LENGTH_HEADER
-from turnpike.loadtest.workload.tensors import DTYPES, Array
+from turnpike.loadtest.workload.tensors import Array
 
 LENGTH_HEADER = JSON_LENGTH_HEADER.lower()
 
@@ -107,7 +108,7 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 
 def _from_json(data: Any, datatype: str) -> Array:
     """The values of a flat or nested JSON list."""
-    dtype = DTYPES.get(datatype)
+    dtype = DTYPE_BY_DATATYPE.get(datatype)
     if dtype is None:
         return _objects(_leaves(data))
     array = np.array(data)
@@ -125,9 +126,9 @@ def _from_bytes(data: bytes, datatype: str) -> Array:
     if datatype == "BF16":
         # the upper half of a float32
         return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
-    if datatype not in DTYPES:
+    if datatype not in DTYPE_BY_DATATYPE:
         raise AnswerError("an unknown datatype")
-    return np.frombuffer(data, DTYPES[datatype])
+    return np.frombuffer(data, DTYPE_BY_DATATYPE[datatype])
 
 
 def _strings(data: bytes) -> Iterator[str]:

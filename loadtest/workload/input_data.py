@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from turnpike.common.datatypes import DATATYPE_BY_DTYPE, DTYPE_BY_DATATYPE
 from turnpike.loadtest.errors import TargetError, UsageError
 from turnpike.loadtest.plan import LoadPlan
 from turnpike.loadtest.workload.target import Target
-from turnpike.loadtest.workload.tensors import ANY_SIZE, DATATYPES, DTYPES, Array, TensorSpec
+from turnpike.loadtest.workload.tensors import ANY_SIZE, Array, TensorSpec
 
 # random numbers are multiples of one over this: six decimals keep a JSON body short
 RANDOM_STEPS = 10**6
@@ -26,10 +27,10 @@ class InputSource:
         self.inputs = target.inputs or _inputs_of(self._own_rows, target)
         self.by_row = any(spec.by_row for spec in self.inputs)
         for spec in self.inputs:
-            if spec.datatype not in DTYPES:
+            if spec.datatype not in DTYPE_BY_DATATYPE:
                 raise UsageError(
-                    f"input {spec.name!r}: expected one of {', '.join(DTYPES)}, which can be generated, "
-                    f"got {spec.datatype}"
+                    f"input {spec.name!r}: expected one of {', '.join(DTYPE_BY_DATATYPE)}, "
+                    f"which can be generated, got {spec.datatype}"
                 )
         if self._own_rows is not None:
             self._own_rows = {spec.name: _converted(self._own_rows[spec.name], spec) for spec in self.inputs}
@@ -52,7 +53,7 @@ class InputSource:
         shape = tuple(self._plan.length if size == ANY_SIZE else size for size in inner)
         if spec.by_row:
             shape = (rows, *shape)
-        dtype = DTYPES[spec.datatype]
+        dtype = DTYPE_BY_DATATYPE[spec.datatype]
         if dtype.kind == "f":
             return (random.integers(0, RANDOM_STEPS, shape) / RANDOM_STEPS).astype(dtype)
         return random.integers(0, 2, shape).astype(dtype)
@@ -100,9 +101,9 @@ def _inputs_of(own_rows: Mapping[str, Array] | None, target: Target) -> tuple[Te
     specs = []
     for name, array in own_rows.items():
         dtype = array.dtype.newbyteorder("<")
-        if dtype not in DATATYPES:
+        if dtype not in DATATYPE_BY_DTYPE:
             raise UsageError(f"--data: {name!r}: expected numbers, got {array.dtype}")
-        specs.append(TensorSpec(name, DATATYPES[dtype], (ANY_SIZE, *array.shape[1:])))
+        specs.append(TensorSpec(name, DATATYPE_BY_DTYPE[dtype], (ANY_SIZE, *array.shape[1:])))
     return tuple(specs)
 
 
@@ -112,7 +113,7 @@ def _converted(array: Array, spec: TensorSpec) -> Array:
     shape = array.shape[1:]
     if not TensorSpec(spec.name, spec.datatype, inner).fits(shape, shape[0] if shape else 0):
         raise UsageError(f"--data: {spec.name!r}: expected rows of shape {list(inner)}, got {list(shape)}")
-    dtype = DTYPES[spec.datatype]
+    dtype = DTYPE_BY_DATATYPE[spec.datatype]
     with np.errstate(over="ignore"):
         converted = array.astype(dtype) if np.can_cast(array.dtype, dtype, "same_kind") else None
     if converted is None or not _same_values(array, converted):

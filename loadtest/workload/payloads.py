@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from turnpike.common.datatypes import DATATYPE_BY_DTYPE
 from turnpike.loadtest.errors import UsageError
 from turnpike.loadtest.plan import LoadPlan, Wire
 from turnpike.loadtest.workload.input_data import InputArrays, InputSource
 from turnpike.loadtest.workload.target import Target
-from turnpike.loadtest.workload.tensors import DATATYPES, Array, json_numbers
+from turnpike.loadtest.workload.tensors import Array, json_numbers
 
 # relative frequency of each wire format in the mix
 MIX_WEIGHTS: dict[Wire, float] = {"json": 6, "binary": 2, "v1": 1, "gates": 0.8, "lesion": 0.2}
@@ -107,7 +108,7 @@ def _request(target: Target, wire: Wire, inputs: InputArrays, by_row: bool, numb
 
 def _entries(inputs: InputArrays, content: Callable[[Array], dict[str, Any]]) -> list[dict[str, Any]]:
     return [
-        {"name": name, "shape": array.shape, "datatype": DATATYPES[array.dtype], **content(array)}
+        {"name": name, "shape": array.shape, "datatype": DATATYPE_BY_DTYPE[array.dtype], **content(array)}
         for name, array in inputs.items()
     ]
 

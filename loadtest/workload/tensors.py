@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol: datatypes, shapes, and values as JSON."""
+"""Tensors of the Open Inference Protocol: shapes, and values as JSON."""
 
 from __future__ import annotations
 
@@ -12,23 +12,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # size of a dimension that may have any size, in metadata
 ANY_SIZE = -1
-
-# the protocol is little-endian on every machine
-DTYPES = {
-    "BOOL": np.dtype("bool"),
-    "UINT8": np.dtype("u1"),
-    "UINT16": np.dtype("<u2"),
-    "UINT32": np.dtype("<u4"),
-    "UINT64": np.dtype("<u8"),
-    "INT8": np.dtype("i1"),
-    "INT16": np.dtype("<i2"),
-    "INT32": np.dtype("<i4"),
-    "INT64": np.dtype("<i8"),
-    "FP16": np.dtype("<f2"),
-    "FP32": np.dtype("<f4"),
-    "FP64": np.dtype("<f8"),
-}
-DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)

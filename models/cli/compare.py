@@ -12,6 +12,7 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from turnpike.common.cpus import whole_cpus
 from turnpike.models.checks import expect_choice
 from turnpike.models.choices import LayerKind
 from turnpike.models.cli.output_folder import expect_writable
@@ -72,7 +73,6 @@ def command(
     with collector_paused():
         from turnpike.models.study.run import FIGURE_FILE, TABLE_FILE, run_study
         from turnpike.models.study.study_plan import Study
-        from turnpike.models.training.train import available_cpus
     recipe = replace(
         FIGURE_1_RECIPE,
         epochs=epochs,
@@ -98,7 +98,7 @@ def command(
             results = run_study(
                 study,
                 out,
-                jobs=available_cpus() if jobs is None else jobs,
+                jobs=whole_cpus() if jobs is None else jobs,
                 on_progress=bars.update,
                 should_stop=should_stop,
                 on_download=on_download,

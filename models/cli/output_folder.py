@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from turnpike.models.atomic import writing_problem
+from turnpike.common.durable_files import writing_problem
 from turnpike.models.errors import ConfigError
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from turnpike.models.data.dataset import RawDataset, Split
-from turnpike.models.data.download import DownloadProgress, RemoteFile, cache_folder, fetch
+from turnpike.models.data.download import DownloadProgress, RemoteFile, data_set_folder, fetch
 from turnpike.models.errors import DataError
 
 LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -37,7 +37,7 @@ ARCHIVE = RemoteFile(
 def read_cifar(data_dir: Path | None = None, progress: DownloadProgress | None = None) -> RawDataset:
     """Read the archive or the unpacked folder, from `data_dir` or, if it is None, from the cache."""
     if data_dir is None:
-        path = fetch(ARCHIVE, cache_folder("cifar10"), progress=progress)
+        path = fetch(ARCHIVE, data_set_folder("cifar10"), progress=progress)
     else:
         path = find_cifar_files(data_dir)
     files = _read_folder(path) if path.is_dir() else _read_archive(path)

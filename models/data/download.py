@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import urllib.request
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from turnpike.common.cache_folder import cache_folder
+from turnpike.common.durable_files import WriteError, replacing
+from turnpike.common.file_digest import sha256_of
 from turnpike.models.errors import DataError
 
 CHUNK_BYTES = 1 << 20
@@ -37,18 +38,12 @@ class RemoteFile:
     mirrors: tuple[str, ...]
 
 
-def cache_folder(name: str) -> Path:
-    """Return the folder for a data set in TURNPIKE_CACHE, XDG_CACHE_HOME/turnpike or ~/.cache/turnpike."""
-    turnpike_cache = os.environ.get("TURNPIKE_CACHE")
-    if turnpike_cache:
-        return Path(turnpike_cache) / name
-    xdg_cache = os.environ.get("XDG_CACHE_HOME", "")
+def data_set_folder(name: str) -> Path:
+    """The folder of a data set in the cache folder of this user."""
     try:
-        # the XDG specification says to ignore relative paths
-        root = Path(xdg_cache) if Path(xdg_cache).is_absolute() else Path.home() / ".cache"
+        return cache_folder(name)
     except RuntimeError as error:
         raise DataError("expected a home folder for the cache, there is none: set TURNPIKE_CACHE") from error
-    return root / "turnpike" / name
 
 
 def fetch(
@@ -75,35 +70,27 @@ def fetch(
     except OSError as error:
         raise DataError(f"{target}: cannot use the cache ({_one_line(error)}); set TURNPIKE_CACHE") from error
     for mirror in remote.mirrors:
-        part = folder / f".{remote.name}.{uuid.uuid4().hex}.part"
         try:
-            _download(mirror + remote.name, part, remote, progress, timeout)
-            part.replace(target)
+            with replacing(target) as draft:
+                _download(mirror + remote.name, draft, remote, progress, timeout)
         except (OSError, http.client.HTTPException, ValueError) as error:
             reasons.append(f"{urlsplit(mirror).hostname}: {_one_line(error)}")
         else:
             return target
-        finally:
-            part.unlink(missing_ok=True)
     raise DataError(
         f"cannot download {remote.name} ({'; '.join(reasons)}); "
         f"download it by other means and pass its folder as --data-dir"
     )
 
 
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _download(
-    url: str, part: Path, remote: RemoteFile, progress: DownloadProgress | None, timeout: float
+    url: str, draft: Path, remote: RemoteFile, progress: DownloadProgress | None, timeout: float
 ) -> None:
-    """Write the body to `part`; raise a ValueError if its size or checksum is wrong."""
+    """Write the body to `draft`; raise a ValueError if its size or checksum is wrong."""
     digest = hashlib.sha256()
     received = 0
     # the mirrors are constants of this package, so the URL never comes from a caller
-    with urllib.request.urlopen(url, timeout=timeout) as response, part.open("xb") as file:  # noqa: S310
+    with urllib.request.urlopen(url, timeout=timeout) as response, draft.open("xb") as file:  # noqa: S310
         total = response.length
         while chunk := response.read(CHUNK_BYTES):
             received += len(chunk)
@@ -119,5 +106,7 @@ def _download(
         raise ValueError(f"expected sha256 {remote.sha256[:12]}..., got {digest.hexdigest()[:12]}...")
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
+    # errors of the network are OSErrors, too, and would be called errors of writing
+    error = (error.__cause__ or error) if isinstance(error, WriteError) else error
     return " ".join(str(error).split()) or type(error).__name__

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from turnpike.models.data.dataset import RawDataset, Split
-from turnpike.models.data.download import DownloadProgress, RemoteFile, cache_folder, fetch
+from turnpike.models.data.download import DownloadProgress, RemoteFile, data_set_folder, fetch
 from turnpike.models.errors import DataError
 
 IDX_UNSIGNED_BYTE = 0x08
@@ -92,7 +92,7 @@ def read_mnist(
     """
     dataset = IDX_DATASETS[name]
     if data_dir is None:
-        folder = cache_folder(name)
+        folder = data_set_folder(name)
         paths = {
             remote.name.removesuffix(".gz"): fetch(remote, folder, progress=progress)
             for remote in dataset.remotes()

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
-from turnpike.models.atomic import replacing
+from turnpike.common.durable_files import replacing
 
 # the dashboard's colors of a light page; tests/test_report_style.py compares them
 BLUE, ORANGE, GREEN, RED = "#2b6cb0", "#b4560f", "#17786a", "#b3261e"

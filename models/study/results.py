@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 
-from turnpike.models.atomic import replacing
+from turnpike.common.durable_files import replacing
 from turnpike.models.errors import ConfigError
 from turnpike.models.networks.base import NetConfig, parameter_count
 from turnpike.models.networks.families import build_network

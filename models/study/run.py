@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from turnpike.models.atomic import replacing
+from turnpike.common.durable_files import replacing
 from turnpike.models.checks import expect
 from turnpike.models.data.download import DownloadProgress
 from turnpike.models.plots import style

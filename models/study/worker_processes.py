@@ -20,6 +20,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 
+from turnpike.common.durable_files import WriteError
 from turnpike.models.errors import ModelsError, TrainingError
 from turnpike.models.study.results import load_result, save_divergence
 from turnpike.models.study.study_plan import Study, StudyRun
@@ -211,7 +212,7 @@ def _worker_main(pipe: Connection, study: Study, folder: Path) -> None:
             try:
                 data = study.load_data() if data is None else data
                 _train_run(study.plan_for(run, data, folder), run, pipe)
-            except ModelsError as error:
+            except (ModelsError, WriteError) as error:
                 pipe.send(FailureMessage(run, str(error)))
             except Exception as error:
                 first_line = (str(error).splitlines() or [""])[0]

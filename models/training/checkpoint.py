@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from turnpike.models.atomic import replacing
+from turnpike.common.durable_files import replacing
 from turnpike.models.errors import CheckpointError, ConfigError, MissingRecordError
 from turnpike.models.networks.base import Net
 from turnpike.models.networks.families import build_network, config_from_dict

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from turnpike.common.cpus import whole_cpus
 from turnpike.models.errors import TrainingError
 from turnpike.models.networks.base import Net
 from turnpike.models.networks.families import build_network
@@ -129,18 +129,13 @@ def train(
     return TrainingOutcome(True, run.state, run.finish())
 
 
-def available_cpus() -> int:
-    """Number of CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class _TrainingRun:
     """One run: network, optimizer and state."""
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
         self.device = torch.device(plan.device)
-        torch.set_num_threads(plan.recipe.threads or available_cpus())
+        torch.set_num_threads(plan.recipe.threads or whole_cpus())
         torch.manual_seed(plan.seed)
         self.net = build_network(plan.config)
         self.net.fit_scale(plan.data.train.x)

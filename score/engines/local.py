@@ -14,11 +14,11 @@ from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+from turnpike.common.cpus import whole_cpus
 from turnpike.score.errors import ScoreError
 from turnpike.score.job.score_part import score_part
 from turnpike.score.job.scoring_model import ScoringModel
 from turnpike.score.readers.parts import Part
-from turnpike.service.config.cpus import available_cpus
 
 # seconds between two looks at the number of rows
 REFRESH_SECONDS = 0.2
@@ -56,7 +56,7 @@ def run_local(
     Raises:
         ScoreError: A part cannot be scored, or a process was killed. Finished parts stay.
     """
-    cpus = max(1, int(available_cpus()))
+    cpus = whole_cpus()
     workers = min(workers or cpus, len(parts))
     threads = max(1, cpus // workers)
     context = multiprocessing.get_context("spawn")

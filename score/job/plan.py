@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from turnpike.common.durable_files import replacing
 from turnpike.score.errors import UsageError
 from turnpike.score.readers.parts import Part
 
@@ -80,8 +81,9 @@ def job_folder(folder: Path, plan: Plan, *, overwrite: bool) -> Iterator[None]:
 def _expect_same_job(folder: Path, plan: Plan, *, overwrite: bool) -> None:
     """Remove what a killed job left half-written, and with `overwrite` also what another job has written."""
     path = folder / PLAN_FILE
-    for unfinished in folder.glob(".part-*"):
-        unfinished.unlink(missing_ok=True)
+    for pattern in (".part-*", f".{path.stem}.*"):
+        for draft in folder.glob(pattern):
+            draft.unlink(missing_ok=True)
     if not path.exists():
         if others := sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith(".")):
             raise UsageError(f"--output: expected an empty folder, got one with {others[0]}: {folder}")
@@ -114,6 +116,5 @@ def _difference(text: str, plan: Plan) -> str | None:
 
 
 def _write_plan(folder: Path, plan: Plan) -> None:
-    temporary = folder / f".{PLAN_FILE}"
-    temporary.write_text(plan.to_json(), encoding="utf-8")
-    temporary.replace(folder / PLAN_FILE)
+    with replacing(folder / PLAN_FILE, folder_claimed=True) as draft:
+        draft.write_text(plan.to_json(), encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
@@ -10,6 +9,7 @@ from typing import Self
 import pyarrow
 from pyarrow import parquet
 
+from turnpike.common.durable_files import WriteError, replacing
 from turnpike.score.errors import ScoreError
 from turnpike.score.job.scoring_model import ScoringModel
 from turnpike.score.readers.files import read_part
@@ -28,21 +28,15 @@ def score_part(model: ScoringModel, part: Part, target: Path, on_rows: Callable[
         target: The file to write.
         on_rows: Called with the number of rows of each batch. It may raise, to stop.
     """
-    temporary = target.with_name(f".{target.name}-{os.getpid()}")
     rows = 0
     try:
-        with _Writer(temporary, model, part) as writer:
+        with replacing(target, folder_claimed=True) as draft, _Writer(draft, model, part) as writer:
             for batch in read_part(part, model.signature, model.batch_rows):
                 writer.write(pyarrow.table(_columns(batch.kept, model.score(batch))))
                 rows += batch.rows
                 on_rows(batch.rows)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except OSError as error:
-        raise ScoreError(f"{target}: cannot be written ({error.strerror or error})") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    except WriteError as error:
+        raise ScoreError(str(error)) from error
     return rows
 
 

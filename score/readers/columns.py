@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow
 
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.score.errors import RowsError
 from turnpike.score.readers.parts import RowBatch
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.codec.feature_names import expect_features

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow
 from PIL import Image, UnidentifiedImageError
 
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.score.errors import RowsError
 from turnpike.score.readers.parts import Part, RowBatch, spans
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.inference_types import Array
 

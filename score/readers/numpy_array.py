@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.score.errors import RowsError
 from turnpike.score.readers.columns import fitting, shaped
 from turnpike.score.readers.parts import PART_ROWS, Part, RowBatch, spans
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.inference_types import Array
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import orjson
 
+from turnpike.common.datatypes import DATATYPES
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.endpoint import add_model_routes
 from turnpike.service.api.gates import GATES_TAG, find_model_with_gates
 from turnpike.service.api.openapi.operation import operation
-from turnpike.service.artifact.datatypes import DATATYPES
 from turnpike.service.artifact.manifest import Gate, Parity, Profile, SampleInput
 from turnpike.service.artifact.sample_rows import to_input_row
 from turnpike.service.artifact.tensor import Tensor

@@ -7,13 +7,13 @@ from typing import Any
 
 import orjson
 
+from turnpike.common.datatypes import DATATYPES
 from turnpike.common.distribution import VERSION
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.endpoint import ModelEndpoint, add_model_routes
 from turnpike.service.api.inference import InferenceCall, expect_bytes
 from turnpike.service.api.model_facts import find_model
 from turnpike.service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation
-from turnpike.service.artifact.datatypes import DATATYPES
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.codec.infer_response import JsonAnswers, encode_infer

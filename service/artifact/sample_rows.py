@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.manifest import Manifest, SampleInput
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.inference_types import Array

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 from pydantic import ValidationError
 
-from turnpike.service.artifact.datatypes import DATATYPES
+from turnpike.common.datatypes import DATATYPES, DTYPE_BY_DATATYPE
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.manifest import TextInput
 from turnpike.service.artifact.signature import Signature
@@ -116,13 +116,12 @@ def _is_service(base: str, key: str | None) -> bool:
 
 def _signature(metadata: dict[str, Any], certificate: dict[str, Any]) -> Signature:
     """The inputs and outputs of a served model; sizes that vary have names."""
-    dtypes = {datatype: dtype for dtype, datatype in DATATYPES.items()}
     batched = all(tensor["shape"][:1] == [-1] for tensor in metadata["inputs"])
     inputs, outputs = (
         {
             tensor["name"]: Tensor(
                 tensor["name"],
-                dtypes[tensor["datatype"]],
+                DTYPE_BY_DATATYPE[tensor["datatype"]].name,
                 tuple(f"axis{axis}" if size < 0 else size for axis, size in enumerate(tensor["shape"])),
             )
             for tensor in metadata[part]

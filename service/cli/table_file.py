@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.codec.predict_csv import read_table, read_texts
 from turnpike.service.errors import RequestError, SettingError

@@ -10,7 +10,7 @@ import numpy as np
 from simdjson import Array as JsonArray
 from simdjson import Object as JsonObject
 
-from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.common.datatypes import DATATYPES, WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from turnpike.service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
+from turnpike.common.datatypes import BYTES, DATATYPE_BY_DTYPE
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.codec.classification import classification
 from turnpike.service.errors import NotFiniteError, RequestError

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.codec.feature_names import expect_features

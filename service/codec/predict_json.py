@@ -12,7 +12,7 @@ from simdjson import Array as JsonArray
 from simdjson import Object as JsonObject
 from simdjson import Parser
 
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.codec.classification import probabilities

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnpike.service.artifact.datatypes import BYTES, DATATYPES
+from turnpike.common.datatypes import BYTES, DATATYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from simdjson import Array as JsonArray
 
-from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.common.datatypes import DATATYPES, WIRE_DTYPES
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.codec.json_document import expect_array, expect_whole, to_json, to_python
 from turnpike.service.errors import RequestError

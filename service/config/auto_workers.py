@@ -18,8 +18,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from turnpike.common.cpus import available_cpus, cpu_model
 from turnpike.service.artifact.protobuf import submessages
-from turnpike.service.config.cpus import available_cpus, cpu_model, default_workers
+from turnpike.service.config.cpus import default_workers
 from turnpike.service.config.settings import MAX_WORKERS, Settings
 from turnpike.service.errors import SettingError
 from turnpike.service.remote.remote_repository import open_repository

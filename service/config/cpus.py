@@ -1,15 +1,10 @@
-"""Counts the CPUs this process may use (affinity and cgroup quotas), and divides them among workers."""
+"""Divides the CPUs that this process may use among workers and their threads."""
 
 from __future__ import annotations
 
-import os
-import platform
-from pathlib import Path
-
-from turnpike.service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_values, read_text
+from turnpike.common.cpus import whole_cpus
 from turnpike.service.config.settings import Settings
 
-CPU_INFO = Path("/proc/cpuinfo")
 # bytes of one weight above which splitting its product over threads gains more than waking them costs
 LARGE_WEIGHT_BYTES = 2 << 20
 # CPUs for each worker of a model with large weights
@@ -18,7 +13,7 @@ CPUS_PER_WIDE_WORKER = 4
 
 def threads_per_worker(settings: Settings) -> int:
     """Threads for the runs of one worker: `--threads`, or an equal share of the CPUs."""
-    return settings.threads or max(1, int(available_cpus()) // settings.workers)
+    return settings.threads or max(1, whole_cpus() // settings.workers)
 
 
 def default_workers(allowed_cpus: float, weight_size: int) -> int:
@@ -34,37 +29,3 @@ def default_workers(allowed_cpus: float, weight_size: int) -> int:
     """
     cpus = max(1, int(allowed_cpus))
     return max(1, cpus // CPUS_PER_WIDE_WORKER) if weight_size > LARGE_WEIGHT_BYTES else cpus
-
-
-def available_cpus(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> float:
-    """CPUs of the process's affinity, or fewer if a cgroup has a smaller quota."""
-    affinity = (
-        float(len(os.sched_getaffinity(0)))
-        if hasattr(os, "sched_getaffinity")
-        else float(os.cpu_count() or 1)
-    )
-    return min([affinity, *cgroup_values("cpu", quota_v1, quota_v2, root, own)])
-
-
-def cpu_model(info: Path = CPU_INFO) -> str:
-    """The model name of the CPU, or its part number, or else the architecture."""
-    lines = (line.partition(":") for line in read_text(info).splitlines())
-    values = {name.strip(): value.strip() for name, _, value in lines if value.strip()}
-    names = (values.get("model name"), values.get("CPU implementer"), values.get("CPU part"))
-    return " ".join(filter(None, names)) or platform.processor() or platform.machine()
-
-
-def quota_v2(folder: Path) -> float | None:
-    """The quota of a group of cgroup version 2, such as `150000 100000`; `max` means none."""
-    return quota_ratio(*words) if len(words := read_text(folder / "cpu.max").split()) == 2 else None
-
-
-def quota_v1(folder: Path) -> float | None:
-    """The quota of a group of cgroup version 1; -1 means none."""
-    return quota_ratio(read_text(folder / "cpu.cfs_quota_us"), read_text(folder / "cpu.cfs_period_us"))
-
-
-def quota_ratio(quota: str, period: str) -> float | None:
-    if not (quota.isdigit() and period.isdigit() and int(period)):
-        return None
-    return int(quota) / int(period)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from turnpike.service.config.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_values, read_text
+from turnpike.common.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_values, read_text
 from turnpike.service.config.settings import Settings
 
 # part of a container's memory for the workers; the rest is for the supervisor, libraries and buffers of the

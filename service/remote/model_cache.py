@@ -17,6 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from turnpike.common.cache_folder import cache_folder
+from turnpike.common.durable_files import move_durably
+from turnpike.common.file_digest import sha256_of
 from turnpike.service.errors import SettingError
 from turnpike.service.repository.scan import FileIdentity, file_identity
 
@@ -25,16 +28,11 @@ DRAFT_PREFIX = ".draft-"
 
 
 def default_cache_folder() -> Path:
-    """`models` in TURNPIKE_CACHE, XDG_CACHE_HOME/turnpike or ~/.cache/turnpike."""
-    if turnpike_cache := os.environ.get("TURNPIKE_CACHE"):
-        return Path(turnpike_cache) / "models"
-    # the XDG specification says to ignore relative paths
-    xdg_cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    """`models` in the cache folder of this user."""
     try:
-        home = xdg_cache if xdg_cache.is_absolute() else Path.home() / ".cache"
+        return cache_folder("models")
     except RuntimeError as error:
         raise SettingError("model_cache: expected a folder, as there is no home folder, got none") from error
-    return home / "turnpike" / "models"
 
 
 class ModelCache:
@@ -91,7 +89,7 @@ class ModelCache:
     def add(self, draft: Path) -> str:
         """Move a complete draft to its name; returns its digest."""
         digest = sha256_of(draft)
-        _replace(draft, self.path(digest))
+        move_durably(draft, self.path(digest))
         return digest
 
     def read_listing(self, address: str) -> list[dict[str, Any]]:
@@ -108,7 +106,7 @@ class ModelCache:
         with self.draft() as draft:
             text = json.dumps({"address": address, "objects": objects})
             draft.write_text(text, encoding="utf-8")
-            _replace(draft, self._listing(address))
+            move_durably(draft, self._listing(address))
 
     def _listing(self, address: str) -> Path:
         return self._listings / f"{hashlib.sha256(address.encode()).hexdigest()}.json"
@@ -132,11 +130,6 @@ class ModelCache:
                 path.unlink()
 
 
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _is_valid(entry: Any) -> bool:
     """Whether an entry of a stored listing has the fields that were written."""
     digest = entry["digest"]
@@ -146,17 +139,3 @@ def _is_valid(entry: Any) -> bool:
         and isinstance(entry["revision"], str)
         and (digest is None or bool(DIGEST_PATTERN.fullmatch(digest)))
     )
-
-
-def _replace(draft: Path, target: Path) -> None:
-    """Rename a file so that its content is on the disk before its name, and both survive a loss of power."""
-    with draft.open("rb") as file:
-        os.fsync(file.fileno())
-    draft.replace(target)
-    descriptor = os.open(target.parent, os.O_RDONLY)
-    try:
-        # some file systems of networks cannot flush a folder
-        with contextlib.suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

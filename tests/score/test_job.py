@@ -52,7 +52,8 @@ def test_finished_parts_are_kept(tmp_path: Path, source: str) -> None:
     before = kept.stat().st_mtime_ns
     (output / "part-00003.parquet").unlink()
     # a part that was half-written when its process was killed
-    (output / ".part-00004.parquet-123").write_bytes(b"half")
+    (output / ".part-00004.0123abcd.parquet").write_bytes(b"half")
+    (output / "._job.0123abcd.json").write_bytes(b"half")
     result = score(model, source, output)
     assert (result.rows, result.reused_parts) == (ROWS_PER_FILE, FILES - 1)
     assert kept.stat().st_mtime_ns == before

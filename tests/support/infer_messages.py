@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from tests.support.infer_bodies import ROWS
-from turnpike.service.artifact.datatypes import BYTES, DATATYPES
+from turnpike.common.datatypes import BYTES, DATATYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.errors import RequestError

@@ -35,10 +35,9 @@ NETWORK_UNITS = 200
 MAX_SECONDS = 100
 # files whose lines are points to kill at
 TRACED = (
-    "models/atomic.py",
+    "common/durable_files.py",
     "models/training/checkpoint.py",
     "export/output/repository.py",
-    "html_output.py",
 )
 
 # writes a generation into a folder
@@ -97,40 +96,26 @@ def checkpoint_writer() -> tuple[Write, Read]:
 
 
 def pair_writer() -> tuple[Write, Read]:
-    """Two files that belong together, written as the report of an export is."""
-    from turnpike.models.atomic import replacing_all
+    """Two files that belong together, written as the reports of export, loadtest and tune are."""
+    from turnpike.common.durable_files import write_texts
+
+    names = ("report.json", "index.html")
 
     def write(folder: Path, generation: str) -> None:
-        with replacing_all(folder / "report.json", folder / "index.html") as drafts:
-            for draft in drafts:
-                draft.write_text(generation * 50_000)
+        write_texts(dict.fromkeys((folder / name for name in names), generation * 50_000))
 
-    return write, lambda folder: _read_texts(folder, "report.json", "index.html")
+    def read(folder: Path) -> dict[str, str]:
+        texts = {name: (folder / name).read_text() for name in names}
+        assert set(texts.values()) <= {OLD * 50_000, NEW * 50_000}
+        return {name: text[:3] for name, text in texts.items()}
 
-
-def load_report_writer() -> tuple[Write, Read]:
-    """The report of a load test, or the results of tune."""
-    from turnpike.loadtest.report.html_output import write_all
-
-    names = ("report.json", "report.html")
-
-    def write(folder: Path, generation: str) -> None:
-        write_all(folder, dict.fromkeys(names, generation * 50_000))
-
-    return write, lambda folder: _read_texts(folder, *names)
-
-
-def _read_texts(folder: Path, *names: str) -> dict[str, str]:
-    texts = {name: (folder / name).read_text() for name in names}
-    assert set(texts.values()) <= {OLD * 50_000, NEW * 50_000}
-    return {name: text[:3] for name, text in texts.items()}
+    return write, read
 
 
 WRITERS = {
     "model": model_writer,
     "checkpoint": checkpoint_writer,
     "pair": pair_writer,
-    "load report": load_report_writer,
 }
 
 

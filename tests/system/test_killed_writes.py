@@ -46,16 +46,14 @@ def expect_no_old_drafts(outcomes: list[dict[str, Any]], files: int = 1) -> None
     assert outcomes[-1]["drafts"] == []
 
 
-@pytest.mark.parametrize("writer", ["pair", pytest.param("load report", marks=pytest.mark.slow)])
-def test_killed_reports_are_whole(tmp_path: Path, writer: str) -> None:
+def test_killed_reports_are_whole(tmp_path: Path) -> None:
     """Only between the two renames does a kill leave one new file and one old file."""
-    outcomes = kill_writers(writer, tmp_path)
+    outcomes = kill_writers("pair", tmp_path)
     mixed = [one for one in outcomes if len(set(one["found"].values())) > 1]
     assert all(one["found"]["report.json"] == "new" for one in mixed)
     assert sum(one["point"] == "line" for one in mixed) == 2
     expect_old_or_new([one | {"found": {}} if one in mixed else one for one in outcomes])
-    if writer == "pair":
-        expect_no_old_drafts(outcomes, files=2)
+    expect_no_old_drafts(outcomes, files=2)
 
 
 @pytest.mark.slow

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from turnpike.common.durable_files import WriteError, write_texts, writing_problem
 from turnpike.loadtest.report import number_format as fmt
-from turnpike.loadtest.report.html_output import ensure_writable, render_page, write_all
+from turnpike.loadtest.report.html_output import render_page
 from turnpike.service.config.auto_workers import MEASURED_TABLE, TUNED_FILE, TUNED_SETTINGS
 from turnpike.tune.errors import TuneError, UsageError
 from turnpike.tune.report import sentences
@@ -23,20 +24,18 @@ TEMPLATE = Path(__file__).parent / "template" / HTML_FILE
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder and check that it can be written, before anything is measured."""
-    try:
-        ensure_writable(folder)
-    except OSError as error:
-        raise UsageError(f"--out: expected a writable folder, {folder}: {error.strerror}") from error
+    """Check that the folder can be written, before anything is measured."""
+    if problem := writing_problem(folder):
+        raise UsageError(f"--out: expected a writable folder, {folder}: {problem}")
 
 
 def write_results(folder: Path, result: TuneResult) -> tuple[Path, Path]:
     """Write both files, each whole or not at all; returns their paths."""
-    texts = {TUNED_FILE: render_tuned_toml(result), HTML_FILE: render_html(result)}
+    texts = {folder / TUNED_FILE: render_tuned_toml(result), folder / HTML_FILE: render_html(result)}
     try:
-        write_all(folder, texts)
-    except OSError as error:
-        raise TuneError(f"{folder}: the results could not be written ({error.strerror})") from error
+        write_texts(texts)
+    except WriteError as error:
+        raise TuneError(f"{folder}: the results could not be written ({error.reason})") from error
     return folder / TUNED_FILE, folder / HTML_FILE
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from turnpike.common.datatypes import BYTES, DATATYPES
 from turnpike.service.api.openapi.operation import ref
-from turnpike.service.artifact.datatypes import BYTES, DATATYPES
 
 Schema = dict[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.common.datatypes import DATATYPES, WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.codec.infer_request import PARAMETER_CHECKS, all_outputs

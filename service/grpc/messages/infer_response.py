@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
+from turnpike.common.datatypes import BYTES, DATATYPE_BY_DTYPE
 from turnpike.service.codec.classification import classification
 from turnpike.service.errors import NotFiniteError
 from turnpike.service.grpc.messages.descriptors import message_class

@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.loadtest_records import mixed_record, sample_record
 from turnpike.loadtest.errors import LoadTestError, UsageError
-from turnpike.loadtest.report import html_output
 from turnpike.loadtest.report.document import build_document
 from turnpike.loadtest.report.report import prepare_folder, render_report, write_report
 
@@ -27,14 +26,14 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
     """If the disk is full halfway, an older report stays as it was, and no other file is left."""
     write_report(tmp_path, sample_record())
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    write = html_output._write
+    write = Path.write_text
 
-    def full(path: Path, text: str) -> None:
-        write(path, text[:1000])
+    def full(path: Path, text: str, encoding: str) -> None:
+        write(path, text[:1000], encoding)
         if path.name.endswith("html"):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(html_output, "_write", full)
+    monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(LoadTestError, match="could not be written .No space left"):
         write_report(tmp_path, mixed_record())
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
@@ -42,7 +41,7 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
 
 def test_a_folder_is_checked_before_the_load(tmp_path: Path) -> None:
     prepare_folder(tmp_path / "a" / "b")
-    assert list((tmp_path / "a" / "b").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("x")
     with pytest.raises(UsageError, match="--report: expected a writable folder"):
         prepare_folder(tmp_path / "file")

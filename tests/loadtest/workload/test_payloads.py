@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from turnpike.common.datatypes import DTYPE_BY_DATATYPE
 from turnpike.loadtest.errors import TargetError, UsageError
 from turnpike.loadtest.plan import LoadPlan, Wire
 from turnpike.loadtest.workload.payloads import Payload, make_payloads
 from turnpike.loadtest.workload.target import Target
-from turnpike.loadtest.workload.tensors import DTYPES, TensorSpec, json_numbers
+from turnpike.loadtest.workload.tensors import TensorSpec, json_numbers
 
 URL = "http://127.0.0.1:8000"
 PLAIN = Target(
@@ -142,15 +143,15 @@ def test_half_precision_needs_binary() -> None:
         payloads(replace(half, binary=False, gates=False, lesion_layers=()), wire="mixed")
 
 
-@pytest.mark.parametrize("datatype", DTYPES)
+@pytest.mark.parametrize("datatype", DTYPE_BY_DATATYPE)
 def test_every_datatype_is_generated(datatype: str) -> None:
     """Whole numbers are 0 and 1, which every vocabulary contains."""
     target = target_with(TensorSpec("x", datatype, (-1, 50)))
     payload = payloads(target, wire="binary")[0]
     length = int(payload.headers["Inference-Header-Content-Length"])
-    values = np.frombuffer(payload.data[length:], DTYPES[datatype])
+    values = np.frombuffer(payload.data[length:], DTYPE_BY_DATATYPE[datatype])
     assert len(values) == 50
-    if DTYPES[datatype].kind == "f":
+    if DTYPE_BY_DATATYPE[datatype].kind == "f":
         assert len(set(values.tolist())) > 40
         assert all(0 <= value <= 1 for value in values)
     else:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from turnpike.models.data.download import RemoteFile, cache_folder, fetch
+from turnpike.models.data.download import RemoteFile, data_set_folder, fetch
 from turnpike.models.errors import DataError
 
 BODY = bytes(range(256)) * 20
@@ -163,15 +163,24 @@ def test_an_unwritable_cache_is_reported(site: Site, tmp_path: Path) -> None:
         fetch(site.remote("good"), tmp_path / "file" / "cache")
 
 
-def test_the_cache_folder_can_be_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """TURNPIKE_CACHE comes first, then an absolute XDG_CACHE_HOME, then ~/.cache."""
-    monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path / "own"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert cache_folder("mnist") == tmp_path / "own" / "mnist"
-    monkeypatch.delenv("TURNPIKE_CACHE")
-    assert cache_folder("mnist") == tmp_path / "xdg" / "turnpike" / "mnist"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder("mnist") == tmp_path / "home" / ".cache" / "turnpike" / "mnist"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder("mnist") == tmp_path / "home" / ".cache" / "turnpike" / "mnist"
+def test_the_cache_needs_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the variable that replaces it."""
+    monkeypatch.delenv("TURNPIKE_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(DataError, match="expected a home folder .* set TURNPIKE_CACHE"):
+        data_set_folder("mnist")
+
+
+def test_a_full_disk_is_reported(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(draft: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(DataError, match=r"127\.0\.0\.1: \[Errno 28\] No space left on device"):
+        fetch(site.remote("good"), tmp_path)
+    assert list(tmp_path.iterdir()) == []

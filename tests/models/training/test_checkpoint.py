@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 
 from tests.support.pickle_trap import PickleTrap
 from tests.support.tiny_checkpoint import CONFIG, tiny_record
-from turnpike.models.errors import CheckpointError, WriteError
+from turnpike.common.durable_files import WriteError
+from turnpike.models.errors import CheckpointError
 from turnpike.models.networks.base import Net
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.checkpoint import (

@@ -17,10 +17,12 @@ from onnx import TensorProto, helper
 
 from tests.support.manifests import MANIFEST
 from tests.support.openvino import replace_openvino
+from turnpike.common.datatypes import DATATYPES
 from turnpike.service.artifact import runtime as runtime_module
 from turnpike.service.artifact.devices import PROVIDERS, expect_precision
 from turnpike.service.artifact.manifest import METADATA_KEY
 from turnpike.service.artifact.runtime import (
+    DTYPE_BY_ONNX_TYPE,
     _openvino_cpu,
     _register_openvino,
     device_available,
@@ -28,6 +30,11 @@ from turnpike.service.artifact.runtime import (
     open_model,
 )
 from turnpike.service.errors import DeviceError, ModelFileError, RunError
+
+
+def test_every_dtype_of_a_model_has_a_datatype() -> None:
+    """Every dtype that a model can have can be sent."""
+    assert set(DTYPE_BY_ONNX_TYPE.values()) == set(DATATYPES)
 
 
 def model(*, outputs: tuple[str, ...] = ("output", "half"), metadata: dict[str, str] | None = None) -> bytes:

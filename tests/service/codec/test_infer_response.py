@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from turnpike.service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from turnpike.common.datatypes import DATATYPES, WIRE_DTYPES
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.codec.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pytest
 
-from turnpike.service.artifact.datatypes import WIRE_DTYPES
+from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.codec.json_document import parse
 from turnpike.service.codec.tensors import expect_even, infer_shape, read_binary, read_json, read_shape

@@ -12,9 +12,10 @@ from tests.support import stand_in_store
 from tests.support.stand_in_store import StandInStore, spoil_downloads
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
+from turnpike.common.file_digest import sha256_of
 from turnpike.service.errors import StoreError
 from turnpike.service.remote.fetch import FetchRequest, fetch
-from turnpike.service.remote.model_cache import ModelCache, sha256_of
+from turnpike.service.remote.model_cache import ModelCache
 from turnpike.service.repository import scan
 
 Answer = dict[str, Any]

@@ -111,12 +111,5 @@ def test_a_folder_that_cannot_be_made_is_a_setting_error(tmp_path: Path) -> None
 def test_the_cache_is_in_the_cache_folder_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TURNPIKE_CACHE comes first, then an absolute XDG_CACHE_HOME, then ~/.cache."""
-    monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path / "own"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert default_cache_folder() == tmp_path / "own/models"
-    monkeypatch.delenv("TURNPIKE_CACHE")
-    assert default_cache_folder() == tmp_path / "xdg/turnpike/models"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert default_cache_folder() == tmp_path / ".cache/turnpike/models"
+    monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path))
+    assert default_cache_folder() == tmp_path / "models"

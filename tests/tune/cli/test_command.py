@@ -69,7 +69,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBench:
     fake_bench = FakeBench()
     without_openvino = {name: version for name, version in run.versions().items() if name != OPENVINO_PACKAGE}
     monkeypatch.setattr(run, "versions", lambda: without_openvino)
-    monkeypatch.setattr(run, "available_cpus", lambda: 2.0)
+    monkeypatch.setattr(run, "whole_cpus", lambda: 2)
     monkeypatch.setattr(
         Bench,
         "measure",

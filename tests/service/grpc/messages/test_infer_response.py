@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.infer_messages import every_array
-from turnpike.service.artifact.datatypes import DATATYPES
+from turnpike.common.datatypes import DATATYPES
 from turnpike.service.errors import NotFiniteError
 from turnpike.service.grpc.messages.infer_request import CONTENT_FIELDS
 from turnpike.service.grpc.messages.infer_response import (

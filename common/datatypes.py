@@ -22,8 +22,12 @@ DATATYPES = {
     "float64": "FP64",
 }
 
-# keyed by dtype, because computing `dtype.name` takes longer than encoding a small response
-DATATYPE_BY_DTYPE = {np.dtype(name): datatype for name, datatype in DATATYPES.items()}
-
 # the protocol sends numbers in little-endian order, whatever the byte order of this machine
 WIRE_DTYPES = {name: np.dtype(name).newbyteorder("<") for name in DATATYPES}
+DTYPE_BY_DATATYPE = {datatype: WIRE_DTYPES[name] for name, datatype in DATATYPES.items()}
+
+# Keyed by dtype, because computing `dtype.name` takes longer than encoding a small response. On a big-endian
+# machine, arrays of a model and arrays for the wire have different dtypes.
+DATATYPE_BY_DTYPE = {
+    dtype: datatype for name, datatype in DATATYPES.items() for dtype in (np.dtype(name), WIRE_DTYPES[name])
+}

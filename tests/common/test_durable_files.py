@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -15,8 +17,14 @@ from typing import Any
 import pytest
 
 from tests.support.run_cli import environment
-from turnpike.models.atomic import replacing, replacing_all
-from turnpike.models.errors import WriteError
+from turnpike.common.durable_files import (
+    WriteError,
+    move_durably,
+    replacing,
+    replacing_all,
+    write_texts,
+    writing_problem,
+)
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -181,19 +189,31 @@ def test_a_failing_disk_leaves_the_old_file_or_the_new_one(
     assert files(tmp_path) == {"model.onnx": kept}
 
 
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
 def test_a_file_system_that_cannot_flush_folders_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(os, "fsync", failing(os.fsync, errno.EINVAL, is_folder))
+    monkeypatch.setattr(os, "fsync", failing(os.fsync, number, is_folder))
     with replacing(tmp_path / "a.txt") as draft:
         draft.write_text("new")
-    assert files(tmp_path) == {"a.txt": "new"}
+    (tmp_path / "draft").write_text("new")
+    move_durably(tmp_path / "draft", tmp_path / "b.txt")
+    assert files(tmp_path) == {"a.txt": "new", "b.txt": "new"}
+
+
+def test_an_error_has_its_reason(tmp_path: Path) -> None:
+    """Also after a process has sent it to another."""
+    with pytest.raises(WriteError) as caught, replacing(tmp_path / "a.txt"):
+        pass
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert error.reason == "No such file or directory"
+        assert str(error) == f"{tmp_path}/a.txt: cannot be written ({error.reason})"
 
 
 WRITE_AS_ANOTHER_USER = """
 import os, sys
 from pathlib import Path
-from turnpike.models.atomic import replacing
+from turnpike.common.durable_files import replacing
 if os.getuid() == 0:
     os.setgroups([])
     os.setgid(65534)
@@ -249,10 +269,70 @@ def test_files_that_belong_together_are_replaced_together(tmp_path: Path) -> Non
     assert files(tmp_path) == {"report.json": "old", "index.html": "old"}
 
 
+def test_texts_are_written_together(tmp_path: Path) -> None:
+    """A text that cannot be written, since it has half of a character, leaves both files as they were."""
+    first, second = tmp_path / "new" / "a.json", tmp_path / "new" / "a.html"
+    write_texts({first: "é", second: "old"})
+    with pytest.raises(UnicodeEncodeError):
+        write_texts({first: "new", second: "\ud800"})
+    assert files(tmp_path) == {"new/a.json": "é", "new/a.html": "old"}
+
+
+def test_a_moved_file_and_its_name_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content before the name appears, and the name after it."""
+    draft, path = tmp_path / "draft", tmp_path / "names" / "digest"
+    path.parent.mkdir()
+    draft.write_text("whole")
+    flushed: list[tuple[Path, bool]] = []
+
+    def fsync(descriptor: int) -> None:
+        flushed.append((Path(f"/proc/self/fd/{descriptor}").readlink(), path.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    move_durably(draft, path)
+    assert flushed == [(draft, False), (path.parent, True)]
+    assert files(tmp_path) == {"names/digest": "whole"}
+
+
+def test_a_claimed_folder_is_neither_locked_nor_made(tmp_path: Path) -> None:
+    """Its owner has an exclusive lock, for which a second lock would wait for ever.
+
+    On another machine, which lacks the folder, a file must not appear where nobody looks for it.
+    """
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with replacing(tmp_path / "part.parquet", folder_claimed=True) as draft:
+            draft.write_text("whole")
+    finally:
+        os.close(descriptor)
+    with (
+        pytest.raises(WriteError, match="No such file"),
+        replacing(tmp_path / "absent" / "part.parquet", folder_claimed=True) as draft,
+    ):
+        draft.write_text("lost")
+    assert files(tmp_path) == {"part.parquet": "whole"}
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_known_before(tmp_path: Path) -> None:
+    """Nothing is left by the question."""
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nothing")
+    assert writing_problem(tmp_path) is None
+    assert writing_problem(tmp_path / "a" / "b") is None
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        assert writing_problem(folder) == f"{tmp_path}/file is a file"
+    for name, reason in (("link", "No such file or directory"), ("x" * 300, "File name too long")):
+        folder = tmp_path / name
+        assert writing_problem(folder) == f"no file can be made in {folder} ({reason})"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link"]
+
+
 WRITER = """
 import sys
 from pathlib import Path
-from turnpike.models.atomic import replacing
+from turnpike.common.durable_files import replacing
 with replacing(Path(sys.argv[1])) as draft:
     draft.write_text("half")
     print(draft, flush=True)

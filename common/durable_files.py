@@ -1,4 +1,4 @@
-"""Atomic file writes: a file appears complete or not at all, also when the process is killed."""
+"""Durable writes: a file appears complete or not at all, also when its process is killed or power fails."""
 
 from __future__ import annotations
 
@@ -9,28 +9,42 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-from turnpike.models.errors import WriteError
 
 # characters of the random part of a draft's name
 TOKEN_LENGTH = 8
+# errors of file systems of networks that cannot flush a folder
+NO_FLUSH = frozenset({errno.EINVAL, errno.ENOTSUP})
+
+
+class WriteError(OSError):
+    """A file cannot be written: the disk is full or fails, or the folder is read-only.
+
+    The message names the file and the reason; `reason` is the reason alone. The cause is the first error.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, folder_claimed: bool = False) -> Iterator[Path]:
     """Yield a draft beside `path`; after the block has written it, it replaces `path`.
 
     If the block is stopped by an error, Ctrl-C or a full disk, the old file stays unchanged, and folders that
     were created for it are removed. An OSError becomes a WriteError that names the file.
+
+    Drafts that killed processes left are removed, which needs a lock of the folder. With `folder_claimed`,
+    the caller has made the folder, has locked it, and removes such drafts itself.
     """
-    with replacing_all(path) as (draft,):
+    with replacing_all(path, folder_claimed=folder_claimed) as (draft,):
         yield draft
 
 
 @contextlib.contextmanager
-def replacing_all(*paths: Path) -> Iterator[tuple[Path, ...]]:
+def replacing_all(*paths: Path, folder_claimed: bool = False) -> Iterator[tuple[Path, ...]]:
     """`replacing` for files of one folder that belong together.
 
     None is replaced before all drafts are complete and on the disk.
@@ -40,12 +54,16 @@ def replacing_all(*paths: Path) -> Iterator[tuple[Path, ...]]:
         path.with_name(f".{path.stem}.{secrets.token_hex(TOKEN_LENGTH // 2)}{path.suffix}") for path in paths
     )
     try:
-        with _created(folder) as changed_folders, _reserved(folder, paths):
+        with contextlib.ExitStack() as stack:
+            changed_folders = [folder]
+            if not folder_claimed:
+                changed_folders = stack.enter_context(_created(folder))
+                stack.enter_context(_reserved(folder, paths))
             try:
                 yield drafts
                 for draft in drafts:
                     # some libraries create files that only their owner can read
-                    draft.chmod(0o666 & ~umask())
+                    draft.chmod(0o666 & ~_umask())
                     _flush(draft)
                 for draft, path in zip(drafts, paths, strict=True):
                     draft.replace(path)
@@ -54,14 +72,29 @@ def replacing_all(*paths: Path) -> Iterator[tuple[Path, ...]]:
                     with contextlib.suppress(OSError):  # the first error is the one to report
                         draft.unlink()
             for changed in changed_folders:
-                # a folder that this user may not list cannot be opened to flush it; the files are complete
-                with contextlib.suppress(PermissionError):
-                    _flush(changed)
+                _flush_folder(changed)
     except WriteError:  # of a file that the block writes
         raise
     except OSError as error:
-        names = ", ".join(map(str, paths))
-        raise WriteError(f"{names}: cannot be written ({error.strerror or error})") from error
+        names, reason = ", ".join(map(str, paths)), str(error.strerror or error)
+        raise WriteError(f"{names}: cannot be written ({reason})", reason) from error
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write text files of one folder that belong together, as `replacing_all` does."""
+    with replacing_all(*texts) as drafts:
+        for draft, text in zip(drafts, texts.values(), strict=True):
+            draft.write_text(text, encoding="utf-8")
+
+
+def move_durably(draft: Path, path: Path) -> None:
+    """Replace `path` by a complete draft whose name was unknown before.
+
+    The content is on the disk before its name, and both survive a loss of power.
+    """
+    _flush(draft)
+    draft.replace(path)
+    _flush_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -119,15 +152,22 @@ def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError as error:
-        # some file systems of networks cannot flush a folder
-        if error.errno != errno.EINVAL:
-            raise
     finally:
         os.close(descriptor)
 
 
-def umask() -> int:
+def _flush_folder(folder: Path) -> None:
+    """Flush the names in a folder where that is possible. If not, its files are complete nevertheless."""
+    try:
+        _flush(folder)
+    except PermissionError:  # a folder that this user may not list cannot be opened
+        pass
+    except OSError as error:
+        if error.errno not in NO_FLUSH:
+            raise
+
+
+def _umask() -> int:
     """The permission bits that this process clears in new files. The only way to read it is to set it."""
     mask = os.umask(0o077)
     os.umask(mask)
@@ -140,11 +180,23 @@ def writing_problem(folder: Path) -> str | None:
     A file is made and removed in the folder or its nearest parent, since not every file system that refuses
     one says so by its permissions.
     """
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not existing.is_dir():
-        return f"{existing} is a file"
+    nearest = folder
     try:
-        with tempfile.TemporaryFile(dir=existing):
+        nearest = next(path for path in (folder, *folder.absolute().parents) if _exists(path))
+        if not nearest.is_dir():
+            return f"{nearest} is a file"
+        with tempfile.TemporaryFile(dir=nearest):
             return None
     except OSError as error:
-        return f"no file can be made in {existing} ({error.strerror})"
+        return f"no file can be made in {nearest} ({error.strerror})"
+
+
+def _exists(path: Path) -> bool:
+    """Whether a path exists; an OSError if that cannot be known, or if it is a link to nothing."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        if path.is_symlink():
+            raise
+        return False
+    return True
