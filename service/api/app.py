@@ -103,7 +103,7 @@ class Application:
         self._tracing = Tracing.from_settings(settings)
         self.router = build_router(self.context, self.unready_reason)
         self.observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
-        self._middleware = RequestMiddleware(
+        self.middleware = RequestMiddleware(
             self.router,
             self.context.auth,
             self.context.budget,
@@ -113,12 +113,12 @@ class Application:
             compressor=AnswerCompressor(self.context.budget),
         )
         # what the connections call
-        self.handle = self._middleware.handle
+        self.handle = self.middleware.handle
         self.count_refused = self.observer.refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._middleware.handle(AsgiRequest(scope, receive, send))
+            await self.middleware.handle(AsgiRequest(scope, receive, send))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close"})
 

@@ -44,7 +44,11 @@ class ResolvedSettings:
 
 
 def resolve(
-    flags: Mapping[str, Any], config: Path | None = None, models: str | None = None
+    flags: Mapping[str, Any],
+    config: Path | None = None,
+    models: str | None = None,
+    *,
+    spelling: Callable[[str], str] | None = None,
 ) -> ResolvedSettings:
     """Every setting from its first source.
 
@@ -52,6 +56,7 @@ def resolve(
         flags: Settings of the command line, by name.
         config: A TOML file, used instead of the one that the environment names.
         models: The argument MODELS of the command line, another spelling of --models.
+        spelling: How errors write the name of a setting in `flags`; by default as a flag.
 
     Raises:
         SettingError: A value is invalid. The message names the source, the value and the valid values.
@@ -64,7 +69,8 @@ def resolve(
     from_variables = read_environment()
     origins = {name: f"{config}: {name}" for name in from_file}
     origins |= {name: variable_of(name) for name in from_variables}
-    origins |= {name: flag_of(name) for name in flags}
+    spelling = spelling or flag_of
+    origins |= {name: spelling(name) for name in flags}
     values = {**from_file, **from_variables, **flags}
     if models is not None:
         if "models" in flags:

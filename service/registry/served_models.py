@@ -48,13 +48,17 @@ class ModelRegistry:
         slow_seconds: float = SLOW_SECONDS,
     ) -> None:
         self._load = load
-        self._prepare_seconds = prepare_seconds
-        self._deployment: Deployment | None = None
+        self._prepare_seconds, self._slow_seconds = prepare_seconds, slow_seconds
         self._served: dict[str, Versions] = {}
         # all loaded models: those that are served, and those that are prepared
         self._loaded: dict[ModelFile, Model] = {}
         self._failed: dict[ModelFile, str] = {}
-        self._loads = FileQueue(self._load_in_thread, slow_seconds)
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the deployment and what is being loaded, as in a new event loop. Loaded models stay."""
+        self._deployment: Deployment | None = None
+        self._loads = FileQueue(self._load_in_thread, self._slow_seconds)
         self._lock = asyncio.Lock()
 
     def find(self, name: str, version: str | None = None) -> Model:

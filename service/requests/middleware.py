@@ -16,7 +16,7 @@ from turnpike.service.requests.hosts import AllowedHosts
 from turnpike.service.requests.observer import RequestObserver
 from turnpike.service.requests.request import ClientGoneError, Request
 from turnpike.service.requests.response import LARGE_RESPONSE_BYTES, Response
-from turnpike.service.requests.router import Router
+from turnpike.service.requests.router import Match, Router
 
 TOO_LARGE_ALONE = (
     "server: this request needs more memory than the worker has, even without other requests; "
@@ -70,12 +70,18 @@ class RequestMiddleware:
         self._preflight = preflight
         self._hosts = hosts
 
-    async def handle(self, request: Request) -> None:
-        """Answer a request. Raises only CancelledError, when the server cuts the request off at its end."""
+    async def handle(self, request: Request, match: Match | None = None) -> None:
+        """Answer a request. Raises only CancelledError, when the server cuts the request off at its end.
+
+        Args:
+            request: The request.
+            match: Its route, if it has been looked up elsewhere.
+        """
         observer, head = self._observer, request.head
         observer.started(request)
         try:
-            match = self._router.match(head)
+            if match is None:
+                match = self._router.match(head)
             route = match.route
             if self._hosts is not None and not route.any_host:
                 self._hosts.check(head)

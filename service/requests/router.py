@@ -43,6 +43,10 @@ class Route:
     # whether it answers requests for hosts that `--allowed-hosts` does not list
     any_host: bool
 
+    def answered_by(self, endpoint: Endpoint) -> Route:
+        """The same route with another endpoint, which needs no key."""
+        return replace(self, level="open", endpoint=endpoint)
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -57,7 +61,7 @@ class Router:
 
     def __init__(self, fallback: Endpoint) -> None:
         self.routes: list[Route] = []
-        self._fallback = Match(_route("", "unknown", "open", fallback, "fallback", {}, any_host=False), {})
+        self.fallback = Match(_route("", "unknown", "open", fallback, "fallback", {}, any_host=False), {})
         self._matches: BoundedCache[tuple[str, str], Match] = BoundedCache(MAX_CACHED_MATCHES)
 
     def add(
@@ -109,8 +113,8 @@ class Router:
                     return match
                 first = first or match
         if first is None:
-            return self._fallback
-        return Match(_wrong_method(first.route), first.params)
+            return self.fallback
+        return Match(wrong_method(first.route), first.params)
 
 
 def _route(
@@ -137,10 +141,10 @@ def _route(
     )
 
 
-def _wrong_method(route: Route) -> Route:
+def wrong_method(route: Route) -> Route:
     """A route for the same path whose endpoint raises a 405."""
 
     async def method_not_allowed(_: Request) -> Response:
         raise HTTPException(405, headers={"Allow": route.method})
 
-    return replace(route, level="open", endpoint=method_not_allowed)
+    return route.answered_by(method_not_allowed)

@@ -37,7 +37,7 @@ def build_document(routes: Iterable[Route]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         if route.operation:
-            paths.setdefault(route.path, {})[route.method.lower()] = _complete_operation(route)
+            paths.setdefault(route.path, {})[route.method.lower()] = complete_operation(route)
     return {
         "openapi": "3.1.0",
         "info": {"title": "turnpike", "description": DESCRIPTION, "version": VERSION},
@@ -46,7 +46,7 @@ def build_document(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _complete_operation(route: Route) -> dict[str, Any]:
+def complete_operation(route: Route) -> dict[str, Any]:
     """What a route declares, with its name, the parameters of its path, its keys and its errors."""
     path_parameters = [_path_parameter(name) for name in re.findall(r"{(\w+)}", route.path)]
     # a response for each status that can occur and is not described yet

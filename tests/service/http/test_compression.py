@@ -371,7 +371,7 @@ def test_compression_stops_when_the_client_has_gone(worker: InProcessWorker) -> 
             finally:
                 release.set()
             # a slice of another answer comes after all of this one's
-            await asyncio.wrap_future(worker.app._middleware._compressor._thread.submit(lambda: None))
+            await asyncio.wrap_future(worker.app.middleware._compressor._thread.submit(lambda: None))
         assert not client.wire.writes
         assert len(slices) == 1
 

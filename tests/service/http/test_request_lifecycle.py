@@ -233,7 +233,7 @@ def test_each_request_is_recorded_as_a_span(access_log_lines: list[dict[str, Any
         request.trace = Trace("t", "s", 1)
 
     async def scene(worker: InProcessWorker) -> None:
-        worker.app._middleware._observer._tracing = SimpleNamespace(record=record)  # type: ignore[assignment]
+        worker.app.middleware._observer._tracing = SimpleNamespace(record=record)  # type: ignore[assignment]
         for body, status in ((INFER_BODY, 200), (b"{}", 400)):
             await worker.connect().ask(request(INFER, body, {"X-Request-Id": status}))
         await until(lambda: len(access_log_lines) == 2)

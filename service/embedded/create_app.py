@@ -1,0 +1,169 @@
+"""The service as a FastAPI application, or as a router for one: `create_app`, `router` and `lifespan`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+from fastapi import APIRouter, FastAPI
+from starlette.types import Receive, Scope, Send
+
+from turnpike.common.distribution import VERSION
+from turnpike.service.api.openapi.document import DESCRIPTION
+from turnpike.service.config.resolve import resolve, unknown_setting
+from turnpike.service.config.settings import Settings
+from turnpike.service.embedded.embedded_service import EmbeddedService
+from turnpike.service.embedded.fastapi_routes import add_service_routes, document_of, services_in
+from turnpike.service.errors import SettingError
+
+# the host in the settings decides for which names a local service answers; here the ASGI server listens
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104
+
+
+class ServiceSettings(TypedDict, total=False):
+    """The settings of a service in an application of one's own. docs/reference/settings.md explains them."""
+
+    versions: str
+    poll: float
+    model_cache: str | Path | None
+    store_seconds: float
+    allow_unverified: bool
+    trial_seconds: float
+    check_parity: bool
+    cors: tuple[str, ...]
+    allowed_hosts: tuple[str, ...]
+    threads: int
+    device: Literal["cpu", "cuda", "openvino"]
+    precision: Literal["fp32", "bf16"]
+    max_batch: int
+    max_delay_ms: float
+    exact: bool
+    queue: int
+    timeout_ms: int
+    max_body: int
+    max_inflate_ratio: int
+    max_json: int
+    max_held: int
+    max_rows: int
+    max_depth: int
+    max_gates: int
+    body_seconds: float
+    api_keys_file: str | Path | None
+    api_keys: tuple[str, ...]
+    admin_key_file: str | Path | None
+    admin_key: str | None
+    access_log: bool
+    dashboard: bool
+    docs: bool
+    drift_rows: int
+    otlp: str | None
+
+
+def create_app(models: str | Path | None = None, **settings: Unpack[ServiceSettings]) -> FastAPI:
+    """The whole service as a FastAPI application, to run under any ASGI server, to extend or to mount.
+
+    Where it is mounted in another application, it starts at its first request, or with that application if
+    this has `lifespan=turnpike.lifespan`.
+
+    Args:
+        models: What to serve, as `turnpike serve` takes it. The default is what the environment says, or the
+            bundled model.
+        settings: Settings of the service, see docs/reference/settings.md. They override the environment.
+
+    Raises:
+        SettingError: A setting is unknown or invalid.
+    """
+    service = EmbeddedService(embedded_settings(models, settings))
+
+    @asynccontextmanager
+    async def run(_: FastAPI) -> AsyncIterator[None]:
+        async with running(service):
+            yield
+
+    app = FastAPI(
+        title="turnpike",
+        version=VERSION,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json" if service.application.context.settings.docs else None,
+        redirect_slashes=False,
+        lifespan=run,
+    )
+    add_service_routes(app.router, service, inline_schemas=False)
+    fallback = service.application.router.fallback
+
+    async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await service.answer(fallback, scope, receive, send)
+        else:
+            await send({"type": "websocket.close"})
+
+    app.router.default = not_found
+    app.openapi = lambda: document_of(app)  # type: ignore[method-assign]
+    return app
+
+
+def router(models: str | Path | None = None, **settings: Unpack[ServiceSettings]) -> APIRouter:
+    """The routes of the service for `app.include_router`, which also starts and stops it with `app`.
+
+    It has no pages unless `dashboard=True`, and no documentation of its own unless `docs=True`: the document
+    of the application describes its routes.
+
+    Args:
+        models: As `create_app` takes it.
+        settings: As `create_app` takes them.
+
+    Raises:
+        SettingError: A setting is unknown or invalid.
+    """
+    service = EmbeddedService(embedded_settings(models, {"dashboard": False, "docs": False, **settings}))
+
+    @asynccontextmanager
+    async def run(_: Any) -> AsyncIterator[None]:
+        async with running(service):
+            yield
+
+    routes = APIRouter(lifespan=run)
+    add_service_routes(routes, service, inline_schemas=True)
+    return routes
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Starts and stops the services that are mounted in an application with it: `FastAPI(lifespan=lifespan)`.
+
+    In a lifespan of one's own: `async with turnpike.lifespan(app): yield`.
+    """
+    async with AsyncExitStack() as stack:
+        for service in dict.fromkeys(services_in(app.routes)):
+            await stack.enter_async_context(running(service))
+        yield
+
+
+@asynccontextmanager
+async def running(service: EmbeddedService) -> AsyncIterator[None]:
+    """Start a service, and stop it in the end."""
+    try:
+        await service.start()
+        yield
+    finally:
+        await service.stop()
+
+
+def embedded_settings(models: str | Path | None, settings: ServiceSettings) -> Settings:
+    """The settings of a service in an application of somebody else."""
+    for name in settings:
+        if name not in ServiceSettings.__annotations__:
+            reason = (
+                "belongs to the server that runs the application"
+                if name in Settings.model_fields
+                else unknown_setting(name)
+            )
+            raise SettingError(f"{name}: {reason}")
+    resolved = resolve(
+        {"access_log": False, **settings}, models=None if models is None else str(models), spelling=str
+    )
+    return resolved.settings.model_copy(update={"host": ANY_ADDRESS})

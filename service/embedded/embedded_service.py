@@ -1,0 +1,102 @@
+"""One service in the process of a FastAPI application: starts and stops with it, and answers its requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from starlette.types import Receive, Scope, Send
+
+from turnpike.service.api.app import Application
+from turnpike.service.config.settings import Settings
+from turnpike.service.embedded.in_process_supervisor import InProcessSupervisor
+from turnpike.service.errors import NotReadyError
+from turnpike.service.http.asgi import AsgiRequest
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
+from turnpike.service.requests.router import Match
+
+log = logging.getLogger(__name__)
+
+# routes that answer before the service has started, and do not wait for it
+PROBES = frozenset({"live", "ready"})
+
+
+class EmbeddedService:
+    """The routes, models and counters of one service.
+
+    It starts with the lifespan of the application, or else at the first request. It runs in one event loop at
+    a time. In a new loop it starts again and keeps its models: a `TestClient` without `with` has a loop for
+    each request.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._supervisor = InProcessSupervisor(settings)
+        self.application = Application(settings, self._supervisor)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start in this event loop, unless it has done so already; return when models are served.
+
+        Raises:
+            RuntimeError: It runs in another event loop.
+            ServiceError: It cannot start, for example because there is no repository.
+        """
+        task = self._begin_start()
+        if not task.done():
+            # a client that leaves does not end the start for the others
+            await asyncio.shield(task)
+        task.result()
+
+    async def stop(self) -> None:
+        """Stop following the repository. Called after the last request; it may be started again."""
+        if self._starting is None or self._loop is not asyncio.get_running_loop():
+            return
+        starting, self._starting, self._loop = self._starting, None, None
+        self.application.draining = True
+        await asyncio.wait([starting])
+        await self._supervisor.stop()
+        await self.application.stop()
+
+    async def answer(self, match: Match, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request of an ASGI server, of which FastAPI has found the route."""
+        if match.route.name in PROBES:
+            self._begin_start()
+        elif self._starting is None or not self._starting.done() or self._has_other_loop():
+            match = await self._started(match)
+        await self.application.middleware.handle(AsgiRequest(scope, receive, send), match)
+
+    async def _started(self, match: Match) -> Match:
+        """The match after the start. If that failed: one whose endpoint says so."""
+        try:
+            await self.start()
+        except Exception:
+            log.exception("the service cannot start")
+            self._starting = None
+            return Match(match.route.answered_by(_cannot_start), match.params)
+        return match
+
+    def _begin_start(self) -> asyncio.Task[None]:
+        loop = asyncio.get_running_loop()
+        if self._starting is None or self._has_other_loop():
+            if self._loop is not None and self._has_other_loop() and self._loop.is_running():
+                raise RuntimeError("expected one event loop, got another while the service runs in the first")
+            self._loop = loop
+            self._starting = loop.create_task(self._start())
+        return self._starting
+
+    def _has_other_loop(self) -> bool:
+        return self._loop is not asyncio.get_running_loop()
+
+    async def _start(self) -> None:
+        # what an earlier event loop has left
+        self.application.observer.record()
+        self.application.registry.restart()
+        self.application.draining = False
+        await self.application.start()
+        await self._supervisor.start(self.application.handlers)
+
+
+async def _cannot_start(_: Request) -> Response:
+    raise NotReadyError("the service cannot start; its log says why")

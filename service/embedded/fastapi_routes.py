@@ -1,0 +1,145 @@
+"""Makes a FastAPI route of each route of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from copy import deepcopy
+from typing import Any, cast
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, iter_route_contexts
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
+
+from turnpike.service.api.openapi.document import SECURITY_SCHEMES, complete_operation
+from turnpike.service.api.openapi.schemas import SCHEMAS
+from turnpike.service.embedded.embedded_service import EmbeddedService
+from turnpike.service.requests.router import Match, Route, wrong_method
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+# FastAPI serves its own document, which also describes the routes that the user adds
+OWN_DOCUMENT = "openapi"
+REFERENCE = "#/components/schemas/"
+
+
+class ServiceRoute(APIRoute):
+    """A route of a service among those of a FastAPI application.
+
+    FastAPI finds the route and calls its dependencies. Then the service answers from the raw body.
+    """
+
+    # set by `add_service_routes`, since FastAPI calls the constructor
+    service: EmbeddedService
+    route: Route
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] in (self.methods or ()):
+            await super().handle(scope, receive, send)
+        else:
+            # errors of these routes are those of the service, and CORS is answered here
+            match = Match(wrong_method(self.route), scope.get("path_params", {}))
+            await self.service.answer(match, scope, receive, send)
+
+
+class ServiceAnswer(Response):
+    """The answer of a service, which is made while FastAPI sends it."""
+
+    def __init__(self, service: EmbeddedService, match: Match) -> None:
+        super().__init__()
+        self._service = service
+        self._match = match
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._service.answer(self._match, scope, receive, send)
+        if self.background is not None:
+            await self.background()
+
+
+def add_service_routes(router: APIRouter, service: EmbeddedService, *, inline_schemas: bool) -> None:
+    """Add the routes of a service to a router of FastAPI.
+
+    Args:
+        router: The router.
+        service: The service.
+        inline_schemas: Write schemas where they are used. Otherwise the document of the application must have
+            them as components, see `document_of`.
+    """
+    for route in service.application.router.routes:
+        if route.name == OWN_DOCUMENT:
+            continue
+        operation = complete_operation(route) if route.operation else {}
+        if inline_schemas:
+            operation = inlined(operation)
+            # the schemes are components, too, and the name has to be unique in the application
+            operation.pop("security", None)
+            operation.pop("operationId", None)
+        for method in (route.method, *(["HEAD"] if route.method == "GET" else [])):
+            router.add_api_route(
+                route.declared_path,
+                _endpoint(service, route),
+                methods=[method],
+                name=route.name,
+                include_in_schema=method == route.method and bool(operation),
+                response_class=Response,
+                response_model=None,
+                openapi_extra=operation,
+                route_class_override=ServiceRoute,
+            )
+            added = cast(ServiceRoute, router.routes[-1])
+            added.service, added.route = service, route
+
+
+def document_of(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document of an application whose routes of the service refer to components."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title,
+            version=app.version,
+            openapi_version=app.openapi_version,
+            summary=app.summary,
+            description=app.description,
+            routes=app.routes,
+            tags=app.openapi_tags,
+            servers=app.servers,
+        )
+        components = document.setdefault("components", {})
+        for kind, ours in (("schemas", SCHEMAS), ("securitySchemes", SECURITY_SCHEMES)):
+            components[kind] = {**ours, **components.get(kind, {})}
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def services_in(routes: list[BaseRoute]) -> Iterator[EmbeddedService]:
+    """The services among routes, also in included routers and mounted applications; some more than once."""
+    for context in iter_route_contexts(routes):
+        route = context.original_route
+        if isinstance(route, ServiceRoute):
+            yield route.service
+        app = getattr(route, "app", None)
+        # middleware of a mount wraps its application
+        while app is not None and not hasattr(app, "routes"):
+            app = getattr(app, "app", None)
+        if app is not None:
+            yield from services_in(app.routes)
+
+
+def inlined(value: Any) -> Any:
+    """A copy of an OpenAPI operation in which each reference to a schema is replaced by the schema."""
+    if isinstance(value, dict):
+        reference = value.get("$ref")
+        if isinstance(reference, str) and reference.startswith(REFERENCE):
+            return inlined(SCHEMAS[reference.removeprefix(REFERENCE)])
+        return {key: inlined(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [inlined(item) for item in value]
+    return deepcopy(value)
+
+
+def _endpoint(service: EmbeddedService, route: Route) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return ServiceAnswer(service, Match(route, request.path_params))
+
+    return endpoint
