@@ -18,6 +18,7 @@ from turnpike.export.input_spec import InputSpec, parse_inputs, parse_ranges
 from turnpike.export.measure.gate_profile import profile_gates
 from turnpike.export.measure.lesion_curve import lesion_curve
 from turnpike.export.measure.sample_rows import choose_samples, input_ranges, sample_count
+from turnpike.export.network import Network, Rows
 from turnpike.export.output.model_bytes import tool_versions
 from turnpike.export.output.repository import (
     IfTaken,
@@ -38,7 +39,6 @@ from turnpike.export.proved_graph import (
     prove_graph,
 )
 from turnpike.export.report.data import PlainFile, ReportData, gate_panel
-from turnpike.export.source import Rows, Source
 from turnpike.export.sources.data.labels import expect_labels
 from turnpike.export.sources.load import load_source
 from turnpike.export.steps import ProgressListener, Steps
@@ -326,7 +326,7 @@ def load_with_messages(
     text_alphabet: str | None = None,
     with_texts: bool = False,
     name: str | None = None,
-) -> tuple[Source, Messages]:
+) -> tuple[Network, Messages]:
     """Load the source, and collect its warnings and notes; the arguments are those of `load_source`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SourceWarning)
@@ -349,17 +349,17 @@ def load_with_messages(
 
 
 def measure_gates(
-    source: Source, graph: PreparedGraph, runtime: Runtime
+    network: Network, graph: PreparedGraph, runtime: Runtime
 ) -> tuple[Profile | None, LesionCurve | None]:
     """Gate statistics over the source's rows, and the effect of closing each layer; None without rows."""
     output = next(tensor for tensor in runtime.outputs if tensor.name == graph.public_outputs[0])
-    expect_labels(source.labels, output.dims[-1] if output.dims else "?", output.name)
-    expect_classes(source.rows, output)
+    expect_labels(network.labels, output.dims[-1] if output.dims else "?", output.name)
+    expect_classes(network.rows, output)
     gates = graph.gates.gates
-    if source.rows is None or not gates:
+    if network.rows is None or not gates:
         return None, None
-    profile = profile_gates(runtime, gates, source.rows, source.labels)
-    return profile, lesion_curve(runtime, gates, source.rows, output.name, graph.biases)
+    profile = profile_gates(runtime, gates, network.rows, network.labels)
+    return profile, lesion_curve(runtime, gates, network.rows, output.name, graph.biases)
 
 
 def expect_classes(rows: Rows | None, output: Tensor) -> None:

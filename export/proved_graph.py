@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from turnpike.export.errors import ParityError
+from turnpike.export.network import Network, Rows
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.output.repository import PLAIN_FILE, PlainTwin
 from turnpike.export.parity.prove import Proof, prove
 from turnpike.export.precision.compare import Comparison, PrecisionLimits, compare, require_agreement
 from turnpike.export.precision.lower import lower
 from turnpike.export.prepared_graph import PreparedGraph, open_on_all_devices
-from turnpike.export.source import Rows, Source
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import Runtime, open_model
@@ -55,11 +55,11 @@ class ProvedGraph:
         }
 
 
-def prove_graph(graph: PreparedGraph, source: Source, seed: int, steps: Steps) -> ProvedGraph:
-    """Open the graph on every device, and prove that it computes what the source does."""
+def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps) -> ProvedGraph:
+    """Open the graph on every device, and prove that it computes what the network does."""
     runtimes = open_on_all_devices(graph.data)
     proof = prove(
-        source,
+        network,
         graph.traced,
         graph.model,
         graph.gates.origins,
@@ -70,7 +70,7 @@ def prove_graph(graph: PreparedGraph, source: Source, seed: int, steps: Steps) -
     return ProvedGraph(graph, runtimes[0], proof, graph.data)
 
 
-def prove_first(graphs: Sequence[PreparedGraph], source: Source, seed: int, steps: Steps) -> ProvedGraph:
+def prove_first(graphs: Sequence[PreparedGraph], network: Network, seed: int, steps: Steps) -> ProvedGraph:
     """Try the graphs in order, and return the first whose proof passes.
 
     A graph before the last is taken only if its proof needs no explained errors.
@@ -78,10 +78,10 @@ def prove_first(graphs: Sequence[PreparedGraph], source: Source, seed: int, step
     *preferred, last = graphs
     for graph in preferred:
         with suppress(ParityError):
-            proved = prove_graph(graph, source, seed, steps)
+            proved = prove_graph(graph, network, seed, steps)
             if proved.proof.parity.explained is None:
                 return proved
-    return prove_graph(last, source, seed, steps)
+    return prove_graph(last, network, seed, steps)
 
 
 def lower_precision(proved: ProvedGraph, rows: Rows | None, limits: PrecisionLimits) -> ProvedGraph:

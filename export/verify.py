@@ -15,12 +15,12 @@ from turnpike.export.compress.verify_cut import verify_cut
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import ParityError, SourceError
 from turnpike.export.input_spec import InputSpec
+from turnpike.export.network import Network
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.parity.prove import Proof, prove
 from turnpike.export.pipeline import load_with_messages
 from turnpike.export.precision.compare import Comparison, compare, require_agreement
 from turnpike.export.prepared_graph import PreparedGraph, prepare_like
-from turnpike.export.source import Source
 from turnpike.export.steps import ProgressListener, Steps
 from turnpike.export.text_input import verify_text_input
 from turnpike.service.artifact.devices import Device, DevicePrecision
@@ -205,7 +205,7 @@ def another_network(path: Path, manifest: Manifest) -> str:
     )
 
 
-def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, source: Source, path: Path) -> None:
+def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, network: Network, path: Path) -> None:
     """Raise a ParityError if the manifest's gates, outputs or labels are not those of the source's graph."""
     for expected, gate in zip(fresh.gates.gates, manifest.gates, strict=True):
         for name, value in expected:
@@ -218,12 +218,13 @@ def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, source: Sourc
             f"{path}: manifest: outputs: expected {', '.join(fresh.public_outputs)}, "
             f"got {', '.join(manifest.outputs)}"
         )
-    if manifest.batch_axes != (axes := source.batch_axes(fresh.public_outputs)):
+    if manifest.batch_axes != (axes := network.batch_axes(fresh.public_outputs)):
         raise ParityError(f"{path}: manifest: batch_axes: expected {axes}, got {manifest.batch_axes}")
-    verify_text_input(manifest, source, path)
-    if source.labels and manifest.labels != source.labels:
+    verify_text_input(manifest, network, path)
+    if network.labels and manifest.labels != network.labels:
         raise ParityError(
-            f"{path}: manifest: labels: expected {', '.join(source.labels)}, got {', '.join(manifest.labels)}"
+            f"{path}: manifest: labels: expected {', '.join(network.labels)}, "
+            f"got {', '.join(manifest.labels)}"
         )
 
 

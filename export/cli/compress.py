@@ -37,7 +37,7 @@ from turnpike.models.imports import collector_paused
 from turnpike.service.artifact.manifest import Compression, Manifest, Precision
 
 if TYPE_CHECKING:
-    from turnpike.export.compress.compress import CompressionResult
+    from turnpike.export.compress.remove_units import CompressionResult
 
 app = typer.Typer(add_completion=False)
 
@@ -103,7 +103,7 @@ def command(
     with collector_paused():
         import torch
 
-        from turnpike.export.compress.compress import compress_model
+        from turnpike.export.compress.remove_units import compress_model
     torch.set_num_threads(threads)
     hidden = as_json or quiet
     with (

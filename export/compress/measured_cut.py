@@ -16,11 +16,11 @@ from turnpike.export.measure.gate_profile import profile_gates
 from turnpike.export.measure.lesion_curve import lesion_curve
 from turnpike.export.measure.run_rows import first_rows, rows_digest
 from turnpike.export.measure.sample_rows import input_ranges
+from turnpike.export.network import Rows
 from turnpike.export.output.model_bytes import tool_versions, weights_digest
 from turnpike.export.precision.compare import PrecisionLimits
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.proved_graph import ProvedGraph, lower_precision, prove_graph
-from turnpike.export.source import Rows
 from turnpike.export.sources.data.rows import MAX_ROWS_USED, SplitRows
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import (
@@ -93,7 +93,7 @@ def cut_and_measure(
     # gates are measured in fp32, the point in the precision of the file
     with steps.step("measure"):
         gate_rows, gates = first_rows(rows, MAX_ROWS_USED), cut.graph.gates
-        labels = ranking.whole.source.labels
+        labels = ranking.whole.network.labels
         profile = profile_gates(proved.runtime, gates, gate_rows, labels) if gates else None
         biases = proved.graph.biases
         lesion = lesion_curve(proved.runtime, gates, gate_rows, cutter.output, biases) if gates else None
@@ -124,23 +124,23 @@ def cut_manifest(
         finetune_epochs: The epochs for which the network was trained after the cut.
         version: The version of the model.
     """
-    source, proved = whole.source, measured.proved
+    network, proved = whole.network, measured.proved
     return Manifest(
-        name=source.name,
+        name=network.name,
         version=version,
-        source=source.kind,
+        source=network.kind,
         precision=measured.precision,
         outputs=proved.graph.public_outputs,
-        labels=source.labels or rows.labels,
-        alphabet=source.alphabet,
+        labels=network.labels or rows.labels,
+        alphabet=network.alphabet,
         text=text,
-        features=source.features,
+        features=network.features,
         gates=measured.cut.graph.gates,
         profile=measured.profile,
         lesion=measured.lesion,
         ranges=input_ranges(measured.gate_rows),
         samples=() if whole.manifest is None else whole.manifest.samples,
-        random_weights=source.random_weights,
+        random_weights=network.random_weights,
         tools=tool_versions(),
         compression=_compression(whole, measured, rows, finetune_epochs),
         **proved.manifest_fields,
@@ -181,7 +181,7 @@ def _prove_cut(choice: UnitChoice, cut: OpenCut, seed: int, steps: Steps) -> Pro
     origins = {name: Origin(name) for name in outputs if name in whole.graph.gates.origins}
     gates = Instrumentation(cut.graph.gates, origins, ())
     prepared = PreparedGraph(None, cut.graph.model, gates, (), (), cut.data)
-    return prove_graph(prepared, with_reference(whole.source, reference), seed, steps)
+    return prove_graph(prepared, with_reference(whole.network, reference), seed, steps)
 
 
 def _expect_faster(point: CompressionPoint, precision: Precision) -> None:

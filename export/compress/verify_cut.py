@@ -63,7 +63,7 @@ def verify_cut(
         reference = carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
         try:
             proof = prove(
-                with_reference(whole.source, reference),
+                with_reference(whole.network, reference),
                 None,
                 model,
                 {name: Origin(name) for name in hidden},

@@ -15,11 +15,11 @@ from turnpike.export.errors import SourceError
 from turnpike.export.gates.graph.shapes import infer_shapes
 from turnpike.export.gates.instrument import Instrumentation, Origin
 from turnpike.export.input_spec import InputSpec
+from turnpike.export.network import Network
 from turnpike.export.output.model_bytes import to_bytes
 from turnpike.export.pipeline import load_with_messages
 from turnpike.export.prepared_graph import PreparedGraph, prepare
 from turnpike.export.proved_graph import prove_graph
-from turnpike.export.source import Source
 from turnpike.export.sources.graph.onnx_file import parse_model
 from turnpike.export.sources.graph.onnx_graph import drop_default_inputs, graph_inputs
 from turnpike.export.steps import Steps
@@ -37,13 +37,13 @@ class WholeNetwork:
     """A network and its graph, which was proved to compute what the network does.
 
     Attributes:
-        source: Name, inputs, labels and features. Its graph is what the cut graph is proved against later.
+        network: Name, inputs, labels and features. Its graph is what the cut graph is proved against later.
         graph: The graph, with hidden outputs and levers.
         manifest: That of the file, if the source is one of `turnpike export`.
         warnings: Sentences for the user about the source, its gates and its proof.
     """
 
-    source: Source
+    network: Network
     graph: PreparedGraph
     manifest: Manifest | None
     warnings: tuple[str, ...]
@@ -95,7 +95,7 @@ def _read_exported(path: Path, proto: onnx.ModelProto, manifest: Manifest, name:
     without_levers = onnx.ModelProto()
     without_levers.CopyFrom(proto)
     drop_default_inputs(without_levers.graph)
-    source = Source(
+    network = Network(
         manifest.name if name is None else name,
         manifest.source,
         graph_inputs(without_levers.graph, str(path)),
@@ -107,9 +107,9 @@ def _read_exported(path: Path, proto: onnx.ModelProto, manifest: Manifest, name:
     )
     hidden = [str(value.name) for value in model.graph.outputs if value.name not in manifest.outputs]
     gates = Instrumentation(manifest.gates, {output: Origin(output) for output in hidden}, ())
-    return WholeNetwork(source, PreparedGraph(None, model, gates, (), (), to_bytes(model)), manifest, ())
+    return WholeNetwork(network, PreparedGraph(None, model, gates, (), (), to_bytes(model)), manifest, ())
 
 
-def with_reference(source: Source, reference: onnx.ModelProto) -> Source:
-    """The source whose graph is the reference of the cut graph."""
-    return replace(source, graph=reference, graph_name=REFERENCE_NAME, module=None, program=None)
+def with_reference(network: Network, reference: onnx.ModelProto) -> Network:
+    """The network whose graph is the reference of the cut graph."""
+    return replace(network, graph=reference, graph_name=REFERENCE_NAME, module=None, program=None)

@@ -14,7 +14,7 @@ from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import PrecisionError, UsageError
 from turnpike.export.measure.accuracy import are_probabilities, is_classification, score
 from turnpike.export.measure.run_rows import first_rows, round_figure, run_rows
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.devices import DevicePrecision
 from turnpike.service.artifact.manifest import Gate, Precision, Variant
 from turnpike.service.artifact.runtime import Runtime

@@ -20,7 +20,7 @@ from turnpike.export.errors import (
 )
 from turnpike.export.input_spec import InputSpec, batch_dimension, model_name
 from turnpike.export.module_copy import copy_module
-from turnpike.export.source import Rows, Source
+from turnpike.export.network import Network, Rows
 from turnpike.export.sources.checkpoint import read_checkpoint
 from turnpike.export.sources.data.features import named_features
 from turnpike.export.sources.data.labels import read_labels
@@ -62,7 +62,7 @@ def load_source(
     text_alphabet: str | None = None,
     with_texts: bool = False,
     name: str | None = None,
-) -> Source:
+) -> Network:
     """Read the network to export, with its inputs, labels and rows.
 
     Notes for the user are issued as SourceWarnings. A module that is passed as an object is not changed.
@@ -120,7 +120,7 @@ def _open_source(
     source: str | Path | nn.Module | ExportedProgram,
     inputs: tuple[InputSpec, ...],
     weights: str | Path | None,
-) -> Source:
+) -> Network:
     """The source without rows."""
     text = str(source) if isinstance(source, str | Path) else ""
     if weights is not None and not FACTORY_SPEC.match(text):
@@ -131,7 +131,7 @@ def _open_source(
         expect_ready(source, type(source).__name__)
         module = with_dict_argument(_copy(source), inputs, type(source).__name__)
         expect_arguments(module, inputs, type(source).__name__)
-        return Source(type(source).__name__, "module", inputs, module=module)
+        return Network(type(source).__name__, "module", inputs, module=module)
     if isinstance(source, ExportedProgram):
         return from_program(source, inputs, "program")
     if not text:
@@ -165,11 +165,11 @@ def _open_source(
     )
 
 
-def warn_of_fixed_rows(source: Source) -> None:
+def warn_of_fixed_rows(network: Network) -> None:
     """Warn if no dimension of a module's inputs varies, so that the first is taken for the batch."""
-    if source.module is None or batch_dimension(source.inputs) is not None:
+    if network.module is None or batch_dimension(network.inputs) is not None:
         return
-    first = source.inputs[0]
+    first = network.inputs[0]
     if not first.dims:
         return
     rows, row = first.dims[0], first.dims[1:] or first.dims
@@ -180,7 +180,7 @@ def warn_of_fixed_rows(source: Source) -> None:
     )
 
 
-def _training_test_rows(record: TrainingRecord, source: Source, data_dir: Path | None) -> Rows | None:
+def _training_test_rows(record: TrainingRecord, network: Network, data_dir: Path | None) -> Rows | None:
     """The rows that a checkpoint was tested on; None if they would have to be downloaded."""
     name, digest = record.data.get("name"), record.data.get("digest")
     if not isinstance(name, str) or not is_dataset_name(name):
@@ -188,7 +188,7 @@ def _training_test_rows(record: TrainingRecord, source: Source, data_dir: Path |
     try:
         folder = None if is_embedded(name) else data_dir or cache_folder(name)
         data = load_as_in_training(name, folder, record)
-        rows, _ = dataset_rows(data, source.inputs, source.labels)
+        rows, _ = dataset_rows(data, network.inputs, network.labels)
     except (ModelsError, SourceError) as error:
         if is_embedded(name) or data_dir is not None:
             warn_user(f"no rows: {error}")

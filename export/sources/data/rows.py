@@ -12,7 +12,7 @@ import torch
 
 from turnpike.export.errors import SourceError, one_line
 from turnpike.export.input_spec import InputSpec
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
 from turnpike.export.sources.data.features import recorded_features
 from turnpike.export.sources.data.labels import read_distinct_names
 from turnpike.models.choices import DATASETS

@@ -21,9 +21,9 @@ from turnpike.export.input_spec import (
     expect_batch_dimension,
     with_user_names,
 )
-from turnpike.export.source import Array, Source
+from turnpike.export.network import Array, Network
 from turnpike.export.sources.graph.onnx_file import MAX_ELEMENTS, STANDARD_DOMAINS, read_model
-from turnpike.export.trace.trace import strip_metadata
+from turnpike.export.trace.trace_network import strip_metadata
 from turnpike.service.artifact.runtime import Runtime, open_model
 
 # the IR version that torch.onnx writes; newer ones add to functions only, which are inlined here
@@ -37,7 +37,7 @@ MAX_COPIED_ELEMENTS = 1 << 16
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 
 
-def read_onnx(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
+def read_onnx(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
     """The graph of a file; `inputs` may rename its inputs and their dimensions."""
     model, where = read_model(path), str(path)
     expect_numeric_tensors(model, where)
@@ -49,7 +49,7 @@ def read_onnx(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
     named_specs = with_user_names(specs, inputs)
     model = apply_names(model, named_specs)
     expect_value_sizes(model, where)
-    return Source(path.stem, "onnx", named_specs, graph=model)
+    return Network(path.stem, "onnx", named_specs, graph=model)
 
 
 def expect_numeric_tensors(model: ModelProto, where: str) -> None:

@@ -10,16 +10,16 @@ from torch.export import ExportedProgram
 
 from turnpike.export.errors import SourceError, one_line
 from turnpike.export.input_spec import DTYPES, InputSpec, expect_batch_dimension, with_user_names
-from turnpike.export.source import Source
+from turnpike.export.network import Network
 from turnpike.export.sources.program.pt2_archive import safe_archive
-from turnpike.export.trace.trace import silence_exporter
+from turnpike.export.trace.trace_network import silence_exporter
 from turnpike.service.artifact.limits import MAX_ROWS
 
 # a plain dynamic dimension, such as s0; anything else is computed from others
 SYMBOL = re.compile(r"[a-z]+\d+\Z")
 
 
-def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
+def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
     """The program of a .pt2 file. Opening it runs no code of its author."""
     archive = safe_archive(path)
     try:
@@ -32,11 +32,11 @@ def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
     return from_program(program, inputs, path.stem)
 
 
-def from_program(program: ExportedProgram, inputs: tuple[InputSpec, ...], name: str) -> Source:
+def from_program(program: ExportedProgram, inputs: tuple[InputSpec, ...], name: str) -> Network:
     """A program whose inputs are tensors; `inputs` may rename them and their dimensions."""
     specs = program_inputs(program)
     expect_batch(program, specs)
-    return Source(name, "program", with_user_names(specs, inputs), program=program)
+    return Network(name, "program", with_user_names(specs, inputs), program=program)
 
 
 def program_inputs(program: ExportedProgram) -> tuple[InputSpec, ...]:

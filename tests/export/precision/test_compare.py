@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.errors import PrecisionError
+from turnpike.export.network import Rows
 from turnpike.export.precision.compare import (
     MAX_COMPARED_ROWS,
     AnswerKind,
@@ -20,7 +21,6 @@ from turnpike.export.precision.compare import (
     require_agreement,
 )
 from turnpike.export.precision.lower import LowPrecision, lower
-from turnpike.export.source import Rows
 from turnpike.service.artifact.runtime import open_model
 
 

@@ -12,12 +12,12 @@ import pytest
 from tests.support.tiny_checkpoint import tiny_record
 from turnpike.export.errors import SourceError, UsageError
 from turnpike.export.input_spec import parse_inputs
-from turnpike.export.source import Rows, Source
+from turnpike.export.network import Network, Rows
 from turnpike.export.sources.data.features import named_features, recorded_features
 from turnpike.export.sources.data.rows import read_rows
 
 ROWS = np.array([[1, 5], [3, 5]], np.float32)
-SOURCE = Source("net", "module", parse_inputs(["x:float32[batch,2]"]), rows=Rows({"x": ROWS}))
+SOURCE = Network("net", "module", parse_inputs(["x:float32[batch,2]"]), rows=Rows({"x": ROWS}))
 RECORDED = [
     {"name": name, "unit": "", "low": 0, "high": 9, "mean": 4.5, "sd": 3} for name in ("a", "b", "c", "d")
 ]
@@ -69,10 +69,10 @@ def test_named_columns_get_the_ranges_of_the_rows() -> None:
     ],
 )
 def test_names_that_do_not_fit_are_refused(
-    source: Source, names: list[str], kind: type[Exception], message: str
+    network: Network, names: list[str], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        named_features(names, source)
+        named_features(names, network)
 
 
 def test_the_names_of_a_training_run_stay() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from turnpike.export.errors import UsageError
 from turnpike.export.pipeline import load_with_messages
 from turnpike.export.sources.module.dict_argument import takes_dict
-from turnpike.export.trace.trace import trace
+from turnpike.export.trace.trace_network import trace
 
 if TYPE_CHECKING:
     from collections.abc import Unknown  # type: ignore[attr-defined]

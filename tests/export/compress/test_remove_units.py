@@ -15,7 +15,7 @@ from tests.support.run_cli import run_in_process
 from tests.support.text_checkpoint import save_names_checkpoint
 from turnpike.export.cli.compress import curve_table
 from turnpike.export.compress import trials
-from turnpike.export.compress.compress import compress_model
+from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.compress.selection import most_important, smallest_share
 from turnpike.export.compress.speed import Timing
 from turnpike.export.errors import CompressionError, ExportError, ParityError, SourceError, UsageError

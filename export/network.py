@@ -1,4 +1,4 @@
-"""The subject of an export, from any source: a network or a graph, its inputs, labels and rows of data."""
+"""The network to export, from any source: a module, program or graph, its inputs, labels and rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TextForm:
 
 
 @dataclass(frozen=True)
-class Source:
+class Network:
     """The network to export. Exactly one of `module`, `program` and `graph` is set.
 
     Attributes:

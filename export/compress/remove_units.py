@@ -118,7 +118,7 @@ def compress_model(
         whole = read_whole_network(source, inputs, weights, name, seed, steps)
         rows = _read_rows(data, whole, data_dir)
         # an exported file has its own proof, and the cut leaves its inputs as they are
-        text = prove_text_input(whole.source, rows.test) if whole.manifest is None else whole.manifest.text
+        text = prove_text_input(whole.network, rows.test) if whole.manifest is None else whole.manifest.text
         checkpoint = expect_trainable(source, whole, rows) if finetune_epochs else None
         search = _expect_removable_layers(whole)
 
@@ -136,7 +136,7 @@ def compress_model(
     measured = cut_and_measure(ranking, choice, rows.test, limits, seed, steps)
     with steps.step("write"):
         # the first that is tried: if it is taken, `write_model` takes the next
-        first_version = max(1, newest_version(repository, whole.source.name))
+        first_version = max(1, newest_version(repository, whole.network.name))
         manifest = cut_manifest(whole, measured, rows, text, finetune_epochs, version or first_version)
         written = write_model(
             repository, manifest, measured.proved.data, if_taken="next" if version is None else "refuse"
@@ -183,10 +183,10 @@ def _expect_valid_options(
 
 def _read_rows(data: str | Path, whole: WholeNetwork, data_dir: Path | None) -> SplitRows:
     """Rows for the inputs of a network, split as in its training."""
-    source = whole.source
-    features = [feature.name for feature in source.features]
+    network = whole.network
+    features = [feature.name for feature in network.features]
     with errors_of_option("--data"):
-        return read_split_rows(data, source.inputs, source.labels, features, data_dir, source.training)
+        return read_split_rows(data, network.inputs, network.labels, features, data_dir, network.training)
 
 
 def _expect_removable_layers(whole: WholeNetwork) -> LayerSearch:
