@@ -9,10 +9,11 @@ from typing import Any
 
 from turnpike.export.errors import ParityError
 from turnpike.export.network import Network, Rows
+from turnpike.export.options import PrecisionOptions
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.output.repository import PLAIN_FILE, PlainTwin
 from turnpike.export.parity.prove import Proof, prove
-from turnpike.export.precision.compare import Comparison, PrecisionLimits, compare, require_agreement
+from turnpike.export.precision.compare import Comparison, compare, require_agreement
 from turnpike.export.precision.lower import lower
 from turnpike.export.prepared_graph import PreparedGraph, open_on_all_devices
 from turnpike.export.steps import Steps
@@ -84,25 +85,25 @@ def prove_first(graphs: Sequence[PreparedGraph], network: Network, seed: int, st
     return prove_graph(last, network, seed, steps)
 
 
-def lower_precision(proved: ProvedGraph, rows: Rows | None, limits: PrecisionLimits) -> ProvedGraph:
-    """The graph in the precision of the limits, which it must keep; the same graph if that is fp32.
+def lower_precision(proved: ProvedGraph, rows: Rows | None, options: PrecisionOptions) -> ProvedGraph:
+    """The graph in the precision of the options, within their limits; the same graph if that is fp32.
 
     Without rows, it is compared with fp32 on the random rows of the proof.
     """
-    if limits.precision == "fp32":
+    if options.precision == "fp32":
         return proved
     graph = proved.graph
-    data = lower(graph.data, limits.precision)
+    data = lower(graph.data, options.precision)
     comparison = compare(
         proved.runtime,
         open_model(data),
         rows or proved.proof.random_rows,
-        precision=limits.precision,
+        precision=options.precision,
         gates=graph.gates.gates,
         sizes=(len(graph.data), len(data)),
         drawn=rows is None,
     )
-    require_agreement(comparison, limits.min_agreement, limits.max_error)
+    require_agreement(comparison, options)
     return replace(proved, data=data, comparison=comparison)
 
 

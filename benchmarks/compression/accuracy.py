@@ -28,6 +28,7 @@ from turnpike.export.compress.selection import most_important
 from turnpike.export.compress.unit_changes import measure_changes
 from turnpike.export.compress.whole_network import read_whole_network
 from turnpike.export.network import Array
+from turnpike.export.options import SourceOptions
 from turnpike.export.sources.data.rows import read_split_rows
 from turnpike.export.steps import Steps
 from turnpike.models.data.dataset import Dataset
@@ -136,7 +137,7 @@ def gate_importance(checkpoint: Path, data: str, data_dir: Path | None) -> dict[
 
     `turnpike compress` weighs it by layer as well, which changes little where all layers have one width.
     """
-    whole = read_whole_network(checkpoint, (), None, None, 0, Steps())
+    whole = read_whole_network(checkpoint, SourceOptions(), 0, Steps())
     layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
     network = whole.network
     rows = read_split_rows(data, network.inputs, network.labels, data_dir=data_dir, record=network.training)

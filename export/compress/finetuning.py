@@ -14,6 +14,7 @@ from turnpike.export.compress.trials import Cutter
 from turnpike.export.compress.whole_network import WholeNetwork, read_whole_network
 from turnpike.export.errors import CompressionError, UsageError, errors_of_option
 from turnpike.export.network import Network, Rows
+from turnpike.export.options import SourceOptions
 from turnpike.export.output.repository import expect_writable
 from turnpike.export.sources.data.rows import MAX_TEST_ROWS, SplitRows, dataset_rows
 from turnpike.export.steps import Steps
@@ -88,9 +89,8 @@ class _FineTuner:
             except ModelsError as error:
                 raise CompressionError(f"--finetune-epochs: {error}") from error
         # its graph is proved as well, since the cut graph is compared with it
-        whole = read_whole_network(
-            self._checkpoint, (), None, choice.whole.network.name, self._seed, self._steps
-        )
+        options = SourceOptions(name=choice.whole.network.name)
+        whole = read_whole_network(self._checkpoint, options, self._seed, self._steps)
         layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
         if [layer.gate.name for layer in layers] != list(choice.kept):
             raise CompressionError("--finetune-epochs: expected the gates of the source, got others")

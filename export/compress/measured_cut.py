@@ -17,8 +17,8 @@ from turnpike.export.measure.lesion_curve import lesion_curve
 from turnpike.export.measure.run_rows import first_rows, rows_digest
 from turnpike.export.measure.sample_rows import input_ranges
 from turnpike.export.network import Rows
+from turnpike.export.options import PrecisionOptions
 from turnpike.export.output.model_bytes import tool_versions, weights_digest
-from turnpike.export.precision.compare import PrecisionLimits
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.proved_graph import ProvedGraph, lower_precision, prove_graph
 from turnpike.export.sources.data.rows import MAX_ROWS_USED, SplitRows
@@ -66,7 +66,7 @@ class MeasuredCut:
 
 
 def cut_and_measure(
-    ranking: UnitRanking, choice: UnitChoice, rows: Rows, limits: PrecisionLimits, seed: int, steps: Steps
+    ranking: UnitRanking, choice: UnitChoice, rows: Rows, options: PrecisionOptions, seed: int, steps: Steps
 ) -> MeasuredCut:
     """Cut a network in the form that runs fastest, prove the result, measure it, and lower its precision.
 
@@ -74,7 +74,7 @@ def cut_and_measure(
         ranking: The units of the source, for other shares of them.
         choice: The units to keep.
         rows: Rows on which no units were chosen.
-        limits: The precision, and how far its answers may differ.
+        options: The precision, and how far its answers may differ.
         seed: Seed of the random rows that parity is proved on.
         steps: The steps that are shown to the user.
     """
@@ -97,13 +97,13 @@ def cut_and_measure(
         profile = profile_gates(proved.runtime, gates, gate_rows, labels) if gates else None
         biases = proved.graph.biases
         lesion = lesion_curve(proved.runtime, gates, gate_rows, cutter.output, biases) if gates else None
-    if limits.precision != "fp32":
-        with steps.step(f"lower to {limits.precision}"):
-            proved = lower_precision(proved, gate_rows, limits)
+    if options.precision != "fp32":
+        with steps.step(f"lower to {options.precision}"):
+            proved = lower_precision(proved, gate_rows, options)
     with steps.step("judge"):
         point = measure_point(cutter, comparison, cut, open_model(proved.data), rows)
-        _expect_faster(point, limits.precision)
-    return MeasuredCut(cut, proved, limits.precision, gate_rows, profile, lesion, comparison, point, curve)
+        _expect_faster(point, options.precision)
+    return MeasuredCut(cut, proved, options.precision, gate_rows, profile, lesion, comparison, point, curve)
 
 
 def cut_manifest(

@@ -152,7 +152,7 @@ def test_texts_of_a_foreign_network_are_proved_on_its_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("network", "message"),
     [
         (
             foreign(byte_ids(), form=TextForm("ids", "elmo")),
@@ -198,7 +198,7 @@ def test_the_option_names_scheme_and_input(
 
 
 @pytest.mark.parametrize(
-    ("option", "source", "message"),
+    ("option", "network", "message"),
     [
         ("utf-8", Network("net", "module", IDS), "expected bytes, elmo, characterbert, got 'utf-8'"),
         ("alphabet", Network("net", "module", IDS), "expected bytes, elmo, characterbert, got 'alphabet'"),

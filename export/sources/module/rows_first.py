@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from turnpike.export.errors import SourceError, note_for_user
+from turnpike.export.errors import SourceError
 from turnpike.export.input_spec import InputSpec, batch_dimension
 from turnpike.export.module_copy import copy_module
-from turnpike.export.network import Network
+from turnpike.export.network import Messages, Network
 from turnpike.export.sources.module.wrapped_forward import wrap_forward
 from turnpike.export.trace.trace_network import TRACING_SIZES, example_tensor, uncompiled_branches
 
@@ -48,14 +48,14 @@ def with_rows_first(network: Network) -> Network:
     count = sum(axis > 0 for axis in output_axes)
     if count:
         moved.append(f"{'and ' if moved else ''}{count} of {len(output_axes)} outputs")
-    note_for_user(f"the file has the rows first, unlike the network: {', '.join(moved)}")
+    note = f"the file has the rows first, unlike the network: {', '.join(moved)}"
     return replace(
         network,
         inputs=inputs,
         module=_moving_rows(module, input_axes, output_axes),
         input_axes=input_axes,
         output_axes=output_axes,
-    )
+    ).with_messages(Messages(notes=(note,)))
 
 
 def find_output_axes(module: nn.Module, inputs: tuple[InputSpec, ...], batch: str) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ def test_named_columns_get_the_ranges_of_the_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "names", "kind", "message"),
+    ("network", "names", "kind", "message"),
     [
         (SOURCE, ["a"], SourceError, "expected 2 names, one per column of the input, got 1"),
         (SOURCE, ["a", "a"], SourceError, "expected distinct names, got 'a' more than once"),
@@ -89,14 +89,15 @@ def test_a_record_of_another_form_is_refused(features: Any) -> None:
 
 
 def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
-    """A table with the columns in another order gives the same rows."""
+    """A table with the columns in another order gives the same rows, also if no training is known."""
     inputs = parse_inputs(["x:float32[batch,4]"])
-    record = record_of(RECORDED)
-    expected, labels = read_rows(save_table(tmp_path, "a", "b", "c", "d", "class"), inputs, record=record)
-    rows, _ = read_rows(save_table(tmp_path, "class", "d", "b", "a", "c"), inputs, record=record)
-    assert labels == ("no", "yes")
-    assert np.array_equal(rows.inputs["x"], expected.inputs["x"])
-    assert np.array_equal(rows.inputs["x"][0] % 10, [0, 1, 2, 3])
+    for record in (record_of(RECORDED), None):
+        known: dict[str, Any] = {"record": record, "features": list("abcd")}
+        expected, labels = read_rows(save_table(tmp_path, "a", "b", "c", "d", "class"), inputs, **known)
+        rows, _ = read_rows(save_table(tmp_path, "class", "d", "b", "a", "c"), inputs, **known)
+        assert labels == ("no", "yes")
+        assert np.array_equal(rows.inputs["x"], expected.inputs["x"])
+        assert np.array_equal(rows.inputs["x"][0] % 10, [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
 def test_other_columns_are_refused(tmp_path: Path, columns: tuple[str, ...], message: str) -> None:
     inputs = parse_inputs(["x:float32[batch,4]"])
     with pytest.raises(SourceError, match=message):
-        read_rows(save_table(tmp_path, *columns), inputs, record=record_of(RECORDED))
+        read_rows(save_table(tmp_path, *columns), inputs, record=record_of(RECORDED), features=list("abcd"))
 
 
 def test_rows_are_split_as_in_the_training(tmp_path: Path) -> None:
