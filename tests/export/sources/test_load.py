@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,18 @@ def test_inputs_without_a_dimension_that_varies_cause_a_warning(text: str, messa
     """The first dimension is taken for the rows, which may be the numbers of one row."""
     (warning,) = load(nn.Linear(4, 4), inputs=[text]).messages.warnings
     assert re.match(rf"--input {re.escape(text)}: no dimension varies, .* {message}", warning)
+
+
+def test_messages_belong_to_what_was_loaded() -> None:
+    """Also if several threads load networks at once."""
+
+    def warnings_for(rows: int) -> tuple[str, ...]:
+        return load(nn.Linear(4, 4), inputs=[f"x:float32[{rows},4]"]).messages.warnings
+
+    with ThreadPoolExecutor(8) as threads:
+        for rows, texts in enumerate(threads.map(warnings_for, range(1, 200)), 1):
+            assert len(texts) == 1
+            assert f"takes exactly {rows} rows" in texts[0]
 
 
 def test_rows_of_named_data_sets_are_public(tmp_path: Path, digits: dict[str, Any]) -> None:
