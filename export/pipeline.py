@@ -19,6 +19,7 @@ from turnpike.export.options import PrecisionOptions, SourceOptions
 from turnpike.export.output.model_bytes import tool_versions
 from turnpike.export.output.repository import (
     IfTaken,
+    WrittenModel,
     expect_free_version,
     expect_version,
     expect_writable,
@@ -249,11 +250,7 @@ def run_export(
         # fp16 has too few digits for H - x, and its largest number is 65504
         short = None if precision == "fp16" else with_short_sums(graph)
         forms = [graph] if short is None else [short, graph]
-        if (
-            options.version is not None
-            and options.if_taken == "refuse"
-            and precision_options.precision == "fp32"
-        ):
+        if options.version is not None and not options.replace and precision == "fp32":
             expect_free_version(repository, network.name, options.version, [form.data for form in forms])
 
     with steps.step("verify"):
@@ -298,12 +295,6 @@ def run_export(
     with steps.step("write"):
         written = write_model(repository, manifest, proved.data, if_taken=options.if_taken, plain=twin)
 
-    notes = network.messages.notes
-    if source_options.name is None and written.written and written.manifest.version > 1:
-        notes += (
-            f"this is version {written.manifest.version} of {network.name!r}, the name of the source: give "
-            "--name if it is another model",
-        )
     result = ExportResult(
         path=written.path,
         manifest=written.manifest,
@@ -313,13 +304,24 @@ def run_export(
         comparison=proved.comparison,
         other_gates=graph.other_gates,
         plain=written.plain,
-        notes=notes,
+        notes=(*network.messages.notes, *(_notes_of_name(written) if source_options.name is None else ())),
     )
     if options.report is None:
         return result
     with saying_model_is_complete(written.path), steps.step("report"):
         page = _write_report(options.report, result, proved, network.rows)
     return dataclasses.replace(result, report=page)
+
+
+def _notes_of_name(written: WrittenModel) -> tuple[str, ...]:
+    """A note if a model whose name comes from its source is a new version of another one."""
+    manifest = written.manifest
+    if not written.written or manifest.version == 1:
+        return ()
+    return (
+        f"this is version {manifest.version} of {manifest.name!r}, the name of the source: give --name if it "
+        "is another model",
+    )
 
 
 def _write_report(folder: Path, result: ExportResult, proved: ProvedGraph, rows: Rows | None) -> Path:

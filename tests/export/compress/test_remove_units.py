@@ -218,9 +218,7 @@ def batch_names(result: VerificationResult) -> set[str]:
 def test_options_that_an_exported_file_leaves_without_effect_are_refused(
     folder: Path, tmp_path: Path, option: str, value: dict[str, Any]
 ) -> None:
-    with pytest.raises(
-        UsageError, match=f"{option}: expected none with .*model.onnx, because"
-    ):
+    with pytest.raises(UsageError, match=f"{option}: expected none with .*model.onnx, because"):
         compress_model(
             folder / "repository/net/1/model.onnx", tmp_path, data=folder / "rows.npz", keep=0.25, **value
         )
