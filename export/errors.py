@@ -1,4 +1,4 @@
-"""Every error that `export` reports to its user, and the warning about a source.
+"""Every error that `export` reports to its user.
 
 ExportError
 ├── UsageError         an option or argument that makes no sense
@@ -17,7 +17,6 @@ Each message is one sentence for a person: what was expected, what came, and whe
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -80,14 +79,6 @@ class CompressionError(ExportError):
     """No unit can be removed, a limit cannot be kept, or the smaller graph is slower; nothing was written."""
 
 
-class SourceWarning(UserWarning):
-    """Something a user should know about a source that does not stop its export."""
-
-
-class SourceNote(SourceWarning):
-    """Something that the export did with a source, and that is usually what the user wants."""
-
-
 def one_line(error: BaseException, limit: int = MAX_ERROR_CHARACTERS) -> str:
     """The message of an exception in one line without colors; the exception's type if it has no message."""
     words = TERMINAL_CODES.sub("", str(error)).split()
@@ -109,13 +100,3 @@ def errors_of_option(option: str) -> Iterator[None]:
         raise SourceOptionError(f"{option}: {error}") from error
     except RefusedError as error:
         raise RefusedError(f"{option}: {error}") from error
-
-
-def warn_user(text: str) -> None:
-    """Issue a SourceWarning; `export_model` collects and returns them."""
-    warnings.warn(text, SourceWarning, stacklevel=3)
-
-
-def note_for_user(text: str) -> None:
-    """Issue a SourceNote; `export_model` collects and returns them apart from the warnings."""
-    warnings.warn(text, SourceNote, stacklevel=3)

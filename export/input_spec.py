@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from turnpike.export.errors import SourceError, UsageError, warn_user
+from turnpike.export.errors import SourceError, UsageError
 
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 # for a module with parameters of bfloat16, a dtype that NumPy does not have
@@ -54,9 +54,9 @@ def parse_input(text: str) -> InputSpec:
     return InputSpec(name, dtype, tuple(_parse_dim(name, dim) for dim in dims))
 
 
-def parse_inputs(texts: Sequence[str]) -> tuple[InputSpec, ...]:
+def parse_inputs(texts: Sequence[str | InputSpec]) -> tuple[InputSpec, ...]:
     """Parse several inputs, in the order of `forward`'s arguments; their names must be distinct."""
-    inputs = tuple(parse_input(text) for text in texts)
+    inputs = tuple(parse_input(str(text)) for text in texts)
     names = [spec.name for spec in inputs]
     if duplicates := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"--input: expected distinct names, got {duplicates[0]!r} more than once")
@@ -150,16 +150,16 @@ def batch_dimension(inputs: tuple[InputSpec, ...]) -> str | None:
     return "batch" if named else next((dim for dim in inputs[0].dims if isinstance(dim, str)), None)
 
 
-def expect_batch_dimension(inputs: tuple[InputSpec, ...], where: str) -> None:
-    """Raise a SourceError unless the first dimension is the batch; warn if its size is fixed."""
+def check_batch_dimension(inputs: tuple[InputSpec, ...], where: str) -> tuple[str, ...]:
+    """Raise a SourceError unless the first dimension is the batch; return a warning if its size is fixed."""
     if not inputs or not inputs[0].dims:
         raise SourceError(f"{where}: expected an input whose first dimension is the batch")
     first = inputs[0]
     if isinstance(first.dims[0], str):
-        return
+        return ()
     if any(isinstance(dim, str) for spec in inputs for dim in spec.dims):
         raise SourceError(
             f"{where}: {first}: the first dimension is the batch, and it is fixed while others vary: "
             "export it again with a dynamic batch as the first dimension"
         )
-    warn_user(f"{where}: {first}: takes batches of exactly {first.dims[0]} rows")
+    return (f"{where}: {first}: takes batches of exactly {first.dims[0]} rows",)

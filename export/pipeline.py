@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
-from torch.export import ExportedProgram
-
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
-from turnpike.export.errors import ExportError, SourceNote, SourceOptionError, SourceWarning, UsageError
-from turnpike.export.input_spec import InputSpec, parse_inputs, parse_ranges
+from turnpike.export.errors import SourceOptionError, UsageError
+from turnpike.export.input_spec import InputSpec
 from turnpike.export.measure.gate_profile import profile_gates
 from turnpike.export.measure.lesion_curve import lesion_curve
 from turnpike.export.measure.sample_rows import choose_samples, input_ranges, sample_count
+from turnpike.export.model_report import report_data, saying_model_is_complete
+from turnpike.export.network import AnySource, Network, Rows
+from turnpike.export.options import PrecisionOptions, SourceOptions
 from turnpike.export.output.model_bytes import tool_versions
 from turnpike.export.output.repository import (
     IfTaken,
+    WrittenModel,
     expect_free_version,
     expect_version,
     expect_writable,
     newest_version,
     write_model,
 )
-from turnpike.export.precision.compare import Comparison, PrecisionLimits
+from turnpike.export.precision.compare import Comparison
 from turnpike.export.prepared_graph import PreparedGraph, expect_gate_count, prepare, with_short_sums
 from turnpike.export.proved_graph import (
     ProvedGraph,
@@ -37,8 +36,7 @@ from turnpike.export.proved_graph import (
     prove_first,
     prove_graph,
 )
-from turnpike.export.report.data import PlainFile, ReportData, gate_panel
-from turnpike.export.source import Rows, Source
+from turnpike.export.report.data import PlainFile
 from turnpike.export.sources.data.labels import expect_labels
 from turnpike.export.sources.load import load_source
 from turnpike.export.steps import ProgressListener, Steps
@@ -79,15 +77,47 @@ class ExportResult:
 
 
 @dataclass(frozen=True)
-class Messages:
-    """Messages for the user from loading a source."""
+class ExportOptions:
+    """What to check, measure and write.
 
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
+    Attributes:
+        version: Version of the model. Default: the next free one.
+        replace: Whether to replace the file of `version`.
+        opset: ONNX opset of the file. An .onnx source keeps its own.
+        samples: Number of data rows to store in the file. Default: 10 of a public data set, none of others.
+        report: Folder for an HTML report.
+        seed: Seed of the random rows that parity is proved on.
+        expect_gates: Number of gates that the network has.
+        open_recurrent: Whether to replace each GRU and LSTM by a loop that shows its gates.
+        plain: Whether to write a twin without gates and levers too.
+    """
+
+    version: int | None = None
+    replace: bool = False
+    opset: int | None = None
+    samples: int | None = None
+    report: Path | None = None
+    seed: int = 0
+    expect_gates: int | None = None
+    open_recurrent: bool = False
+    plain: bool = False
+
+    def __post_init__(self) -> None:
+        if self.version is not None:
+            expect_version(self.version)
+        elif self.replace:
+            raise UsageError("--replace: expected with --version, which names the file to replace")
+        if self.samples is not None and self.samples < 0:
+            raise UsageError(f"--samples: expected a number of rows, 0 or more, got {self.samples}")
+
+    @property
+    def if_taken(self) -> IfTaken:
+        """What to do if there is another file of this version."""
+        return "next" if self.version is None else "replace" if self.replace else "refuse"
 
 
 def export_model(
-    source: str | Path | nn.Module | ExportedProgram,
+    source: AnySource,
     to: str | Path,
     *,
     name: str | None = None,
@@ -165,65 +195,92 @@ def export_model(
             written, while the model is complete.
         OSError: The file cannot be written (the disk is full, say).
     """
-    steps = Steps(listener)
-    repository = expect_writable(Path(to), "--to")
-    if report is not None:
-        expect_writable(report, "--report")
-    limits = PrecisionLimits(precision, min_agreement, max_error)
-    expect_valid_options(version, replace, samples)
-
-    with steps.step("load"):
-        loaded, messages = load_with_messages(
-            source,
-            inputs,
+    return run_export(
+        source,
+        to,
+        SourceOptions(
+            name=name,
+            inputs=inputs,
             weights=weights,
             data=data,
             data_dir=data_dir,
             labels=labels,
             features=features,
             text_alphabet=text_alphabet,
-            name=name,
-        )
-        text = prove_text_input(loaded, loaded.rows)
-        loaded = dataclasses.replace(loaded, ranges=parse_ranges(input_range, loaded.inputs))
-        chosen_samples = choose_samples(loaded.rows, sample_count(samples, loaded), loaded.labels)
+            input_range=input_range,
+        ),
+        PrecisionOptions(precision=precision, min_agreement=min_agreement, max_error=max_error),
+        ExportOptions(
+            version=version,
+            replace=replace,
+            opset=opset,
+            samples=samples,
+            report=report,
+            seed=seed,
+            expect_gates=expect_gates,
+            open_recurrent=open_recurrent,
+            plain=plain,
+        ),
+        listener,
+    )
+
+
+def run_export(
+    source: AnySource,
+    to: str | Path,
+    source_options: SourceOptions,
+    precision_options: PrecisionOptions,
+    options: ExportOptions,
+    listener: ProgressListener | None = None,
+) -> ExportResult:
+    """Do what `export_model` describes."""
+    steps = Steps(listener)
+    precision = precision_options.precision
+    repository = expect_writable(Path(to), "--to")
+    if options.report is not None:
+        expect_writable(options.report, "--report")
+
+    with steps.step("load"):
+        network = load_source(source, source_options)
+        text = prove_text_input(network, network.rows)
+        samples = choose_samples(network.rows, sample_count(options.samples, network), network.labels)
 
     with steps.step("trace"):
-        graph = prepare(loaded, opset, open_recurrent=open_recurrent, plain=plain)
-        expect_gate_count(graph, expect_gates)
+        graph = prepare(network, options.opset, open_recurrent=options.open_recurrent, plain=options.plain)
+        expect_gate_count(graph, options.expect_gates)
         # fp16 has too few digits for H - x, and its largest number is 65504
         short = None if precision == "fp16" else with_short_sums(graph)
         forms = [graph] if short is None else [short, graph]
-        if version is not None and not replace and precision == "fp32":
-            expect_free_version(repository, loaded.name, version, [form.data for form in forms])
+        if options.version is not None and not options.replace and precision == "fp32":
+            expect_free_version(repository, network.name, options.version, [form.data for form in forms])
 
     with steps.step("verify"):
-        proved = prove_first(forms, loaded, seed, steps)
-        expect_ids_in_table(text, proved.runtime, loaded.rows)
+        proved = prove_first(forms, network, options.seed, steps)
+        expect_ids_in_table(text, proved.runtime, network.rows)
 
     with steps.step("measure"):
-        profile, curve = measure_gates(loaded, graph, proved.runtime)
+        profile, curve = measure_gates(network, graph, proved.runtime)
 
     if precision != "fp32":
         with steps.step(f"lower to {precision}"):
-            proved = lower_precision(proved, loaded.rows, limits)
+            proved = lower_precision(proved, network.rows, precision_options)
     manifest = Manifest(
-        name=loaded.name,
-        version=version or max(1, newest_version(repository, loaded.name)),
-        source=loaded.kind,
+        name=network.name,
+        version=options.version or max(1, newest_version(repository, network.name)),
+        source=network.kind,
         precision=precision,
         outputs=graph.public_outputs,
-        labels=loaded.labels,
-        alphabet=loaded.alphabet,
+        labels=network.labels,
+        alphabet=network.alphabet,
         text=text,
-        features=loaded.features,
+        features=network.features,
         gates=graph.gates.gates,
-        batch_axes=loaded.batch_axes(graph.public_outputs),
+        batch_axes=network.batch_axes(graph.public_outputs),
         profile=profile,
         lesion=curve,
-        ranges=input_ranges(loaded.rows),
-        samples=chosen_samples,
-        random_weights=loaded.random_weights,
+        ranges=input_ranges(network.rows),
+        samples=samples,
+        random_weights=network.random_weights,
         tools=tool_versions(),
         **proved.manifest_fields,
     )
@@ -231,136 +288,71 @@ def export_model(
     twin, twin_warnings = None, tuple[str, ...]()
     if graph.plain is not None:
         with steps.step("plain"):
-            proved_twin = lower_precision(prove_graph(graph.plain, loaded, seed, steps), loaded.rows, limits)
+            proved_twin = prove_graph(graph.plain, network, options.seed, steps)
+            proved_twin = lower_precision(proved_twin, network.rows, precision_options)
             twin = plain_twin(proved_twin, manifest)
             twin_warnings = new_warnings(proved_twin, proved)
 
     with steps.step("write"):
-        if_taken: IfTaken = "next" if version is None else "replace" if replace else "refuse"
-        written = write_model(repository, manifest, proved.data, if_taken=if_taken, plain=twin)
+        written = write_model(repository, manifest, proved.data, if_taken=options.if_taken, plain=twin)
 
-    notes = messages.notes
-    if name is None and written.written and written.manifest.version > 1:
-        notes += (
-            f"this is version {written.manifest.version} of {loaded.name!r}, the name of the source: give "
-            "--name if it is another model",
-        )
     result = ExportResult(
         path=written.path,
         manifest=written.manifest,
-        warnings=(*messages.warnings, *proved.warnings, *twin_warnings),
+        warnings=(*network.messages.warnings, *proved.warnings, *twin_warnings),
         seconds=steps.seconds,
         written=written.written,
         comparison=proved.comparison,
         other_gates=graph.other_gates,
         plain=written.plain,
-        notes=notes,
+        notes=(*network.messages.notes, *(_notes_of_name(written) if source_options.name is None else ())),
     )
-    if report is None:
+    if options.report is None:
         return result
     with saying_model_is_complete(written.path), steps.step("report"):
-        from turnpike.export.report.write import write_report  # matplotlib, only for a report
-
-        content = dataclasses.replace(
-            report_data(result.path, result.manifest, proved, loaded.rows, result.warnings, result.seconds),
-            notes=result.notes,
-            other_gates=result.other_gates,
-            plain=None if result.plain is None else PlainFile.read(result.plain),
-        )
-        page = write_report(report, content)
+        page = _write_report(options.report, result, proved, network.rows)
     return dataclasses.replace(result, report=page)
 
 
-def report_data(
-    path: Path,
-    manifest: Manifest,
-    proved: ProvedGraph,
-    rows: Rows | None,
-    warnings: tuple[str, ...],
-    seconds: dict[str, float],
-) -> ReportData:
-    """The content of a report that every written file has, whether it is an export or a compressed file."""
-    runtime, graph = proved.runtime, proved.graph
-    return ReportData(
-        manifest=manifest,
-        inputs=tuple(map(str, runtime.inputs)),
-        outputs=tuple(str(tensor) for tensor in runtime.outputs if tensor.name in graph.public_outputs),
-        size=path.stat().st_size,
-        warnings=warnings,
-        seconds=seconds,
-        histograms=proved.proof.histograms,
-        panel=gate_panel(runtime, manifest.gates, graph.biases, manifest.profile, rows, manifest.labels),
-        comparison=proved.comparison,
+def _notes_of_name(written: WrittenModel) -> tuple[str, ...]:
+    """A note if a model whose name comes from its source is a new version of another one."""
+    manifest = written.manifest
+    if not written.written or manifest.version == 1:
+        return ()
+    return (
+        f"this is version {manifest.version} of {manifest.name!r}, the name of the source: give --name if it "
+        "is another model",
     )
 
 
-@contextmanager
-def saying_model_is_complete(path: Path) -> Iterator[None]:
-    """Add the model's path to the error if the report cannot be written, or if Ctrl-C stops it."""
-    try:
-        yield
-    except OSError as error:
-        raise ExportError(f"{error}; the model itself is complete: {path}") from error
-    except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(f"the report was not written; the model is complete: {path}") from error
+def _write_report(folder: Path, result: ExportResult, proved: ProvedGraph, rows: Rows | None) -> Path:
+    """Write the report of an export, with the notes, the other gates and the twin."""
+    from turnpike.export.report.write import write_report  # matplotlib, only for a report
 
-
-def expect_valid_options(version: int | None, replace: bool, samples: int | None) -> None:
-    """Raise a UsageError for an option that makes no sense, before any work is done."""
-    if version is not None:
-        expect_version(version)
-    elif replace:
-        raise UsageError("--replace: expected with --version, which names the file to replace")
-    if samples is not None and samples < 0:
-        raise UsageError(f"--samples: expected a number of rows, 0 or more, got {samples}")
-
-
-def load_with_messages(
-    source: str | Path | nn.Module | ExportedProgram,
-    inputs: Sequence[str | InputSpec],
-    *,
-    weights: Path | None = None,
-    data: str | Path | None = None,
-    data_dir: Path | None = None,
-    labels: Path | Sequence[str] | None = None,
-    features: Path | Sequence[str] | None = None,
-    text_alphabet: str | None = None,
-    with_texts: bool = False,
-    name: str | None = None,
-) -> tuple[Source, Messages]:
-    """Load the source, and collect its warnings and notes; the arguments are those of `load_source`."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", SourceWarning)
-        loaded = load_source(
-            source,
-            inputs=parse_inputs([str(spec) for spec in inputs]),
-            weights=weights,
-            data=data,
-            data_dir=data_dir,
-            labels=labels,
-            features=features,
-            text_alphabet=text_alphabet,
-            with_texts=with_texts,
-            name=name,
-        )
-    texts: dict[type[Warning], list[str]] = {SourceWarning: [], SourceNote: []}
-    for message in caught:
-        texts.get(message.category, []).append(str(message.message))
-    return loaded, Messages(tuple(texts[SourceWarning]), tuple(texts[SourceNote]))
+    content = report_data(result.path, result.manifest, proved, rows, result.warnings, result.seconds)
+    return write_report(
+        folder,
+        dataclasses.replace(
+            content,
+            notes=result.notes,
+            other_gates=result.other_gates,
+            plain=None if result.plain is None else PlainFile.read(result.plain),
+        ),
+    )
 
 
 def measure_gates(
-    source: Source, graph: PreparedGraph, runtime: Runtime
+    network: Network, graph: PreparedGraph, runtime: Runtime
 ) -> tuple[Profile | None, LesionCurve | None]:
     """Gate statistics over the source's rows, and the effect of closing each layer; None without rows."""
     output = next(tensor for tensor in runtime.outputs if tensor.name == graph.public_outputs[0])
-    expect_labels(source.labels, output.dims[-1] if output.dims else "?", output.name)
-    expect_classes(source.rows, output)
+    expect_labels(network.labels, output.dims[-1] if output.dims else "?", output.name)
+    expect_classes(network.rows, output)
     gates = graph.gates.gates
-    if source.rows is None or not gates:
+    if network.rows is None or not gates:
         return None, None
-    profile = profile_gates(runtime, gates, source.rows, source.labels)
-    return profile, lesion_curve(runtime, gates, source.rows, output.name, graph.biases)
+    profile = profile_gates(runtime, gates, network.rows, network.labels)
+    return profile, lesion_curve(runtime, gates, network.rows, output.name, graph.biases)
 
 
 def expect_classes(rows: Rows | None, output: Tensor) -> None:

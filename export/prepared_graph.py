@@ -15,14 +15,14 @@ from turnpike.export.gates.instrument import Instrumentation, instrument
 from turnpike.export.gates.levers import drop_levers
 from turnpike.export.gates.short_sums import shorten_sums
 from turnpike.export.input_spec import batch_dimension
+from turnpike.export.network import Array, Network
 from turnpike.export.output.model_bytes import to_bytes
-from turnpike.export.source import Array, Source
 from turnpike.export.trace.recurrent_operators import (
     closed_operators,
     has_open_operators,
     open_recurrent_operators,
 )
-from turnpike.export.trace.trace import TracedGraph, strip_metadata, trace
+from turnpike.export.trace.trace_network import TracedGraph, strip_metadata, trace
 from turnpike.service.artifact.devices import Device
 from turnpike.service.artifact.runtime import Runtime, device_available, open_model
 
@@ -68,7 +68,7 @@ class PreparedGraph:
 
 
 def prepare(
-    source: Source, opset: int | None = None, *, open_recurrent: bool = False, plain: bool = False
+    network: Network, opset: int | None = None, *, open_recurrent: bool = False, plain: bool = False
 ) -> PreparedGraph:
     """Trace a module or program, or adopt a graph (which keeps its opset), and expose its gates.
 
@@ -77,11 +77,11 @@ def prepare(
     """
     if opset is not None and opset not in OPSETS:
         raise UsageError(f"--opset: expected {OPSETS[0]} to {OPSETS[-1]}, got {opset}")
-    if source.graph is None:
-        traced = trace(source, opset or DEFAULT_OPSET)
+    if network.graph is None:
+        traced = trace(network, opset or DEFAULT_OPSET)
         model = traced.model
     else:
-        traced, model = None, ir.from_proto(source.graph)
+        traced, model = None, ir.from_proto(network.graph)
         strip_metadata(model)
         graph_opset = model.opset_imports.get("")
         if opset not in (None, graph_opset):
@@ -92,7 +92,7 @@ def prepare(
     if open_recurrent:
         recurrent_gates, closed = open_recurrent_operators(model)
     places = {} if traced is None else traced.places
-    gates = instrument(model, batch_dimension(source.inputs), places)
+    gates = instrument(model, batch_dimension(network.inputs), places)
     other_gates = tuple(_other_gate_sentences(gates.other_gates, places, recurrent_gates))
     return PreparedGraph(
         traced, model, gates, other_gates, (*closed, *gates.warnings), to_bytes(model), plain_graph
@@ -114,10 +114,10 @@ def with_short_sums(graph: PreparedGraph) -> PreparedGraph | None:
     return replace(graph, model=model, data=to_bytes(model))
 
 
-def prepare_like(source: Source, exported: ir.Model, *, plain: bool) -> PreparedGraph:
-    """Prepare a source with the options that an exported graph was made with."""
-    opset = exported.opset_imports.get("") if source.graph is None else None
-    return prepare(source, opset, open_recurrent=has_open_operators(exported), plain=plain)
+def prepare_like(network: Network, exported: ir.Model, *, plain: bool) -> PreparedGraph:
+    """Prepare a network with the options that an exported graph was made with."""
+    opset = exported.opset_imports.get("") if network.graph is None else None
+    return prepare(network, opset, open_recurrent=has_open_operators(exported), plain=plain)
 
 
 def expect_gate_count(graph: PreparedGraph, count: int | None) -> None:

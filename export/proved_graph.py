@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from turnpike.export.errors import ParityError
+from turnpike.export.network import Network, Rows
+from turnpike.export.options import PrecisionOptions
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.output.repository import PLAIN_FILE, PlainTwin
 from turnpike.export.parity.prove import Proof, prove
-from turnpike.export.precision.compare import Comparison, PrecisionLimits, compare, require_agreement
+from turnpike.export.precision.compare import Comparison, compare, require_agreement
 from turnpike.export.precision.lower import lower
 from turnpike.export.prepared_graph import PreparedGraph, open_on_all_devices
-from turnpike.export.source import Rows, Source
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import Runtime, open_model
@@ -55,11 +56,11 @@ class ProvedGraph:
         }
 
 
-def prove_graph(graph: PreparedGraph, source: Source, seed: int, steps: Steps) -> ProvedGraph:
-    """Open the graph on every device, and prove that it computes what the source does."""
+def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps) -> ProvedGraph:
+    """Open the graph on every device, and prove that it computes what the network does."""
     runtimes = open_on_all_devices(graph.data)
     proof = prove(
-        source,
+        network,
         graph.traced,
         graph.model,
         graph.gates.origins,
@@ -70,7 +71,7 @@ def prove_graph(graph: PreparedGraph, source: Source, seed: int, steps: Steps) -
     return ProvedGraph(graph, runtimes[0], proof, graph.data)
 
 
-def prove_first(graphs: Sequence[PreparedGraph], source: Source, seed: int, steps: Steps) -> ProvedGraph:
+def prove_first(graphs: Sequence[PreparedGraph], network: Network, seed: int, steps: Steps) -> ProvedGraph:
     """Try the graphs in order, and return the first whose proof passes.
 
     A graph before the last is taken only if its proof needs no explained errors.
@@ -78,31 +79,31 @@ def prove_first(graphs: Sequence[PreparedGraph], source: Source, seed: int, step
     *preferred, last = graphs
     for graph in preferred:
         with suppress(ParityError):
-            proved = prove_graph(graph, source, seed, steps)
+            proved = prove_graph(graph, network, seed, steps)
             if proved.proof.parity.explained is None:
                 return proved
-    return prove_graph(last, source, seed, steps)
+    return prove_graph(last, network, seed, steps)
 
 
-def lower_precision(proved: ProvedGraph, rows: Rows | None, limits: PrecisionLimits) -> ProvedGraph:
-    """The graph in the precision of the limits, which it must keep; the same graph if that is fp32.
+def lower_precision(proved: ProvedGraph, rows: Rows | None, options: PrecisionOptions) -> ProvedGraph:
+    """The graph in the precision of the options, within their limits; the same graph if that is fp32.
 
     Without rows, it is compared with fp32 on the random rows of the proof.
     """
-    if limits.precision == "fp32":
+    if options.precision == "fp32":
         return proved
     graph = proved.graph
-    data = lower(graph.data, limits.precision)
+    data = lower(graph.data, options.precision)
     comparison = compare(
         proved.runtime,
         open_model(data),
         rows or proved.proof.random_rows,
-        precision=limits.precision,
+        precision=options.precision,
         gates=graph.gates.gates,
         sizes=(len(graph.data), len(data)),
         drawn=rows is None,
     )
-    require_agreement(comparison, limits.min_agreement, limits.max_error)
+    require_agreement(comparison, options)
     return replace(proved, data=data, comparison=comparison)
 
 

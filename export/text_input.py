@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from turnpike.export.errors import ParityError, SourceOptionError, UsageError
-from turnpike.export.source import Array, Rows, Source, TextForm
+from turnpike.export.network import Array, Network, Rows, TextForm
 from turnpike.models.data.embedded import encode_texts
 from turnpike.service.artifact.manifest import Manifest, TextInput, TextScheme
 from turnpike.service.artifact.runtime import Runtime
@@ -29,17 +29,17 @@ OTHER_LETTERS = "aZ0é界\U0001f600\0\u0301"
 WHITE_SPACE = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 
 
-def parse_text_alphabet(option: str, source: Source) -> TextForm:
+def parse_text_alphabet(option: str, network: Network) -> TextForm:
     """Parse `[NAME=]SCHEME`, which names the input that takes texts and how their words become its ids."""
     name, separator, scheme_name = option.rpartition("=")
     scheme = next((scheme for scheme in SCHEMES if scheme == scheme_name), None)
-    if source.alphabet:
+    if network.alphabet:
         raise UsageError(f"{OPTION}: expected none, since the training recorded its alphabet, got {option!r}")
     if scheme is None:
         raise UsageError(f"{OPTION}: expected {', '.join(SCHEMES)}, got {scheme_name!r}")
     fitting = [
         spec.name
-        for spec in source.inputs
+        for spec in network.inputs
         if len(spec.dims) == 3 and isinstance(spec.dims[0], str) and np.dtype(spec.dtype).kind in "iu"
     ]
     if not separator and len(fitting) == 1:
@@ -47,12 +47,12 @@ def parse_text_alphabet(option: str, source: Source) -> TextForm:
     if name not in fitting:
         raise UsageError(
             f"{OPTION}: expected [NAME=]{scheme} for an input of integers [batch, words, characters], "
-            f"got {option!r} for {', '.join(map(str, source.inputs))}"
+            f"got {option!r} for {', '.join(map(str, network.inputs))}"
         )
     return TextForm(name, scheme)
 
 
-def prove_text_input(source: Source, rows: Rows | None) -> TextInput | None:
+def prove_text_input(network: Network, rows: Rows | None) -> TextInput | None:
     """Prove that texts become the ids of the training; None if the network takes no texts.
 
     The texts of the rows must give exactly their ids. For the alphabet of a training run, so must texts that
@@ -62,7 +62,7 @@ def prove_text_input(source: Source, rows: Rows | None) -> TextInput | None:
         SourceOptionError: There are no texts to prove it on, or they give other ids.
         ParityError: The same, for the alphabet of a training run.
     """
-    form = source.text
+    form = network.text
     if form is None:
         return None
     texts_of_rows = () if rows is None else rows.texts
@@ -71,13 +71,13 @@ def prove_text_input(source: Source, rows: Rows | None) -> TextInput | None:
             f"{OPTION}: expected --data with an array `texts` beside the ids of {form.input}: it proves that "
             "the service makes the ids of the training"
         )
-    encoder = _encoder(source, form, rows)
+    encoder = _encoder(network, form, rows)
     compared: list[tuple[Sequence[str], Array]] = []
     if rows is not None and texts_of_rows:
         compared.append((texts_of_rows, rows.inputs[form.input]))
     if form.scheme == "alphabet":
-        difficult = difficult_texts(source.alphabet, *encoder.row_shape)
-        ids = encode_texts(difficult, source.alphabet, *encoder.row_shape).numpy().astype(encoder.dtype)
+        difficult = difficult_texts(network.alphabet, *encoder.row_shape)
+        ids = encode_texts(difficult, network.alphabet, *encoder.row_shape).numpy().astype(encoder.dtype)
         compared.append((difficult, ids))
     digest = hashlib.sha256()
     for texts, ids in compared:
@@ -92,23 +92,23 @@ def prove_text_input(source: Source, rows: Rows | None) -> TextInput | None:
     return encoder.text.model_copy(update={"texts": count, "digest": digest.hexdigest()})
 
 
-def verify_text_input(manifest: Manifest, source: Source, where: Path) -> None:
-    """Raise a ParityError unless the manifest says how texts become the ids of the source.
+def verify_text_input(manifest: Manifest, network: Network, where: Path) -> None:
+    """Raise a ParityError unless the manifest says how texts become the ids of the network.
 
-    If the source does not say, the rows must have texts; without them, nothing is compared.
+    If the network does not say, the rows must have texts; without them, nothing is compared.
     """
     recorded = manifest.text
     if recorded is None:
         return
-    if source.text is None:
-        if source.rows is None or not source.rows.texts:
+    if network.text is None:
+        if network.rows is None or not network.rows.texts:
             return
-        source = replace(source, text=TextForm(recorded.input, recorded.scheme))
-    elif source.alphabet != manifest.alphabet:
+        network = replace(network, text=TextForm(recorded.input, recorded.scheme))
+    elif network.alphabet != manifest.alphabet:
         raise ParityError(
-            f"{where}: manifest: alphabet: expected {source.alphabet!r}, got {manifest.alphabet!r}"
+            f"{where}: manifest: alphabet: expected {network.alphabet!r}, got {manifest.alphabet!r}"
         )
-    fresh = prove_text_input(source, source.rows)
+    fresh = prove_text_input(network, network.rows)
     unproved = {"texts": 0, "digest": ""}
     expected = None if fresh is None else fresh.model_copy(update=unproved)
     if expected != recorded.model_copy(update=unproved):
@@ -153,13 +153,13 @@ def difficult_texts(alphabet: str, words: int, characters: int) -> list[str]:
     return ["", *WHITE_SPACE, *(text() for _ in range(DRAWN_TEXTS))]
 
 
-def _encoder(source: Source, form: TextForm, rows: Rows | None) -> TextEncoder:
+def _encoder(network: Network, form: TextForm, rows: Rows | None) -> TextEncoder:
     """The encoder for rows of the size that the training had."""
-    spec = next(spec for spec in source.inputs if spec.name == form.input)
+    spec = next(spec for spec in network.inputs if spec.name == form.input)
     if rows is not None and rows.texts:
         sizes = rows.inputs[form.input].shape[1:]
-    elif source.training is not None:
-        sizes = tuple(source.training.config["inputs"])
+    elif network.training is not None:
+        sizes = tuple(network.training.config["inputs"])
     else:
         raise SourceOptionError(f"{OPTION}: expected rows with texts, got none")
     words, characters = (
@@ -171,7 +171,7 @@ def _encoder(source: Source, form: TextForm, rows: Rows | None) -> TextEncoder:
         )
     except ValidationError as error:
         raise SourceOptionError(f"{OPTION}: {error.errors()[0]['msg']}") from error
-    return TextEncoder(text, source.alphabet, spec.dtype)
+    return TextEncoder(text, network.alphabet, spec.dtype)
 
 
 def _difference(texts: Sequence[str], ids: Array, encoder: TextEncoder) -> str | None:

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-from torch import nn
 from torch.export import ExportedProgram
 
 from turnpike.export.compress.verify_cut import verify_cut
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import ParityError, SourceError
 from turnpike.export.input_spec import InputSpec
+from turnpike.export.network import AnySource, Network
+from turnpike.export.options import DeviceOptions, SourceOptions
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.parity.prove import Proof, prove
-from turnpike.export.pipeline import load_with_messages
 from turnpike.export.precision.compare import Comparison, compare, require_agreement
 from turnpike.export.prepared_graph import PreparedGraph, prepare_like
-from turnpike.export.source import Source
+from turnpike.export.sources.load import load_source
 from turnpike.export.steps import ProgressListener, Steps
 from turnpike.export.text_input import verify_text_input
 from turnpike.service.artifact.devices import Device, DevicePrecision
@@ -50,7 +50,7 @@ class VerificationResult:
 
 def verify_model(
     model: str | Path,
-    against: str | Path | nn.Module | ExportedProgram,
+    against: AnySource,
     *,
     inputs: Sequence[str | InputSpec] = (),
     weights: Path | None = None,
@@ -93,27 +93,46 @@ def verify_model(
         SourceError: The source cannot be read, or the file has no manifest.
         ExportError: Anything else that `export_model` reports.
     """
+    return run_verification(
+        model,
+        against,
+        SourceOptions(inputs=inputs, weights=weights, data=data, data_dir=data_dir, labels=labels),
+        DeviceOptions(device=device, precision=precision, min_agreement=min_agreement, max_error=max_error),
+        seed=seed,
+        listener=listener,
+    )
+
+
+def run_verification(
+    model: str | Path,
+    against: AnySource,
+    source_options: SourceOptions,
+    device_options: DeviceOptions,
+    *,
+    seed: int = 0,
+    listener: ProgressListener | None = None,
+) -> VerificationResult:
+    """Do what `verify_model` describes."""
     steps = Steps(listener)
     path = Path(model)
+    device, precision = device_options.device, device_options.precision
     with steps.step("open"):
         proved_device: Device = device if precision == "fp32" else "cpu"
         runtime = open_model(path, device=proved_device)
         manifest = runtime.manifest
         if manifest is None:
             raise SourceError(f"{path}: expected a file exported by turnpike, got one without a manifest")
+        if not source_options.inputs:
+            source_options = replace(source_options, inputs=file_inputs(runtime, against))
         if manifest.compression is not None:
             expect_fp32(path, manifest, precision)
-            proof, warnings = verify_cut(
-                path,
-                runtime,
-                manifest,
-                against,
-                inputs=inputs or file_inputs(runtime, against),
-                weights=weights,
-                seed=seed,
-                steps=steps,
+            proof, whole = verify_cut(
+                path, runtime, manifest, against, source_options, seed=seed, steps=steps
             )
-            return VerificationResult(manifest, proof, None, (*warnings, *proof.warnings))
+            expect_same_labels(manifest, whole.network, path)
+            return VerificationResult(
+                manifest, proof, None, (*whole.warnings, *proof.warnings), whole.network.messages.notes
+            )
         on_device = None
         if precision != "fp32":
             if manifest.precision != "fp32":
@@ -121,25 +140,11 @@ def verify_model(
                     f"{path}: expected a file in fp32 for {precision}, got {manifest.precision}"
                 )
             on_device = open_model(path, device=device, precision=precision)
-        loaded, messages = load_with_messages(
-            against,
-            inputs or file_inputs(runtime, against),
-            weights=weights,
-            data=data,
-            data_dir=data_dir,
-            labels=labels,
-            with_texts=manifest.text is not None,
-        )
-        names = dict(zip((tensor.name for tensor in runtime.inputs), loaded.inputs, strict=False))
-        bounds = {
-            names[bound.input].name: (bound.low, bound.high)
-            for bound in manifest.parity.input_ranges
-            if bound.input in names
-        }
-        loaded = replace(loaded, ranges=bounds)
+        network = load_source(against, source_options, with_texts=manifest.text is not None)
+        network = replace(network, ranges=recorded_ranges(manifest, runtime, network))
     with steps.step("trace"):
         model_in_file = ir.from_proto(onnx.load(path))
-        fresh = prepare_like(loaded, model_in_file, plain=manifest.plain)
+        fresh = prepare_like(network, model_in_file, plain=manifest.plain)
         fresh = fresh.plain or fresh
         if (expected := len(fresh.gates.gates)) != (got := len(manifest.gates)):
             raise ParityError(
@@ -149,7 +154,7 @@ def verify_model(
         is_fp32 = manifest.precision == "fp32"
         try:
             proof = prove(
-                loaded,
+                network,
                 fresh.traced,
                 model_in_file if is_fp32 else fresh.model,
                 fresh.gates.origins,
@@ -162,7 +167,7 @@ def verify_model(
                 raise
             raise ParityError(f"{another_network(path, manifest)}: {error}", error.table) from error
     # the tensors agree: now the claims of the manifest, from the most specific to the digest of all weights
-    expect_same_manifest(manifest, fresh, loaded, path)
+    expect_same_manifest(manifest, fresh, network, path)
     if manifest.batch_coupled != proof.batch_coupled:
         raise ParityError(
             f"{path}: manifest: batch_coupled: expected {proof.batch_coupled}, got {manifest.batch_coupled}"
@@ -176,15 +181,25 @@ def verify_model(
             comparison = compare(
                 open_model(fresh.data, device=device) if on_device is None else runtime,
                 on_device or runtime,
-                loaded.rows or proof.random_rows,
+                network.rows or proof.random_rows,
                 precision=lower_precision,
                 gates=fresh.gates.gates,
                 sizes=(len(fresh.data), path.stat().st_size),
-                drawn=loaded.rows is None,
+                drawn=network.rows is None,
             )
-            require_agreement(comparison, min_agreement, max_error)
-    all_warnings = (*messages.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
-    return VerificationResult(manifest, proof, comparison, all_warnings, messages.notes)
+            require_agreement(comparison, device_options)
+    all_warnings = (*network.messages.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
+    return VerificationResult(manifest, proof, comparison, all_warnings, network.messages.notes)
+
+
+def recorded_ranges(manifest: Manifest, runtime: Runtime, network: Network) -> dict[str, tuple[float, float]]:
+    """The ranges inside which parity was proved, under the names that the source gives its inputs."""
+    names = dict(zip((tensor.name for tensor in runtime.inputs), network.inputs, strict=False))
+    return {
+        names[bound.input].name: (bound.low, bound.high)
+        for bound in manifest.parity.input_ranges
+        if bound.input in names
+    }
 
 
 def expect_fp32(path: Path, manifest: Manifest, precision: DevicePrecision) -> None:
@@ -205,7 +220,7 @@ def another_network(path: Path, manifest: Manifest) -> str:
     )
 
 
-def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, source: Source, path: Path) -> None:
+def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, network: Network, path: Path) -> None:
     """Raise a ParityError if the manifest's gates, outputs or labels are not those of the source's graph."""
     for expected, gate in zip(fresh.gates.gates, manifest.gates, strict=True):
         for name, value in expected:
@@ -218,12 +233,18 @@ def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, source: Sourc
             f"{path}: manifest: outputs: expected {', '.join(fresh.public_outputs)}, "
             f"got {', '.join(manifest.outputs)}"
         )
-    if manifest.batch_axes != (axes := source.batch_axes(fresh.public_outputs)):
+    if manifest.batch_axes != (axes := network.batch_axes(fresh.public_outputs)):
         raise ParityError(f"{path}: manifest: batch_axes: expected {axes}, got {manifest.batch_axes}")
-    verify_text_input(manifest, source, path)
-    if source.labels and manifest.labels != source.labels:
+    verify_text_input(manifest, network, path)
+    expect_same_labels(manifest, network, path)
+
+
+def expect_same_labels(manifest: Manifest, network: Network, path: Path) -> None:
+    """Raise a ParityError if the source or the user gives labels, and the manifest has others."""
+    if network.labels and manifest.labels != network.labels:
         raise ParityError(
-            f"{path}: manifest: labels: expected {', '.join(source.labels)}, got {', '.join(manifest.labels)}"
+            f"{path}: manifest: labels: expected {', '.join(network.labels)}, "
+            f"got {', '.join(manifest.labels)}"
         )
 
 

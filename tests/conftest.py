@@ -51,7 +51,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_finish() -> None:
     """Build torch's tables of operators once. torch builds them for each export, in half of its time."""
-    if "turnpike.export.trace.trace" in sys.modules:
+    if "turnpike.export.trace.trace_network" in sys.modules:
         from torch._export import utils
         from torch.onnx._internal.exporter._registration import ONNXRegistry
 

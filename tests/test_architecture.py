@@ -55,16 +55,17 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     "export": {
         "cli": {"compress", "verify", "pipeline", "output", "precision", "trace"},
         "compress": {
-            *("compress.graph", "pipeline", "prepared_graph", "proved_graph", "sources", "sources.graph"),
-            "sources.data",
+            *("compress.graph", "model_report", "prepared_graph", "proved_graph"),
+            *("sources", "sources.graph", "sources.data"),
             *("gates", "gates.highways", "gates.graph", "measure", "parity", "precision", "output", "report"),
         },
         "compress.graph": {"gates", "gates.highways", "gates.graph"},
-        "verify": {"compress", "pipeline", "prepared_graph", "parity", "precision", "output"},
+        "verify": {"compress", "prepared_graph", "sources", "parity", "precision", "output"},
         "pipeline": {
             *("sources", "sources.data", "prepared_graph", "proved_graph", "measure", "precision"),
-            *("output", "report"),
+            *("output", "model_report", "report"),
         },
+        "model_report": {"proved_graph", "report"},
         "proved_graph": {"prepared_graph", "parity", "precision", "output"},
         "report": {"parity", "precision", "measure"},
         "precision": {"measure", "trace"},

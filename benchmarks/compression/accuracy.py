@@ -27,7 +27,8 @@ from turnpike.export.compress.graph.removable_layers import find_removable_layer
 from turnpike.export.compress.selection import most_important
 from turnpike.export.compress.unit_changes import measure_changes
 from turnpike.export.compress.whole_network import read_whole_network
-from turnpike.export.source import Array
+from turnpike.export.network import Array
+from turnpike.export.options import SourceOptions
 from turnpike.export.sources.data.rows import read_split_rows
 from turnpike.export.steps import Steps
 from turnpike.models.data.dataset import Dataset
@@ -136,10 +137,10 @@ def gate_importance(checkpoint: Path, data: str, data_dir: Path | None) -> dict[
 
     `turnpike compress` weighs it by layer as well, which changes little where all layers have one width.
     """
-    whole = read_whole_network(checkpoint, (), None, None, 0, Steps())
+    whole = read_whole_network(checkpoint, SourceOptions(), 0, Steps())
     layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
-    source = whole.source
-    rows = read_split_rows(data, source.inputs, source.labels, data_dir=data_dir, record=source.training)
+    network = whole.network
+    rows = read_split_rows(data, network.inputs, network.labels, data_dir=data_dir, record=network.training)
     importance = measure_changes(whole.graph.model, layers, rows.calibration)
     return {
         layer.gate.levers[0].tensor.removesuffix(".gate.bias"): importance[layer.gate.name]

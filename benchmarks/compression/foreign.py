@@ -28,14 +28,15 @@ from benchmarks.compression.foreign_networks import CharacterCnn, ConvHighwayNet
 from benchmarks.folders import WORK_FOLDER
 from benchmarks.results.tables import markdown_table
 from turnpike.export.compress.agreement import AnswerComparison
-from turnpike.export.compress.compress import compress_model
 from turnpike.export.compress.graph.cut_graph import FORMS
 from turnpike.export.compress.graph.removable_layers import find_removable_layers
+from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.compress.selection import rank_units, search_share
 from turnpike.export.compress.trials import Cutter, measure_point
 from turnpike.export.compress.whole_network import read_whole_network
 from turnpike.export.errors import CompressionError
-from turnpike.export.source import Rows
+from turnpike.export.network import Rows
+from turnpike.export.options import SourceOptions
 from turnpike.export.sources.data.rows import read_split_rows
 from turnpike.export.steps import Steps
 from turnpike.models.data.dataset import Dataset
@@ -141,8 +142,8 @@ def write_files(network: ForeignNetwork, data: Dataset, seed: int, folder: Path)
 def measure(folder: Path, classes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Measurement:
     """Compress the file of a folder. The classes of the rows are used for the table alone."""
     steps = Steps()
-    whole = read_whole_network(folder / "model.onnx", (), None, None, 0, steps)
-    rows = read_split_rows(folder / "rows.npz", whole.source.inputs)
+    whole = read_whole_network(folder / "model.onnx", SourceOptions(), 0, steps)
+    rows = read_split_rows(folder / "rows.npz", whole.network.inputs)
     layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
     cutter = Cutter(whole.graph, layers)
     ranking = rank_units(whole, cutter, rows.calibration)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from turnpike.export.input_spec import InputSpec
+from turnpike.export.network import Network
 from turnpike.export.prepared_graph import prepare
-from turnpike.export.source import Source
 from turnpike.service.artifact.runtime import Runtime, open_model
 
 INPUTS, UNITS = 64, 128
@@ -49,11 +49,11 @@ def main() -> None:
     print("| --- " * (len(columns) + 1) + "|")
     for kind, bidirectional in itertools.product((nn.GRU, nn.LSTM), (False, True)):
         module = Recurrent(kind, bidirectional=bidirectional).eval()
-        source = Source(
+        network = Network(
             "net", "module", (InputSpec("x", "float32", ("batch", "steps", INPUTS)),), module=module
         )
         closed, opened = (
-            open_model(prepare(source, open_recurrent=open_recurrent).data)
+            open_model(prepare(network, open_recurrent=open_recurrent).data)
             for open_recurrent in (False, True)
         )
         cells = [f"{ratio(closed, opened, steps, rows):.2f}" for steps, rows in columns]

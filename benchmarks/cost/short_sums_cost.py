@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks.contestants.export_network import build
 from benchmarks.contestants.networks import NETWORK_L, NETWORK_S, OUTPUT_NAME
+from turnpike.export.network import Network
 from turnpike.export.prepared_graph import prepare, with_short_sums
-from turnpike.export.source import Source
 from turnpike.export.sources.checkpoint import network_input
 from turnpike.service.artifact.runtime import Runtime, open_model
 
@@ -37,7 +37,7 @@ def main() -> None:
     for network in NETWORKS:
         module = build(network)
         spec = network_input(module)
-        graph = prepare(Source(network.name, "module", (spec,), module=module))
+        graph = prepare(Network(network.name, "module", (spec,), module=module))
         short = with_short_sums(graph)
         if short is None:
             raise ValueError(f"{network.name}: expected gated sums that can be shortened, got none")

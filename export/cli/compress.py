@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from turnpike.export.cli.export import (
+from turnpike.export.cli.options import (
     AsJson,
     DataDir,
+    FilePrecision,
     Inputs,
     MaxError,
     MinAgreement,
+    Name,
     Quiet,
     Report,
+    RepositoryFolder,
+    Seed,
     SourceArgument,
     Threads,
+    Version,
     Weights,
     at_least,
 )
-from turnpike.export.cli.progress import (
-    StepProgress,
-    console,
-    show_messages,
-    stoppable,
-    table_on_failure,
-    write_json,
-)
+from turnpike.export.cli.progress import console, running, show_messages, write_json
 from turnpike.export.compression_curve import curve_with_file, differs_from_curve, file_point
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
+from turnpike.export.options import PrecisionOptions, SourceOptions
 from turnpike.models.imports import collector_paused
 from turnpike.service.artifact.manifest import Compression, Manifest, Precision
 
 if TYPE_CHECKING:
-    from turnpike.export.compress.compress import CompressionResult
+    from turnpike.export.compress.remove_units import CompressionResult
 
 app = typer.Typer(add_completion=False)
 
@@ -45,7 +43,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def command(
     source: SourceArgument,
-    to: Annotated[Path, typer.Option(metavar="REPOSITORY", help="Folder of the model repository.")],
+    to: RepositoryFolder,
     data: Annotated[
         str,
         typer.Option(
@@ -75,21 +73,15 @@ def command(
         ),
     ] = 0,
     data_dir: DataDir = None,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the model.", show_default="that of the source")
-    ] = None,
-    version: Annotated[
-        int | None, typer.Option(help="Version of the model.", show_default="the next free one")
-    ] = None,
+    name: Name = None,
+    version: Version = None,
     inputs: Inputs = None,
     weights: Weights = None,
-    precision: Annotated[str, typer.Option(help="fp32, fp16 or int8.")] = "fp32",
+    precision: FilePrecision = "fp32",
     min_agreement: MinAgreement = MIN_AGREEMENT,
     max_error: MaxError = MAX_ERROR,
     report: Report = None,
-    seed: Annotated[
-        int, typer.Option(callback=at_least(0), help="Seed of the random rows that parity is proved on.")
-    ] = 0,
+    seed: Seed = 0,
     threads: Threads = 1,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -100,36 +92,17 @@ def command(
     weights are removed. If the smaller graph is not faster, or anything else
     fails, nothing is written.
     """
+    source_options = SourceOptions(
+        name=name, inputs=inputs or (), weights=weights, data=data, data_dir=data_dir
+    )
+    precision_options = PrecisionOptions(
+        precision=cast("Precision", precision), min_agreement=min_agreement, max_error=max_error
+    )
     with collector_paused():
-        import torch
-
-        from turnpike.export.compress.compress import compress_model
-    torch.set_num_threads(threads)
-    hidden = as_json or quiet
-    with (
-        stoppable() as check,
-        table_on_failure(hidden=hidden),
-        StepProgress(check, hidden=hidden) as progress,
-    ):
-        result = compress_model(
-            source,
-            to,
-            data=data,
-            keep=keep,
-            max_drop=max_drop,
-            finetune_epochs=finetune_epochs,
-            data_dir=data_dir,
-            name=name,
-            version=version,
-            inputs=inputs or (),
-            weights=weights,
-            precision=cast("Precision", precision),
-            min_agreement=min_agreement,
-            max_error=max_error,
-            report=report,
-            seed=seed,
-            listener=progress,
-        )
+        from turnpike.export.compress.remove_units import CompressionOptions, run_compression
+    options = CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed)
+    with running(threads, hidden=as_json or quiet) as progress:
+        result = run_compression(source, to, source_options, precision_options, options, progress)
     if as_json:
         write_compression_json(result)
     elif quiet:

@@ -2,100 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
-from turnpike.export.cli.progress import (
-    StepProgress,
-    show_export,
-    show_messages,
-    stoppable,
-    table_on_failure,
-    write_export_json,
+from turnpike.export.cli.options import (
+    AsJson,
+    Data,
+    DataDir,
+    FilePrecision,
+    Inputs,
+    Labels,
+    MaxError,
+    MinAgreement,
+    Name,
+    Quiet,
+    Report,
+    RepositoryFolder,
+    Seed,
+    SourceArgument,
+    Threads,
+    Version,
+    Weights,
+    at_least,
 )
+from turnpike.export.cli.progress import running, show_export, show_messages, write_export_json
 from turnpike.export.defaults import DEFAULT_OPSET, MAX_ERROR, MIN_AGREEMENT, OPSETS
-from turnpike.export.errors import UsageError
+from turnpike.export.options import PrecisionOptions, SourceOptions
 from turnpike.models.imports import collector_paused
 from turnpike.service.artifact.manifest import Precision
 
 app = typer.Typer(add_completion=False)
 
 
-def at_least(smallest: int) -> Callable[[typer.CallbackParam, int | None], int | None]:
-    """A check of an option's value, whose message is like those of all other options."""
-
-    def check(option: typer.CallbackParam, value: int | None) -> int | None:
-        if value is not None and value < smallest:
-            raise UsageError(f"{option.opts[0]}: expected {smallest} or more, got {value}")
-        return value
-
-    return check
-
-
-# options that `turnpike verify` has too
-SourceArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        help="A training run's folder or .safetensors, path/to/file.py:factory, a .pt2 or an .onnx file.",
-    ),
-]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        metavar="NAME:DTYPE[DIM,...]",
-        help="An argument of forward, in order. A DIM is a number, or a name if it varies (batch).",
-    ),
-]
-Weights = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Weights for the factory's module: .safetensors or a .pt of tensors."),
-]
-Data = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ROWS",
-        help="Real rows: a table (.csv, .parquet), an .npz of arrays named like the inputs (classes as y), a "
-        "folder of images, or the name of a data set.",
-    ),
-]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        envvar="TURNPIKE_DATA", help="Read the data set's original files from here; download nothing."
-    ),
-]
-MinAgreement = Annotated[
-    float,
-    typer.Option(
-        help="Share of rows in which a lower precision must have the same highest column in the first output "
-        "as fp32."
-    ),
-]
-MaxError = Annotated[
-    float, typer.Option(help="Relative rms error that the outputs of a lower precision may have.")
-]
-Report = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for index.html and report.json.")]
-Threads = Annotated[int, typer.Option(callback=at_least(1), help="CPU threads for PyTorch.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")]
-
-
 @app.command()
 def command(
     source: SourceArgument,
-    to: Annotated[Path, typer.Option(metavar="REPOSITORY", help="Folder of the model repository.")],
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name of the model.", show_default="the preset, the factory, or the file's name"),
-    ] = None,
-    version: Annotated[
-        int | None, typer.Option(help="Version of the model.", show_default="the next free one")
-    ] = None,
+    to: RepositoryFolder,
+    name: Name = None,
+    version: Version = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the file of --version if it is another one.")
     ] = False,
@@ -103,10 +49,7 @@ def command(
     weights: Weights = None,
     data: Data = None,
     data_dir: DataDir = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Names of the classes: one per line, or a JSON list."),
-    ] = None,
+    labels: Labels = None,
     features: Annotated[
         Path | None,
         typer.Option(
@@ -129,7 +72,7 @@ def command(
             metavar="[NAME=]LOW:HIGH", help="Prove parity for these values only, of all inputs or of one."
         ),
     ] = None,
-    precision: Annotated[str, typer.Option(help="fp32, fp16 or int8.")] = "fp32",
+    precision: FilePrecision = "fp32",
     min_agreement: MinAgreement = MIN_AGREEMENT,
     max_error: MaxError = MAX_ERROR,
     opset: Annotated[
@@ -148,9 +91,7 @@ def command(
         ),
     ] = None,
     report: Report = None,
-    seed: Annotated[
-        int, typer.Option(callback=at_least(0), help="Seed of the random rows that parity is proved on.")
-    ] = 0,
+    seed: Seed = 0,
     expect_gates: Annotated[
         int | None,
         typer.Option(
@@ -180,43 +121,35 @@ def command(
     The file has the gates as hidden outputs and a manifest inside. If it does not compute what SOURCE
     computes, or anything else fails before the report, nothing is written.
     """
+    source_options = SourceOptions(
+        name=name,
+        inputs=inputs or (),
+        weights=weights,
+        data=data,
+        data_dir=data_dir,
+        labels=labels,
+        features=features,
+        text_alphabet=text_alphabet,
+        input_range=input_range or (),
+    )
+    precision_options = PrecisionOptions(
+        precision=cast("Precision", precision), min_agreement=min_agreement, max_error=max_error
+    )
     with collector_paused():
-        import torch
-
-        from turnpike.export.pipeline import export_model
-    torch.set_num_threads(threads)
-    hidden = as_json or quiet
-    with (
-        stoppable() as check,
-        table_on_failure(hidden=hidden),
-        StepProgress(check, hidden=hidden) as progress,
-    ):
-        result = export_model(
-            source,
-            to,
-            name=name,
-            version=version,
-            replace=replace,
-            inputs=inputs or (),
-            weights=weights,
-            data=data,
-            data_dir=data_dir,
-            labels=labels,
-            features=features,
-            text_alphabet=text_alphabet,
-            input_range=input_range or (),
-            precision=cast("Precision", precision),
-            min_agreement=min_agreement,
-            max_error=max_error,
-            opset=opset,
-            samples=samples,
-            report=report,
-            seed=seed,
-            expect_gates=expect_gates,
-            open_recurrent=open_recurrent,
-            plain=plain,
-            listener=progress,
-        )
+        from turnpike.export.pipeline import ExportOptions, run_export
+    options = ExportOptions(
+        version=version,
+        replace=replace,
+        opset=opset,
+        samples=samples,
+        report=report,
+        seed=seed,
+        expect_gates=expect_gates,
+        open_recurrent=open_recurrent,
+        plain=plain,
+    )
+    with running(threads, hidden=as_json or quiet) as progress:
+        result = run_export(source, to, source_options, precision_options, options, progress)
     if as_json:
         write_export_json(result)
     elif quiet:

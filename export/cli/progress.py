@@ -194,6 +194,20 @@ def stoppable() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
+def running(threads: int, *, hidden: bool) -> Iterator[StepProgress]:
+    """Show the steps of the block, which PyTorch runs with this many threads, and let Ctrl-C stop it."""
+    import torch
+
+    torch.set_num_threads(threads)
+    with (
+        stoppable() as check,
+        table_on_failure(hidden=hidden),
+        StepProgress(check, hidden=hidden) as progress,
+    ):
+        yield progress
+
+
+@contextmanager
 def table_on_failure(*, hidden: bool = False) -> Iterator[None]:
     """Print the table of a ParityError, unless it is hidden, before the error reaches the command line."""
     try:

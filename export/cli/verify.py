@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.markup import escape
 
-from turnpike.export.cli.export import (
+from turnpike.export.cli.options import (
     AsJson,
     Data,
     DataDir,
     Inputs,
+    Labels,
     MaxError,
     MinAgreement,
     Quiet,
@@ -20,16 +21,9 @@ from turnpike.export.cli.export import (
     Weights,
     at_least,
 )
-from turnpike.export.cli.progress import (
-    StepProgress,
-    console,
-    show_messages,
-    stoppable,
-    table_on_failure,
-    write_json,
-)
+from turnpike.export.cli.progress import console, running, show_messages, write_json
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
-from turnpike.export.errors import UsageError
+from turnpike.export.options import DeviceOptions, SourceOptions
 from turnpike.models.imports import collector_paused
 from turnpike.service.artifact.devices import Device, DevicePrecision
 
@@ -47,6 +41,7 @@ def command(
     weights: Weights = None,
     data: Data = None,
     data_dir: DataDir = None,
+    labels: Labels = None,
     device: Annotated[str, typer.Option(help="Where the file runs: cpu, cuda or openvino.")] = "cpu",
     precision: Annotated[
         str, typer.Option(help="Precision of the device's arithmetic: fp32, or bf16 with openvino.")
@@ -62,36 +57,20 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Prove again, tensor by tensor, that MODEL.onnx computes what SOURCE computes."""
-    if device not in get_args(Device):
-        raise UsageError(f"--device: expected {', '.join(get_args(Device))}, got {device!r}")
-    if precision not in get_args(DevicePrecision):
-        raise UsageError(f"--precision: expected {', '.join(get_args(DevicePrecision))}, got {precision!r}")
-    if precision != "fp32" and device != "openvino":
-        raise UsageError(f"--precision: expected fp32 with --device {device}, got {precision}")
+    source_options = SourceOptions(
+        inputs=inputs or (), weights=weights, data=data, data_dir=data_dir, labels=labels
+    )
+    device_options = DeviceOptions(
+        device=cast("Device", device),
+        precision=cast("DevicePrecision", precision),
+        min_agreement=min_agreement,
+        max_error=max_error,
+    )
     with collector_paused():
-        import torch
-
-        from turnpike.export.verify import verify_model
-    torch.set_num_threads(threads)
-    hidden = as_json or quiet
-    with (
-        stoppable() as check,
-        table_on_failure(hidden=hidden),
-        StepProgress(check, hidden=hidden) as progress,
-    ):
-        result = verify_model(
-            model,
-            against,
-            inputs=inputs or (),
-            weights=weights,
-            data=data,
-            data_dir=data_dir,
-            device=cast("Device", device),
-            precision=cast("DevicePrecision", precision),
-            seed=seed,
-            min_agreement=min_agreement,
-            max_error=max_error,
-            listener=progress,
+        from turnpike.export.verify import run_verification
+    with running(threads, hidden=as_json or quiet) as progress:
+        result = run_verification(
+            model, against, source_options, device_options, seed=seed, listener=progress
         )
     if as_json:
         write_verification_json(result)

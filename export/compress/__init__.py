@@ -1,6 +1,6 @@
 """Makes networks smaller by their gates: removes the units that change their input least.
 
-`compress.py` has the steps in order:
+`remove_units.py` has the steps in order:
 
 1. `whole_network.py` opens the network, and `graph/removable_layers.py` finds the layers whose units can go.
 2. `unit_changes.py` measures what each unit changes on rows of data. `layer_weights.py` makes this comparable

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from turnpike.export.measure.accuracy import are_probabilities, is_classification, score
 from turnpike.export.measure.run_rows import output_for_rows
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.runtime import Runtime
 
 

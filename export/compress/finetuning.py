@@ -14,8 +14,9 @@ from turnpike.export.compress.selection import MIN_SHARE, UnitChoice, rank_units
 from turnpike.export.compress.trials import Cutter
 from turnpike.export.compress.whole_network import WholeNetwork, read_whole_network
 from turnpike.export.errors import CompressionError, UsageError, errors_of_option
+from turnpike.export.network import Network, Rows
+from turnpike.export.options import SourceOptions
 from turnpike.export.output.repository import expect_writable
-from turnpike.export.source import Rows, Source
 from turnpike.export.sources.data.rows import MAX_TEST_ROWS, SplitRows, dataset_rows
 from turnpike.export.steps import Steps
 from turnpike.models.errors import ModelsError
@@ -88,9 +89,8 @@ class _FineTuner:
             except (ModelsError, WriteError) as error:
                 raise CompressionError(f"--finetune-epochs: {error}") from error
         # its graph is proved as well, since the cut graph is compared with it
-        whole = read_whole_network(
-            self._checkpoint, (), None, choice.whole.source.name, self._seed, self._steps
-        )
+        options = SourceOptions(name=choice.whole.network.name)
+        whole = read_whole_network(self._checkpoint, options, self._seed, self._steps)
         layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
         if [layer.gate.name for layer in layers] != list(choice.kept):
             raise CompressionError("--finetune-epochs: expected the gates of the source, got others")
@@ -103,7 +103,7 @@ class _FineTuner:
         The first one is `choice`, whatever its share. Each further one keeps two thirds of the units of that
         before, which was trained, and more than MIN_SHARE of all.
         """
-        validation = self._validation_rows(choice.whole.source)
+        validation = self._validation_rows(choice.whole.network)
         comparison = AnswerComparison(choice.cutter.runtime, choice.cutter.output, validation)
 
         def points_lost_by(trained: UnitChoice) -> float:
@@ -129,11 +129,11 @@ class _FineTuner:
         ranking = rank_units(trained.whole, trained.cutter, self._rows.calibration)
         return ranking.choose(trained.share * SHARE_STEP)
 
-    def _validation_rows(self, source: Source) -> Rows:
+    def _validation_rows(self, network: Network) -> Rows:
         """The validation rows of the data set, for the inputs of a network."""
         validation = replace(self._dataset, test=self._dataset.valid)
         with errors_of_option("--data"):
-            rows, _ = dataset_rows(validation, source.inputs, source.labels, max_rows=MAX_TEST_ROWS)
+            rows, _ = dataset_rows(validation, network.inputs, network.labels, max_rows=MAX_TEST_ROWS)
         return rows
 
     def _show(self, report: StepReport) -> None:
@@ -145,7 +145,7 @@ def expect_trainable(source: object, whole: WholeNetwork, rows: SplitRows) -> Pa
 
     The trained network is written beside it.
     """
-    record = whole.source.training
+    record = whole.network.training
     if not isinstance(source, str | Path) or record is None:
         raise UsageError(
             "--finetune-epochs: expected the folder or checkpoint of a training run, got another source: an "

@@ -12,7 +12,7 @@ import numpy as np
 
 from turnpike.export.compress.trials import Cutter
 from turnpike.export.measure.run_rows import first_rows, output_for_rows
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
 
 # rows to measure the weights on: they are means over rows, units and outputs
 WEIGHT_ROWS = 256

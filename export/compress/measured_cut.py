@@ -16,11 +16,11 @@ from turnpike.export.measure.gate_profile import profile_gates
 from turnpike.export.measure.lesion_curve import lesion_curve
 from turnpike.export.measure.run_rows import first_rows, rows_digest
 from turnpike.export.measure.sample_rows import input_ranges
+from turnpike.export.network import Rows
+from turnpike.export.options import PrecisionOptions
 from turnpike.export.output.model_bytes import tool_versions, weights_digest
-from turnpike.export.precision.compare import PrecisionLimits
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.proved_graph import ProvedGraph, lower_precision, prove_graph
-from turnpike.export.source import Rows
 from turnpike.export.sources.data.rows import MAX_ROWS_USED, SplitRows
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import (
@@ -66,7 +66,7 @@ class MeasuredCut:
 
 
 def cut_and_measure(
-    ranking: UnitRanking, choice: UnitChoice, rows: Rows, limits: PrecisionLimits, seed: int, steps: Steps
+    ranking: UnitRanking, choice: UnitChoice, rows: Rows, options: PrecisionOptions, seed: int, steps: Steps
 ) -> MeasuredCut:
     """Cut a network in the form that runs fastest, prove the result, measure it, and lower its precision.
 
@@ -74,7 +74,7 @@ def cut_and_measure(
         ranking: The units of the source, for other shares of them.
         choice: The units to keep.
         rows: Rows on which no units were chosen.
-        limits: The precision, and how far its answers may differ.
+        options: The precision, and how far its answers may differ.
         seed: Seed of the random rows that parity is proved on.
         steps: The steps that are shown to the user.
     """
@@ -93,17 +93,17 @@ def cut_and_measure(
     # gates are measured in fp32, the point in the precision of the file
     with steps.step("measure"):
         gate_rows, gates = first_rows(rows, MAX_ROWS_USED), cut.graph.gates
-        labels = ranking.whole.source.labels
+        labels = ranking.whole.network.labels
         profile = profile_gates(proved.runtime, gates, gate_rows, labels) if gates else None
         biases = proved.graph.biases
         lesion = lesion_curve(proved.runtime, gates, gate_rows, cutter.output, biases) if gates else None
-    if limits.precision != "fp32":
-        with steps.step(f"lower to {limits.precision}"):
-            proved = lower_precision(proved, gate_rows, limits)
+    if options.precision != "fp32":
+        with steps.step(f"lower to {options.precision}"):
+            proved = lower_precision(proved, gate_rows, options)
     with steps.step("judge"):
         point = measure_point(cutter, comparison, cut, open_model(proved.data), rows)
-        _expect_faster(point, limits.precision)
-    return MeasuredCut(cut, proved, limits.precision, gate_rows, profile, lesion, comparison, point, curve)
+        _expect_faster(point, options.precision)
+    return MeasuredCut(cut, proved, options.precision, gate_rows, profile, lesion, comparison, point, curve)
 
 
 def cut_manifest(
@@ -124,23 +124,23 @@ def cut_manifest(
         finetune_epochs: The epochs for which the network was trained after the cut.
         version: The version of the model.
     """
-    source, proved = whole.source, measured.proved
+    network, proved = whole.network, measured.proved
     return Manifest(
-        name=source.name,
+        name=network.name,
         version=version,
-        source=source.kind,
+        source=network.kind,
         precision=measured.precision,
         outputs=proved.graph.public_outputs,
-        labels=source.labels or rows.labels,
-        alphabet=source.alphabet,
+        labels=network.labels or rows.labels,
+        alphabet=network.alphabet,
         text=text,
-        features=source.features,
+        features=network.features,
         gates=measured.cut.graph.gates,
         profile=measured.profile,
         lesion=measured.lesion,
         ranges=input_ranges(measured.gate_rows),
         samples=() if whole.manifest is None else whole.manifest.samples,
-        random_weights=source.random_weights,
+        random_weights=network.random_weights,
         tools=tool_versions(),
         compression=_compression(whole, measured, rows, finetune_epochs),
         **proved.manifest_fields,
@@ -181,7 +181,7 @@ def _prove_cut(choice: UnitChoice, cut: OpenCut, seed: int, steps: Steps) -> Pro
     origins = {name: Origin(name) for name in outputs if name in whole.graph.gates.origins}
     gates = Instrumentation(cut.graph.gates, origins, ())
     prepared = PreparedGraph(None, cut.graph.model, gates, (), (), cut.data)
-    return prove_graph(prepared, with_reference(whole.source, reference), seed, steps)
+    return prove_graph(prepared, with_reference(whole.network, reference), seed, steps)
 
 
 def _expect_faster(point: CompressionPoint, precision: Precision) -> None:

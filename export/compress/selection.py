@@ -14,7 +14,7 @@ from turnpike.export.compress.trials import Cutter
 from turnpike.export.compress.unit_changes import measure_changes
 from turnpike.export.compress.whole_network import WholeNetwork
 from turnpike.export.errors import CompressionError, UsageError
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
 from turnpike.export.steps import Steps
 
 # tries of the search for the smallest share: each halves the range of the logarithm of the share

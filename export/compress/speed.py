@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.runtime import Runtime
 
 BATCH_SIZES = (1, 8, 64)

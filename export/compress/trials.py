@@ -11,9 +11,9 @@ from turnpike.export.compress.graph.cut_graph import FORMS, CutGraph, Form, Kept
 from turnpike.export.compress.graph.removable_layers import RemovableLayer
 from turnpike.export.compress.speed import measure_speed
 from turnpike.export.errors import CompressionError
+from turnpike.export.network import Rows
 from turnpike.export.output.model_bytes import to_bytes
 from turnpike.export.prepared_graph import PreparedGraph
-from turnpike.export.source import Rows
 from turnpike.service.artifact.manifest import CompressionPoint
 from turnpike.service.artifact.runtime import Runtime, open_model
 

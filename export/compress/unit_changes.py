@@ -14,7 +14,7 @@ import onnx_ir as ir
 from turnpike.export.compress.graph.removable_layers import RemovableLayer
 from turnpike.export.gates.levers import drop_levers
 from turnpike.export.measure.run_rows import run_rows
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.runtime import open_model
 
 # the opset since which ReduceMean has its axes as an input

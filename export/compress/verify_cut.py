@@ -10,10 +10,11 @@ import onnx_ir as ir
 
 from turnpike.export.compress.graph.carried_reference import carried_reference
 from turnpike.export.compress.graph.removable_layers import find_removable_layers
-from turnpike.export.compress.whole_network import AnySource, read_whole_network, with_reference
+from turnpike.export.compress.whole_network import WholeNetwork, read_whole_network, with_reference
 from turnpike.export.errors import ParityError
 from turnpike.export.gates.instrument import Origin
-from turnpike.export.input_spec import InputSpec
+from turnpike.export.network import AnySource
+from turnpike.export.options import SourceOptions
 from turnpike.export.parity.prove import Proof, prove
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import Manifest
@@ -25,21 +26,19 @@ def verify_cut(
     runtime: Runtime,
     manifest: Manifest,
     against: AnySource,
+    options: SourceOptions,
     *,
-    inputs: Sequence[str | InputSpec],
-    weights: Path | None,
     seed: int,
     steps: Steps,
-) -> tuple[Proof, tuple[str, ...]]:
-    """The proof of a compressed file in fp32, and warnings about its source.
+) -> tuple[Proof, WholeNetwork]:
+    """The proof of a compressed file in fp32, and the network that it was made from.
 
     Args:
         path: The file.
         runtime: The file, open on a device.
         manifest: The file's manifest, which says what units each layer has kept.
         against: The source of the compression.
-        inputs: Arguments of `forward`, for sources that need them.
-        weights: Weights for the module of a factory.
+        options: How to read the source, and the rows to compare on besides random ones.
         seed: Seed of the random rows.
         steps: The steps that are shown to the user.
 
@@ -47,7 +46,7 @@ def verify_cut(
         ParityError: The file was made from another network, or computes something else.
     """
     with steps.step("load"):
-        whole = read_whole_network(against, inputs, weights, None, seed, steps)
+        whole = read_whole_network(against, options, seed, steps)
         layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
     gates = {gate.name: gate for gate in manifest.gates}
     if unknown := sorted(gates.keys() - {gate.name for gate in whole.graph.gates.gates}):
@@ -63,7 +62,7 @@ def verify_cut(
         reference = carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
         try:
             proof = prove(
-                with_reference(whole.source, reference),
+                with_reference(whole.network, reference),
                 None,
                 model,
                 {name: Origin(name) for name in hidden},
@@ -77,4 +76,4 @@ def verify_cut(
                 f"was made from another source: {error}",
                 error.table,
             ) from error
-    return proof, whole.warnings
+    return proof, whole

@@ -8,7 +8,7 @@ import numpy as np
 
 from turnpike.export.errors import SourceOptionError
 from turnpike.export.measure.run_rows import first_rows, round_figure, row_axes, rows_digest, run_rows
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.manifest import Gate, LayerProfile, Profile
 from turnpike.service.artifact.runtime import Runtime
 

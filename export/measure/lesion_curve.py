@@ -8,7 +8,7 @@ import numpy as np
 
 from turnpike.export.measure.accuracy import are_probabilities, is_classification, score, share_changed
 from turnpike.export.measure.run_rows import first_rows, output_for_rows, round_figure
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.levers import override_biases
 from turnpike.service.artifact.manifest import Gate, LayerLesion, LesionCurve
 from turnpike.service.artifact.runtime import Runtime

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.limits import MAX_ROWS
 from turnpike.service.artifact.manifest import Gate
 from turnpike.service.artifact.runtime import Runtime

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnpike.export.errors import UsageError
-from turnpike.export.source import Array, Rows, Source
+from turnpike.export.network import Array, Network, Rows
 from turnpike.service.artifact.manifest import (
     DTYPE_BYTES,
     MAX_SAMPLE_CHARACTERS,
@@ -23,14 +23,14 @@ from turnpike.service.artifact.manifest import (
 DEFAULT_SAMPLES = 10
 
 
-def sample_count(samples: int | None, source: Source) -> int:
+def sample_count(samples: int | None, network: Network) -> int:
     """The number of rows to store; a UsageError if rows were requested and cannot be stored.
 
     A user's own rows are stored only on request, since they may be private.
     """
-    expected = _missing_requirement(source)
+    expected = _missing_requirement(network)
     if samples is None:
-        return DEFAULT_SAMPLES if source.public and expected is None else 0
+        return DEFAULT_SAMPLES if network.public and expected is None else 0
     if samples and expected is not None:
         raise UsageError(f"--samples: expected {expected}")
     return samples
@@ -79,11 +79,11 @@ def encode_row(name: str, row: Array) -> SampleInput:
     )
 
 
-def _missing_requirement(source: Source) -> str | None:
+def _missing_requirement(network: Network) -> str | None:
     """What is needed, and missing, to send one row by itself as JSON; None if nothing is missing."""
-    if source.rows is None:
+    if network.rows is None:
         return "rows to store, got none: give some with --data"
-    for spec in source.inputs:
+    for spec in network.inputs:
         if spec.dtype == "float16":
             return f"inputs of a type that JSON requests can carry, got {spec}"
         if isinstance(spec.dims[0], int) and spec.dims[0] != 1:

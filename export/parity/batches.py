@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from turnpike.export.input_spec import InputSpec, batch_dimension
+from turnpike.export.network import Array, Network, Rows
 from turnpike.export.parity.input_domains import InputDomain
-from turnpike.export.source import Array, Rows, Source
-from turnpike.export.trace.trace import TRACING_SIZES
+from turnpike.export.trace.trace_network import TRACING_SIZES
 from turnpike.service.artifact import manifest
 
 # sizes tried for the other dynamic dimensions if the network does not accept the sizes it was traced with
@@ -71,18 +71,18 @@ class DimensionSizes:
         ]
 
 
-def choose_sizes(source: Source) -> DimensionSizes:
+def choose_sizes(network: Network) -> DimensionSizes:
     """Ordinary sizes: those of the data rows if there are any, or else those used for tracing."""
-    names = list(dict.fromkeys(dim for spec in source.inputs for dim in spec.dims if isinstance(dim, str)))
-    batch = batch_dimension(source.inputs)
+    names = list(dict.fromkeys(dim for spec in network.inputs for dim in spec.dims if isinstance(dim, str)))
+    batch = batch_dimension(network.inputs)
     sizes = dict(zip(names, TRACING_SIZES, strict=False))
-    rows = {} if source.rows is None else source.rows.inputs
-    for spec in source.inputs:
+    rows = {} if network.rows is None else network.rows.inputs
+    for spec in network.inputs:
         array = rows.get(spec.name)
         if array is not None and array.ndim == len(spec.dims):
             dims = zip(spec.dims, array.shape, strict=True)
             sizes |= {dim: size for dim, size in dims if isinstance(dim, str)}
-    return DimensionSizes(source.inputs, batch, sizes)
+    return DimensionSizes(network.inputs, batch, sizes)
 
 
 @dataclass(frozen=True)

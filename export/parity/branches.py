@@ -11,7 +11,7 @@ from collections.abc import Collection
 import onnx_ir as ir
 import torch
 
-from turnpike.export.trace.trace import TracedGraph
+from turnpike.export.trace.trace_network import TracedGraph
 from turnpike.export.trace.untraceable import source_location
 
 # operators whose results do not depend on the values of their inputs

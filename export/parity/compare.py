@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from turnpike.export.errors import ParityError, SourceOptionError, UntraceableError, one_line
+from turnpike.export.network import Array
 from turnpike.export.parity.batches import ONE_NAN, REAL_ROWS, ProofBatch
 from turnpike.export.parity.error_stats import (
     TensorErrors,
@@ -23,7 +24,6 @@ from turnpike.export.parity.reference import (
     equal_up_to_rounding,
 )
 from turnpike.export.parity.verdict import ErrorTable
-from turnpike.export.source import Array
 from turnpike.service.artifact import manifest
 from turnpike.service.artifact.runtime import Runtime
 
@@ -57,7 +57,7 @@ class BatchComparison:
         """Args:
         reference: Computes the network's values.
         runtimes: The open models.
-        inputs: The source's input names.
+        inputs: The network's input names.
         table: Receives the errors.
         nan_dropping: The values that may lose a NaN.
         explain: Whether to leave out errors that slight changes of the input explain, in every batch.

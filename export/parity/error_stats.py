@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from turnpike.export.source import Array
+from turnpike.export.network import Array
 
 TensorKind = Literal["output", "gate", "layer"]
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from turnpike.export.errors import SourceOptionError
 from turnpike.export.input_spec import InputSpec
-from turnpike.export.source import Array, Source
+from turnpike.export.network import Array, Network
 
 # operators that move ids or change their type, but not their values
 VALUE_PRESERVING_OPS = frozenset(
@@ -63,15 +63,15 @@ class InputDomain:
         return rng.integers(self.low, self.high, shape, endpoint=True).astype(dtype)
 
 
-def input_domains(source: Source, model: ir.Model, graph_names: Sequence[str]) -> dict[str, InputDomain]:
+def input_domains(network: Network, model: ir.Model, graph_names: Sequence[str]) -> dict[str, InputDomain]:
     """The domain of every input, by name. `graph_names` are the names of the inputs in the graph."""
     domains = {
-        spec.name: _domain(spec, source, model, graph_name)
-        for spec, graph_name in zip(source.inputs, graph_names, strict=True)
+        spec.name: _domain(spec, network, model, graph_name)
+        for spec, graph_name in zip(network.inputs, graph_names, strict=True)
     }
-    integers = {spec.name: spec.dtype for spec in source.inputs if np.dtype(spec.dtype).kind in "iu"}
-    for name, (low, high) in source.ranges.items():
-        rows = None if source.rows is None else source.rows.inputs.get(name)
+    integers = {spec.name: spec.dtype for spec in network.inputs if np.dtype(spec.dtype).kind in "iu"}
+    for name, (low, high) in network.ranges.items():
+        rows = None if network.rows is None else network.rows.inputs.get(name)
         domains[name] = domains[name].within(low, high)
         if name in integers:
             # the whole range, also where a table ends earlier: the network must accept what is proved
@@ -91,12 +91,12 @@ def input_domains(source: Source, model: ir.Model, graph_names: Sequence[str]) -
     return domains
 
 
-def expect_accepted_ids(source: Source, accepted: Mapping[str, InputDomain], reason: str) -> None:
+def expect_accepted_ids(network: Network, accepted: Mapping[str, InputDomain], reason: str) -> None:
     """Raise a SourceOptionError if the user's range of an input has ids beyond those that are `accepted`."""
-    for spec in source.inputs:
-        if spec.name not in source.ranges or np.dtype(spec.dtype).kind not in "iu":
+    for spec in network.inputs:
+        if spec.name not in network.ranges or np.dtype(spec.dtype).kind not in "iu":
             continue
-        (low, high), ids = source.ranges[spec.name], accepted[spec.name]
+        (low, high), ids = network.ranges[spec.name], accepted[spec.name]
         if low < ids.low or high > ids.high:
             lowest = max(ids.low, ceil(low)) if ids.low <= low <= ids.high else ids.low
             highest = min(ids.high, floor(high)) if lowest <= high <= ids.high else ids.high
@@ -106,13 +106,13 @@ def expect_accepted_ids(source: Source, accepted: Mapping[str, InputDomain], rea
             )
 
 
-def _domain(spec: InputSpec, source: Source, model: ir.Model, graph_name: str) -> InputDomain:
-    rows = None if source.rows is None else source.rows.inputs.get(spec.name)
+def _domain(spec: InputSpec, network: Network, model: ir.Model, graph_name: str) -> InputDomain:
+    rows = None if network.rows is None else network.rows.inputs.get(spec.name)
     kind = np.dtype(spec.dtype).kind
     if kind == "b":
         return InputDomain()
     if kind == "f":
-        return _float_domain(spec, rows, source)
+        return _float_domain(spec, rows, network)
     values = {value.name: value for value in model.graph.inputs}
     table_size = lookup_table_size(model, values[graph_name])
     if table_size is not None:
@@ -122,7 +122,7 @@ def _domain(spec: InputSpec, source: Source, model: ir.Model, graph_name: str) -
     return InputDomain(0, 255 if spec.dtype == "uint8" else 1)
 
 
-def _float_domain(spec: InputSpec, rows: Array | None, source: Source) -> InputDomain:
+def _float_domain(spec: InputSpec, rows: Array | None, network: Network) -> InputDomain:
     """The distribution of the rows; without rows, what the network's own scaling implies, or N(0, 1)."""
     if rows is not None and rows.size:
         numbers = rows.astype(np.float64)
@@ -132,7 +132,7 @@ def _float_domain(spec: InputSpec, rows: Array | None, source: Source) -> InputD
         sd = numbers.std(axis=0)
         # vary cells that are constant in the data too, so that their weights are tested
         return InputDomain(mean=numbers.mean(axis=0), sd=np.where(sd > 0, sd, overall))
-    scaling = dict(source.module.named_buffers()) if source.module is not None else {}
+    scaling = dict(network.module.named_buffers()) if network.module is not None else {}
     shift, scale = scaling.get("shift"), scaling.get("scale")
     if shift is None or scale is None or shift.numel() != 1 or scale.numel() != 1 or not scale.item():
         return InputDomain()

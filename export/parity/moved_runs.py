@@ -19,7 +19,7 @@ from onnx.reference.ops.op_tanh import Tanh
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from turnpike.export.source import Array
+from turnpike.export.network import Array
 
 aten = torch.ops.aten
 # functions with values from -1 to 1

@@ -18,26 +18,26 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from turnpike.export.errors import UntraceableError
 from turnpike.export.module_copy import copy_module
+from turnpike.export.network import Array, Network
 from turnpike.export.parity.batches import ProofBatch
-from turnpike.export.source import Array, Source
-from turnpike.export.trace.trace import uncompiled_branches
+from turnpike.export.trace.trace_network import uncompiled_branches
 from turnpike.export.trace.untraceable import source_location
 
 NARROW_DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
 
 class NetworkCopy:
-    """A copy of the source's module in eval mode (or of its program), run natively and in float64."""
+    """A copy of a network's module in eval mode (or of its program), run natively and in float64."""
 
-    def __init__(self, source: Source) -> None:
-        self._inputs = [spec.name for spec in source.inputs]
+    def __init__(self, network: Network) -> None:
+        self._inputs = [spec.name for spec in network.inputs]
         self._in_spec: pytree.TreeSpec | None = None
-        if source.module is not None:
-            self._module = copy_module(source.module).eval()
-        elif source.program is not None:
+        if network.module is not None:
+            self._module = copy_module(network.module).eval()
+        elif network.program is not None:
             with isolated():
-                self._module = copy_module(source.program.module())
-            self._in_spec = source.program.call_spec.in_spec
+                self._module = copy_module(network.program.module())
+            self._in_spec = network.program.call_spec.in_spec
         else:
             raise UntraceableError("expected a network to compare with, got only a graph")
         self._float64_weights: dict[str, Tensor] | None = None

@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from turnpike.export.errors import SourceError, one_line
 from turnpike.export.gates.instrument import Origin
 from turnpike.export.gates.levers import drop_levers
+from turnpike.export.network import Array, Network
 from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.parity.moved_runs import moved_operators
 from turnpike.export.parity.reference import (
@@ -22,7 +23,6 @@ from turnpike.export.parity.reference import (
     hidden_value,
     public_outputs,
 )
-from turnpike.export.source import Array, Source
 from turnpike.service.artifact.runtime import open_model
 
 NARROW_TYPES = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
@@ -150,16 +150,16 @@ class OnnxReference:
     proved.
     """
 
-    def __init__(self, source: Source, model: ir.Model, origins: Mapping[str, Origin]) -> None:
-        if source.graph is None:
+    def __init__(self, network: Network, model: ir.Model, origins: Mapping[str, Origin]) -> None:
+        if network.graph is None:
             raise SourceError("expected the program that the graph was traced from, got none")
         self.description = ""  # known after the first batch
         self.warnings: tuple[str, ...] = ()
         self.noise = 0.0
         self.may_drop_nan = True
-        self._graph, self._graph_name = source.graph, source.graph_name
+        self._graph, self._graph_name = network.graph, network.graph_name
         self._origins = origins
-        original_outputs = (value.name for value in source.graph.graph.output)
+        original_outputs = (value.name for value in network.graph.graph.output)
         self._original_names = dict(zip(public_outputs(model, origins), original_outputs, strict=True))
         known = [origin.value for origin in origins.values() if origin.value is not None]
         self._value_names = list(dict.fromkeys([*self._original_names.values(), *known]))

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from turnpike.export.errors import ParityError, UntraceableError
 from turnpike.export.gates.instrument import Origin
+from turnpike.export.network import Network, Rows
 from turnpike.export.parity.batches import (
     LARGE_VALUES,
     ONE_INF,
@@ -27,8 +28,7 @@ from turnpike.export.parity.reference import Reference, RejectedError, network_i
 from turnpike.export.parity.torch_reference import TorchReference
 from turnpike.export.parity.verdict import ErrorTable, format_table
 from turnpike.export.parity.weight_origins import check_weights
-from turnpike.export.source import Rows, Source
-from turnpike.export.trace.trace import TracedGraph
+from turnpike.export.trace.trace_network import TracedGraph
 from turnpike.service.artifact import manifest
 from turnpike.service.artifact.limits import MAX_ROWS
 from turnpike.service.artifact.runtime import Runtime
@@ -69,7 +69,7 @@ class Proof:
 
 
 def prove(
-    source: Source,
+    network: Network,
     traced: TracedGraph | None,
     model: ir.Model,
     origins: Mapping[str, Origin],
@@ -79,10 +79,10 @@ def prove(
     max_rows: int = MAX_ROWS,
     progress: Progress | None = None,
 ) -> Proof:
-    """Prove that the open model computes what the source does, in every output and every hidden output.
+    """Prove that the open model computes what the network does, in every output and every hidden output.
 
     Args:
-        source: The network.
+        network: The network.
         traced: Its traced program; None for an adopted graph.
         model: The graph, whose weights are compared with the network's.
         origins: The value of the network behind each hidden output, by the output's name.
@@ -98,26 +98,26 @@ def prove(
         ParityError: The first tensor, in data-flow order, that differs, or a weight that differs.
         UntraceableError: The network gives different answers to the same input, keeps state between calls,
             or accepts no batch that was tried.
-        SourceError: The network does not accept the source's rows.
+        SourceError: The network does not accept its rows.
     """
     # compare the weights bit for bit
-    expect_same_inputs(source, model, runtimes)
-    weights = check_weights(source, traced, model)
+    expect_same_inputs(network, model, runtimes)
+    weights = check_weights(network, traced, model)
 
     # run every batch on all sides
     reference: Reference = (
-        OnnxReference(source, model, origins)
+        OnnxReference(network, model, origins)
         if traced is None
-        else TorchReference(source, traced, model, origins)
+        else TorchReference(network, traced, model, origins)
     )
-    generator = choose_batch_generator(source, reference, model, seed, max_rows)
+    generator = choose_batch_generator(network, reference, model, seed, max_rows)
     table = ErrorTable(tensor_kinds(model, origins), len(runtimes))
     comparison = BatchComparison(
-        reference, runtimes, [spec.name for spec in source.inputs], table, nan_dropping_values(model)
+        reference, runtimes, [spec.name for spec in network.inputs], table, nan_dropping_values(model)
     )
     if (branch := chosen_branch(model, traced, row_inputs(generator, model))) is not None:
         comparison.mark_coupled(f"one branch is chosen for all of them: {branch}")
-    batches = generator.all(source.rows)
+    batches = generator.all(network.rows)
     for done, batch in enumerate(batches):
         if progress is not None:
             progress(done, len(batches))
@@ -134,7 +134,7 @@ def prove(
         second = BatchComparison(
             reference,
             runtimes,
-            [spec.name for spec in source.inputs],
+            [spec.name for spec in network.inputs],
             unexplained,
             nan_dropping_values(model),
             explain=True,
@@ -162,7 +162,8 @@ def prove(
         derived=weights.derived,
         ulp=weights.ulp,
         input_ranges=tuple(
-            manifest.InputRange(input=name, low=low, high=high) for name, (low, high) in source.ranges.items()
+            manifest.InputRange(input=name, low=low, high=high)
+            for name, (low, high) in network.ranges.items()
         ),
     )
     return Proof(
@@ -190,9 +191,9 @@ def warning_of_skipped(skipped: Mapping[str, str]) -> list[str]:
     ]
 
 
-def expect_same_inputs(source: Source, model: ir.Model, runtimes: Sequence[Runtime]) -> None:
+def expect_same_inputs(network: Network, model: ir.Model, runtimes: Sequence[Runtime]) -> None:
     """Raise a ParityError unless the graph takes as many inputs as the network."""
-    expected = [spec.name for spec in source.inputs]
+    expected = [spec.name for spec in network.inputs]
     runtime_inputs = ([tensor.name for tensor in runtime.inputs] for runtime in runtimes)
     for names in (network_inputs(model), *runtime_inputs):
         if len(names) != len(expected):
@@ -203,17 +204,17 @@ def expect_same_inputs(source: Source, model: ir.Model, runtimes: Sequence[Runti
 
 
 def choose_batch_generator(
-    source: Source, reference: Reference, model: ir.Model, seed: int, max_rows: int
+    network: Network, reference: Reference, model: ir.Model, seed: int, max_rows: int
 ) -> BatchGenerator:
     """A generator of batches that the network accepts.
 
     If the network rejects the first choice, other sizes and narrower ranges of ids are tried. A range that
     the user gave for ids is never narrowed.
     """
-    first_sizes = choose_sizes(source)
-    domains = input_domains(source, model, network_inputs(model))
+    first_sizes = choose_sizes(network)
+    domains = input_domains(network, model, network_inputs(model))
     choices = {
-        name: [domain, *(() if name in source.ranges else domain.narrower())]
+        name: [domain, *(() if name in network.ranges else domain.narrower())]
         for name, domain in domains.items()
     }
     first_reason = ""
@@ -227,10 +228,10 @@ def choose_batch_generator(
                 first_reason = first_reason or str(error)
             else:
                 return generator
-    if source.ranges:
-        without = choose_batch_generator(replace(source, ranges={}), reference, model, seed, max_rows)
-        expect_accepted_ids(source, without.domains, first_reason)
-    inputs = ", ".join(map(str, source.inputs))
+    if network.ranges:
+        without = choose_batch_generator(replace(network, ranges={}), reference, model, seed, max_rows)
+        expect_accepted_ids(network, without.domains, first_reason)
+    inputs = ", ".join(map(str, network.inputs))
     raise UntraceableError(f"the network accepts no batch of {inputs} that was tried: {first_reason}")
 
 

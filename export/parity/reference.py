@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.gates.instrument import Origin
+from turnpike.export.network import Array
 from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.parity.error_stats import EPS
-from turnpike.export.source import Array
 
 # arrays by the names of the graph's outputs
 TensorValues = dict[str, Array]

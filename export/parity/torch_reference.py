@@ -9,6 +9,7 @@ from torch import Tensor
 
 from turnpike.export.errors import ParityError, UntraceableError, one_line
 from turnpike.export.gates.instrument import Origin
+from turnpike.export.network import Array, Network
 from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.parity.moved_runs import moved_functions
 from turnpike.export.parity.network_runs import NetworkCopy, TracedValues
@@ -22,8 +23,7 @@ from turnpike.export.parity.reference import (
     network_inputs,
     public_outputs,
 )
-from turnpike.export.source import Array, Source
-from turnpike.export.trace.trace import TracedGraph
+from turnpike.export.trace.trace_network import TracedGraph
 
 
 class TorchReference:
@@ -34,18 +34,18 @@ class TorchReference:
     """
 
     def __init__(
-        self, source: Source, traced: TracedGraph, model: ir.Model, origins: Mapping[str, Origin]
+        self, network: Network, traced: TracedGraph, model: ir.Model, origins: Mapping[str, Origin]
     ) -> None:
         self.description = "the original network in float64"
         self._no_float64 = ""
         self.noise = 0.0
         self.may_drop_nan = False
-        self._network = NetworkCopy(source)
+        self._network = NetworkCopy(network)
         self._public_outputs = public_outputs(model, origins)
         self._origins = origins
         values = [origin.value for origin in origins.values() if origin.value is not None]
         self._traced = TracedValues(traced.program, values)
-        source_names = (spec.name for spec in source.inputs)
+        source_names = (spec.name for spec in network.inputs)
         self._source_inputs = dict(zip(network_inputs(model), source_names, strict=True))
         unknown = [name for name, origin in origins.items() if origin.value not in self._traced.known]
         self._unknown = unknown

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from turnpike.export.network import Array
 from turnpike.export.parity.error_stats import EPS, ErrorHistogram, TensorErrors, TensorKind, absolute_errors
-from turnpike.export.source import Array
 from turnpike.service.artifact.manifest import TensorParity, UnjudgedTensors
 
 # how many times PyTorch's error onnxruntime's may be: root mean square, and largest

@@ -11,9 +11,9 @@ import onnx_ir as ir
 import torch
 
 from turnpike.export.errors import ParityError
+from turnpike.export.network import Array, Network
 from turnpike.export.parity.network_runs import recompute_constant
-from turnpike.export.source import Array, Source
-from turnpike.export.trace.trace import TracedGraph
+from turnpike.export.trace.trace_network import TracedGraph
 
 # up to this size a constant may be a literal, shape or index instead of a weight; the outputs show its effect
 MAX_LITERAL_SIZE = 8
@@ -33,9 +33,9 @@ class WeightMatch:
     ulp: float
 
 
-def check_weights(source: Source, traced: TracedGraph | None, model: ir.Model) -> WeightMatch:
+def check_weights(network: Network, traced: TracedGraph | None, model: ir.Model) -> WeightMatch:
     """Find the origin of every initializer, or raise a ParityError that names the first without one."""
-    originals = parameters(source, traced)
+    originals = parameters(network, traced)
     index = _TensorIndex(originals)
     identical = derived = 0
     worst = 0.0
@@ -53,20 +53,22 @@ def check_weights(source: Source, traced: TracedGraph | None, model: ir.Model) -
     return WeightMatch(identical, derived, worst)
 
 
-def parameters(source: Source, traced: TracedGraph | None) -> dict[str, Array]:
-    """Every parameter, buffer and constant of the source, by name."""
-    if source.graph is not None:
-        return dict(initializers(ir.from_proto(source.graph)))
+def parameters(network: Network, traced: TracedGraph | None) -> dict[str, Array]:
+    """Every parameter, buffer and constant of the network, by name."""
+    if network.graph is not None:
+        return dict(initializers(ir.from_proto(network.graph)))
     tensors: dict[str, torch.Tensor] = {}
-    program = source.program if source.program is not None else traced.program if traced is not None else None
+    program = (
+        network.program if network.program is not None else traced.program if traced is not None else None
+    )
     if program is not None:
         constants = program.constants.items()
         tensors |= {name: value for name, value in constants if isinstance(value, torch.Tensor)}
         tensors |= program.state_dict
-    if source.module is not None:
+    if network.module is not None:
         # the module overrides the program, which is only derived from it
-        tensors |= dict(source.module.named_buffers(remove_duplicate=False))
-        tensors |= dict(source.module.named_parameters(remove_duplicate=False))
+        tensors |= dict(network.module.named_buffers(remove_duplicate=False))
+        tensors |= dict(network.module.named_parameters(remove_duplicate=False))
     return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 

@@ -6,15 +6,15 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
-from turnpike.export.errors import PrecisionError, UsageError
+from turnpike.export.errors import PrecisionError
 from turnpike.export.measure.accuracy import are_probabilities, is_classification, score
 from turnpike.export.measure.run_rows import first_rows, round_figure, run_rows
-from turnpike.export.source import Array, Rows
+from turnpike.export.network import Array, Rows
+from turnpike.export.options import AgreementLimits
 from turnpike.service.artifact.devices import DevicePrecision
 from turnpike.service.artifact.manifest import Gate, Precision, Variant
 from turnpike.service.artifact.runtime import Runtime
@@ -31,31 +31,6 @@ TIMING_SECONDS = 0.6
 MAX_RUNS, MIN_RUNS = 200, 3
 # smaller differences in speed count as none
 LEAST_FACTOR = 1.05
-
-
-@dataclass(frozen=True)
-class PrecisionLimits:
-    """A precision, and how close to fp32 it has to be.
-
-    Attributes:
-        precision: "fp32", "fp16" or "int8".
-        min_agreement: Share of answers that must agree with fp32.
-        max_error: Relative root mean square error that the outputs may have.
-    """
-
-    precision: Precision
-    min_agreement: float
-    max_error: float
-
-    def __post_init__(self) -> None:
-        if self.precision not in get_args(Precision):
-            raise UsageError(
-                f"--precision: expected {', '.join(get_args(Precision))}, got {self.precision!r}"
-            )
-        if not 0 <= self.min_agreement <= 1:
-            raise UsageError(f"--min-agreement: expected a share from 0 to 1, got {self.min_agreement}")
-        if not 0 <= self.max_error < math.inf:
-            raise UsageError(f"--max-error: expected a relative error, 0 or more, got {self.max_error}")
 
 
 @dataclass(frozen=True)
@@ -256,22 +231,21 @@ def compare(
     )
 
 
-def require_agreement(
-    comparison: Comparison, min_agreement: float = MIN_AGREEMENT, max_error: float = MAX_ERROR
-) -> None:
+def require_agreement(comparison: Comparison, limits: AgreementLimits) -> None:
     """Raise a PrecisionError if the answers agree too rarely, or if the outputs differ too much.
 
     A network with a single number as its answer has no classes: it is judged by the error alone.
     """
     failures = []
-    if comparison.kind != "near" and comparison.agreement < min_agreement:
+    if comparison.kind != "near" and comparison.agreement < limits.min_agreement:
         failures.append(
-            f"expected the answers of fp32 in a share of {min_agreement:g} or more (--min-agreement), "
+            f"expected the answers of fp32 in a share of {limits.min_agreement:g} or more (--min-agreement), "
             f"got {comparison.agreement:g}"
         )
-    if comparison.error is not None and comparison.error > max_error:
+    if comparison.error is not None and comparison.error > limits.max_error:
         failures.append(
-            f"expected a relative rms error of {max_error:g} or less (--max-error), got {comparison.error:g}"
+            f"expected a relative rms error of {limits.max_error:g} or less (--max-error), "
+            f"got {comparison.error:g}"
         )
     if not failures:
         return

@@ -18,7 +18,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from turnpike.export.errors import PrecisionError
-from turnpike.export.trace.trace import silence_exporter
+from turnpike.export.trace.trace_network import silence_exporter
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

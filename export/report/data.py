@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from turnpike.export.measure.run_rows import first_rows, row_axes, run_rows
+from turnpike.export.network import Array, Rows
 from turnpike.export.parity.error_stats import DECADES
 from turnpike.export.precision.compare import Comparison
-from turnpike.export.source import Array, Rows
 from turnpike.service.artifact.manifest import Gate, Manifest, Profile
 from turnpike.service.artifact.runtime import Runtime
 

@@ -13,9 +13,9 @@ import numpy as np
 from matplotlib import colormaps
 from PIL import Image
 
+from turnpike.export.network import Array
 from turnpike.export.report.charts import legend_of
 from turnpike.export.report.html import Markup, tag
-from turnpike.export.source import Array
 
 # percentage of the values that may exceed the color scale of a signed map: a few outliers would leave no
 # colors for the rest

@@ -8,7 +8,7 @@ from typing import Any
 
 from turnpike.export.errors import SourceError, UsageError
 from turnpike.export.input_spec import InputSpec
-from turnpike.export.source import Source, TextForm
+from turnpike.export.network import Network, TextForm
 from turnpike.export.sources.data.features import recorded_features
 from turnpike.models.errors import MissingRecordError, ModelsError
 from turnpike.models.networks.base import Net
@@ -19,7 +19,7 @@ from turnpike.models.training.checkpoint import TrainingRecord
 WEIGHTS_FILE = "model.safetensors"
 
 
-def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
+def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
     """The network of a file, or of a run's folder; `inputs` may rename its input and dimensions."""
     file = path / WEIGHTS_FILE if path.is_dir() else path
     if not file.is_file():
@@ -39,7 +39,7 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
         raise SourceError(f"{file}: expected {net.config.classes} labels, one per class, got {len(labels)}")
     name = record.preset if isinstance(record.preset, str) and record.preset else file.stem
     own_inputs = _with_user_names(network_input(net), inputs)
-    return Source(
+    return Network(
         name,
         "checkpoint",
         own_inputs,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +11,14 @@ from torch.export import ExportedProgram
 from turnpike.export.errors import (
     RefusedError,
     SourceError,
-    SourceWarning,
     UsageError,
     errors_of_option,
     one_line,
-    warn_user,
 )
-from turnpike.export.input_spec import InputSpec, batch_dimension, model_name
+from turnpike.export.input_spec import InputSpec, batch_dimension, model_name, parse_inputs, parse_ranges
 from turnpike.export.module_copy import copy_module
-from turnpike.export.source import Rows, Source
+from turnpike.export.network import AnySource, Messages, Network, Rows
+from turnpike.export.options import SourceOptions
 from turnpike.export.sources.checkpoint import read_checkpoint
 from turnpike.export.sources.data.features import named_features
 from turnpike.export.sources.data.labels import read_labels
@@ -47,80 +45,65 @@ from turnpike.models.data.download import data_set_folder
 from turnpike.models.errors import ModelsError
 from turnpike.models.training.checkpoint import TrainingRecord
 
-__all__ = ["SourceWarning", "load_source"]
 
+def load_source(source: AnySource, options: SourceOptions, *, with_texts: bool = False) -> Network:
+    """Read the network to export, with its inputs, labels and rows, and messages for the user.
 
-def load_source(
-    source: str | Path | nn.Module | ExportedProgram,
-    *,
-    inputs: tuple[InputSpec, ...] = (),
-    weights: str | Path | None = None,
-    data: str | Path | None = None,
-    data_dir: str | Path | None = None,
-    labels: Path | Sequence[str] | None = None,
-    features: Path | Sequence[str] | None = None,
-    text_alphabet: str | None = None,
-    with_texts: bool = False,
-    name: str | None = None,
-) -> Source:
-    """Read the network to export, with its inputs, labels and rows.
-
-    Notes for the user are issued as SourceWarnings. A module that is passed as an object is not changed.
+    A module that is passed as an object is not changed.
 
     Args:
         source: A checkpoint or folder of a training run, file.py:factory, .pt2 or .onnx file, or an object.
-        inputs: The inputs of the network. For sources that know their inputs: other names for them.
-        weights: File of weights for the module of file.py:factory.
-        data: Rows to measure on: an .npz file, a table, a folder of images, or the name of a data set. The
-            default for a checkpoint is the test rows of its own data, if they are on this machine.
-        data_dir: Folder of the data sets.
-        labels: Names of the classes, or a file of them.
-        features: Names of the columns of a table, or a file of them.
-        text_alphabet: How texts become the ids of an input: see `parse_text_alphabet`.
+        options: How to read it, and what comes with it.
         with_texts: Whether to read the texts of an .npz file also without `text_alphabet`.
-        name: Name of the model; by default, that of the source.
     """
-    opened = _open_source(source, inputs, weights)
-    if (record := opened.training) is None:
-        opened = with_rows_first(opened)
-        warn_of_fixed_rows(opened)
-    if labels is not None:
+    network = _open_source(source, parse_inputs(options.inputs), options.weights)
+    if network.training is None:
+        network = with_rows_first(network)
+        network = network.with_messages(Messages(warnings_of_fixed_rows(network)))
+    if options.labels is not None:
         with errors_of_option("--labels"):
-            opened = replace(opened, labels=read_labels(labels))
-    if text_alphabet is not None:
-        opened = replace(opened, text=parse_text_alphabet(text_alphabet, opened))
-    folder = None if data_dir is None else Path(data_dir)
-    rows: Rows | None = None
-    labels_of_rows = opened.labels
-    if data is not None:
-        with errors_of_option("--data"):
-            rows, labels_of_rows = read_rows(
-                data,
-                opened.inputs,
-                opened.labels,
-                folder,
-                record,
-                with_texts=with_texts or opened.text is not None,
-            )
-    elif record is not None:
-        rows = _training_test_rows(record, opened, folder)
-    opened = replace(opened, rows=rows)
-    if features is not None:
+            network = replace(network, labels=read_labels(options.labels))
+    if options.text_alphabet is not None:
+        network = replace(network, text=parse_text_alphabet(options.text_alphabet, network))
+    network = with_rows(network, options, with_texts=with_texts)
+    if options.features is not None:
         with errors_of_option("--features"):
-            opened = replace(opened, features=named_features(features, opened))
+            network = replace(network, features=named_features(options.features, network))
     return replace(
-        opened,
-        name=model_name(name, opened.name),
-        public=rows is not None and (data is None or not Path(data).exists()),
-        labels=opened.labels or labels_of_rows,
+        network,
+        name=model_name(options.name, network.name),
+        ranges=parse_ranges(options.input_range, network.inputs),
     )
 
 
-def _open_source(
-    source: str | Path | nn.Module | ExportedProgram,
-    inputs: tuple[InputSpec, ...],
-    weights: str | Path | None,
-) -> Source:
+def with_rows(network: Network, options: SourceOptions, *, with_texts: bool = False) -> Network:
+    """The network with the rows that the user gives, or else those that it was tested on in its training.
+
+    It gets the labels of the rows if it has none.
+    """
+    record, data = network.training, options.data
+    data_dir = None if options.data_dir is None else Path(options.data_dir)
+    if data is not None:
+        with errors_of_option("--data"):
+            rows, labels = read_rows(
+                data,
+                network.inputs,
+                network.labels,
+                data_dir,
+                record,
+                features=[feature.name for feature in network.features],
+                with_texts=with_texts or network.text is not None,
+            )
+        is_public = not Path(data).exists()
+        return replace(network, rows=rows, public=is_public, labels=network.labels or labels)
+    if record is None:
+        return network
+    test_rows, warnings = _training_test_rows(record, network, data_dir)
+    network = network.with_messages(Messages(warnings))
+    return replace(network, rows=test_rows, public=test_rows is not None)
+
+
+def _open_source(source: AnySource, inputs: tuple[InputSpec, ...], weights: str | Path | None) -> Network:
     """The source without rows."""
     text = str(source) if isinstance(source, str | Path) else ""
     if weights is not None and not FACTORY_SPEC.match(text):
@@ -131,7 +114,7 @@ def _open_source(
         expect_ready(source, type(source).__name__)
         module = with_dict_argument(_copy(source), inputs, type(source).__name__)
         expect_arguments(module, inputs, type(source).__name__)
-        return Source(type(source).__name__, "module", inputs, module=module)
+        return Network(type(source).__name__, "module", inputs, module=module)
     if isinstance(source, ExportedProgram):
         return from_program(source, inputs, "program")
     if not text:
@@ -139,13 +122,7 @@ def _open_source(
         raise UsageError(f"source: expected a path, a torch.nn.Module or an ExportedProgram, got {shown}")
     path = Path(text)
     if FACTORY_SPEC.match(text):
-        opened = read_factory(text, inputs, weights)
-        if opened.random_weights:
-            warn_user(
-                f"random weights: {opened.name} makes them at random and loads none; "
-                "give the trained ones with --weights"
-            )
-        return opened
+        return read_factory(text, inputs, weights)
     if not path.exists():
         raise SourceError(f"{text}: no such file")
     if path.is_dir() or path.suffix == ".safetensors":
@@ -165,37 +142,38 @@ def _open_source(
     )
 
 
-def warn_of_fixed_rows(source: Source) -> None:
-    """Warn if no dimension of a module's inputs varies, so that the first is taken for the batch."""
-    if source.module is None or batch_dimension(source.inputs) is not None:
-        return
-    first = source.inputs[0]
+def warnings_of_fixed_rows(network: Network) -> tuple[str, ...]:
+    """A warning if no dimension of a module's inputs varies, so that the first is taken for the batch."""
+    if network.module is None or batch_dimension(network.inputs) is not None:
+        return ()
+    first = network.inputs[0]
     if not first.dims:
-        return
+        return ()
     rows, row = first.dims[0], first.dims[1:] or first.dims
     what = "single numbers" if row is first.dims else "rows"
-    warn_user(
+    return (
         f"--input {first}: no dimension varies, so the file takes exactly {rows} {what}: write "
-        f"{replace(first, dims=('batch', *row))} for any number of rows"
+        f"{replace(first, dims=('batch', *row))} for any number of rows",
     )
 
 
-def _training_test_rows(record: TrainingRecord, source: Source, data_dir: Path | None) -> Rows | None:
-    """The rows that a checkpoint was tested on; None if they would have to be downloaded."""
+def _training_test_rows(
+    record: TrainingRecord, network: Network, data_dir: Path | None
+) -> tuple[Rows | None, tuple[str, ...]]:
+    """The rows that a checkpoint was tested on, and warnings; None if they would have to be downloaded."""
     name, digest = record.data.get("name"), record.data.get("digest")
     if not isinstance(name, str) or not is_dataset_name(name):
-        return None
+        return None, ()
     try:
         folder = None if is_embedded(name) else data_dir or data_set_folder(name)
         data = load_as_in_training(name, folder, record)
-        rows, _ = dataset_rows(data, source.inputs, source.labels)
+        rows, _ = dataset_rows(data, network.inputs, network.labels)
     except (ModelsError, SourceError) as error:
-        if is_embedded(name) or data_dir is not None:
-            warn_user(f"no rows: {error}")
-        return None
+        is_expected = is_embedded(name) or data_dir is not None
+        return None, (f"no rows: {error}",) if is_expected else ()
     if digest != data.digest:
-        warn_user(f"data: {name} has other rows here than the ones that the checkpoint was trained on")
-    return rows
+        return rows, (f"data: {name} has other rows here than the ones that the checkpoint was trained on",)
+    return rows, ()
 
 
 def _copy(module: nn.Module) -> nn.Module:

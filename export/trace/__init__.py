@@ -1,5 +1,5 @@
 """Turns a PyTorch module or program into an ONNX graph, or explains in one sentence why it has none.
 
-A `Source` comes in, a `TracedGraph` comes out. Imports only the input description, source and errors of
-`export`.
+A `Network` comes in, a `TracedGraph` comes out. Imports only the input description, the network
+and the errors of `export`.
 """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from turnpike.client.results import Gates, Lesion
-    from turnpike.export.compress.compress import CompressionResult, compress_model
+    from turnpike.export.compress.remove_units import CompressionResult, compress_model
     from turnpike.export.pipeline import ExportResult, export_model
     from turnpike.export.verify import VerificationResult, verify_model
     from turnpike.models.layers.activation import Maxout
@@ -125,7 +125,7 @@ _PUBLIC_NAMES = {
         "UnavailableError",
     ),
     "turnpike.client.results": ("Gates", "Lesion"),
-    "turnpike.export.compress.compress": ("CompressionResult", "compress_model"),
+    "turnpike.export.compress.remove_units": ("CompressionResult", "compress_model"),
     "turnpike.export.pipeline": ("ExportResult", "export_model"),
     "turnpike.export.verify": ("VerificationResult", "verify_model"),
     "turnpike.models.layers.activation": ("Maxout",),

@@ -15,7 +15,7 @@ import torch
 from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
 from tests.support.live_server import Server, serving
 from turnpike.export.compress import trials
-from turnpike.export.compress.compress import compress_model
+from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.compress.speed import Timing
 from turnpike.export.pipeline import export_model
 from turnpike.models.networks.families import build_network

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from turnpike.export.errors import GateCountError
 from turnpike.export.input_spec import InputSpec
+from turnpike.export.network import Network
 from turnpike.export.prepared_graph import expect_gate_count, prepare
-from turnpike.export.source import Source
 
 UNITS = 4
 
@@ -30,8 +30,8 @@ def recurrent_graph(op: str, matrices: int, direction: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
-def source(graph: onnx.ModelProto, *dims: int | str) -> Source:
-    return Source("net", "onnx", (InputSpec("x", "float32", dims),), graph=graph)
+def network(graph: onnx.ModelProto, *dims: int | str) -> Network:
+    return Network("net", "onnx", (InputSpec("x", "float32", dims),), graph=graph)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_other_gates_of_an_opened_layer_are_called_what_they_are(
     op: str, matrices: int, direction: str, gate: str
 ) -> None:
     """Not by their names in the graph, which no user knows."""
-    graph = prepare(source(recurrent_graph(op, matrices, direction), 6, "batch", UNITS), open_recurrent=True)
+    graph = prepare(network(recurrent_graph(op, matrices, direction), 6, "batch", UNITS), open_recurrent=True)
     count = " (2 sigmoids)" if direction == "bidirectional" else ""
     name = f"the {gate} gate of the {op} with the weights cell.w{count}"
     assert graph.other_gates == (f"{name}: it is no highway gate",)
@@ -56,7 +56,7 @@ def test_a_sigmoid_inside_an_operator_of_pytorch_has_the_line_of_the_operator() 
             return nn.functional.glu(x)
 
     spec = InputSpec("x", "float32", ("batch", 8))
-    (sentence,) = prepare(Source("net", "module", (spec,), module=Glu())).other_gates
+    (sentence,) = prepare(Network("net", "module", (spec,), module=Glu())).other_gates
     assert "return nn.functional.glu(x)" in sentence
 
 
@@ -79,7 +79,7 @@ def test_an_error_names_the_first_ten_gates() -> None:
         opset_imports=[helper.make_opsetid("", 18)],
         ir_version=8,
     )
-    graph = prepare(source(model, "batch", UNITS))
+    graph = prepare(network(model, "batch", UNITS))
     expect_gate_count(graph, 12)
     expect_gate_count(graph, None)
     with pytest.raises(GateCountError) as caught:

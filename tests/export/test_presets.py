@@ -11,10 +11,10 @@ import onnx_ir as ir
 import pytest
 import torch
 
+from turnpike.export.network import Network
 from turnpike.export.pipeline import export_model
-from turnpike.export.source import Source
 from turnpike.export.sources.checkpoint import network_input
-from turnpike.export.trace.trace import trace
+from turnpike.export.trace.trace_network import trace
 from turnpike.models.layers.gate import record_gates
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.presets import PRESETS, find_preset
@@ -97,8 +97,8 @@ def test_every_preset_can_be_exported(name: str, tmp_path: Path) -> None:
 def test_the_graph_of_every_preset_can_be_exported_again(name: str, tmp_path: Path) -> None:
     """The plain .onnx of a network, without the network: the same gates, proved against float64."""
     net = build_network(find_preset(name).config).eval()
-    source = Source(name, "module", (network_input(net),), module=net)
-    ir.save(trace(source).model, tmp_path / "plain.onnx")
+    network = Network(name, "module", (network_input(net),), module=net)
+    ir.save(trace(network).model, tmp_path / "plain.onnx")
     adopted = export_model(tmp_path / "plain.onnx", tmp_path, name="adopted").manifest
     original = export_model(net, tmp_path, name="original", inputs=[network_input(net)]).manifest
     assert adopted.gates == original.gates

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from turnpike.export.errors import ParityError
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network
 from turnpike.export.pipeline import export_model
 from turnpike.export.prepared_graph import prepare, with_short_sums
 from turnpike.export.proved_graph import prove_first
-from turnpike.export.source import Source
 from turnpike.export.steps import Steps
 from turnpike.export.verify import verify_model
 from turnpike.service.artifact.manifest import Precision
@@ -22,7 +22,7 @@ from turnpike.service.artifact.manifest import Precision
 INPUT = "x:float32[batch,8]"
 
 
-class Network(nn.Module):
+class GatedNet(nn.Module):
     """One highway layer of 32 units, with values of about `scale` in its input."""
 
     def __init__(self, gate_bias: float, scale: float) -> None:
@@ -42,12 +42,12 @@ class Network(nn.Module):
 
 
 def short() -> nn.Module:
-    return Network(gate_bias=-1, scale=1).eval()
+    return GatedNet(gate_bias=-1, scale=1).eval()
 
 
 def long() -> nn.Module:
     """T is exactly 1, so that y is H, and x + (H - x) loses digits of H, as x is 1000 times as large."""
-    return Network(gate_bias=40, scale=1000).eval()
+    return GatedNet(gate_bias=40, scale=1000).eval()
 
 
 def products(path: Path) -> int:
@@ -76,11 +76,11 @@ def test_the_file_has_the_shorter_form_if_that_is_accurate(
 @pytest.mark.slow
 def test_the_next_form_is_tried_only_if_a_proof_fails() -> None:
     net = long()
-    source = Source("net", "module", tuple(parse_inputs([INPUT])), module=net)
-    graph = prepare(source)
+    network = Network("net", "module", tuple(parse_inputs([INPUT])), module=net)
+    graph = prepare(network)
     shortened = with_short_sums(graph)
     assert shortened is not None
     with pytest.raises(ParityError, match="output"):
-        prove_first([shortened], source, 0, Steps())
-    assert prove_first([shortened, graph], source, 0, Steps()).graph is graph
-    assert prove_first([graph, shortened], source, 0, Steps()).graph is graph
+        prove_first([shortened], network, 0, Steps())
+    assert prove_first([shortened, graph], network, 0, Steps()).graph is graph
+    assert prove_first([graph, shortened], network, 0, Steps()).graph is graph

@@ -17,8 +17,8 @@ from tests.support.manifests import MANIFEST
 from tests.support.text_checkpoint import save_names_checkpoint
 from turnpike.export.errors import ParityError, SourceOptionError, UsageError
 from turnpike.export.input_spec import InputSpec, parse_inputs
+from turnpike.export.network import Array, Network, Rows, TextForm
 from turnpike.export.pipeline import export_model
-from turnpike.export.source import Array, Rows, Source, TextForm
 from turnpike.export.text_input import (
     difficult_texts,
     expect_ids_in_table,
@@ -49,9 +49,9 @@ def record(inputs: tuple[int, int] = (3, 4), **data: Any) -> TrainingRecord:
     )
 
 
-def trained(rows: Rows | None = None) -> Source:
+def trained(rows: Rows | None = None) -> Network:
     """A network of a training run on texts of 3 words of 4 characters."""
-    return Source(
+    return Network(
         "names",
         "checkpoint",
         IDS,
@@ -76,12 +76,12 @@ def byte_ids(words: int = 3, characters: int = 4) -> Array:
     return ids
 
 
-def foreign(ids: Array, texts: tuple[str, ...] = TEXTS, form: TextForm | None = BYTES) -> Source:
-    return Source("reader", "module", IDS, text=form, rows=Rows({"ids": ids}, texts=texts))
+def foreign(ids: Array, texts: tuple[str, ...] = TEXTS, form: TextForm | None = BYTES) -> Network:
+    return Network("reader", "module", IDS, text=form, rows=Rows({"ids": ids}, texts=texts))
 
 
-def prove(source: Source) -> TextInput | None:
-    return prove_text_input(source, source.rows)
+def prove(network: Network) -> TextInput | None:
+    return prove_text_input(network, network.rows)
 
 
 def test_texts_of_a_training_run_are_proved_on_its_test_rows() -> None:
@@ -152,7 +152,7 @@ def test_texts_of_a_foreign_network_are_proved_on_its_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("network", "message"),
     [
         (
             foreign(byte_ids(), form=TextForm("ids", "elmo")),
@@ -170,9 +170,9 @@ def test_texts_of_a_foreign_network_are_proved_on_its_rows() -> None:
         ),
     ],
 )
-def test_a_wrong_scheme_is_refused(source: Source, message: str) -> None:
+def test_a_wrong_scheme_is_refused(network: Network, message: str) -> None:
     with pytest.raises(SourceOptionError, match=f"--text-alphabet: .*{re.escape(message)}"):
-        prove(source)
+        prove(network)
 
 
 def test_networks_without_texts_have_no_proof() -> None:
@@ -194,29 +194,29 @@ PAIR = parse_inputs(["a:int64[batch,words,5]", "b:int32[batch,words,5]"])
 def test_the_option_names_scheme_and_input(
     option: str, inputs: tuple[InputSpec, ...], form: TextForm
 ) -> None:
-    assert parse_text_alphabet(option, Source("net", "module", inputs)) == form
+    assert parse_text_alphabet(option, Network("net", "module", inputs)) == form
 
 
 @pytest.mark.parametrize(
-    ("option", "source", "message"),
+    ("option", "network", "message"),
     [
-        ("utf-8", Source("net", "module", IDS), "expected bytes, elmo, characterbert, got 'utf-8'"),
-        ("alphabet", Source("net", "module", IDS), "expected bytes, elmo, characterbert, got 'alphabet'"),
-        ("bytes", Source("net", "module", PAIR), "expected [NAME=]bytes for an input of integers"),
-        ("x=bytes", Source("net", "module", IDS), "got 'x=bytes' for ids:int64[batch,words,4]"),
+        ("utf-8", Network("net", "module", IDS), "expected bytes, elmo, characterbert, got 'utf-8'"),
+        ("alphabet", Network("net", "module", IDS), "expected bytes, elmo, characterbert, got 'alphabet'"),
+        ("bytes", Network("net", "module", PAIR), "expected [NAME=]bytes for an input of integers"),
+        ("x=bytes", Network("net", "module", IDS), "got 'x=bytes' for ids:int64[batch,words,4]"),
         (
             "bytes",
-            Source("net", "module", parse_inputs(["x:float32[batch,2,3]"])),
+            Network("net", "module", parse_inputs(["x:float32[batch,2,3]"])),
             "got 'bytes' for x:float32",
         ),
-        ("bytes", Source("net", "module", parse_inputs(["x:int64[5,2,3]"])), "got 'bytes' for x:int64"),
-        ("bytes", Source("net", "module", parse_inputs(["x:int64[batch,3]"])), "got 'bytes' for x:int64"),
+        ("bytes", Network("net", "module", parse_inputs(["x:int64[5,2,3]"])), "got 'bytes' for x:int64"),
+        ("bytes", Network("net", "module", parse_inputs(["x:int64[batch,3]"])), "got 'bytes' for x:int64"),
         ("bytes", trained(), "expected none, since the training recorded its alphabet, got 'bytes'"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(option: str, source: Source, message: str) -> None:
+def test_options_that_do_not_fit_are_refused(option: str, network: Network, message: str) -> None:
     with pytest.raises(UsageError, match=f"--text-alphabet: .*{re.escape(message)}"):
-        parse_text_alphabet(option, source)
+        parse_text_alphabet(option, network)
 
 
 def reader_with_table(size: int) -> bytes:

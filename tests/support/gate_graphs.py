@@ -11,8 +11,8 @@ from torch import nn
 
 from turnpike.export.gates.instrument import Instrumentation, instrument
 from turnpike.export.input_spec import InputSpec
-from turnpike.export.source import Source
-from turnpike.export.trace.trace import trace
+from turnpike.export.network import Network
+from turnpike.export.trace.trace_network import trace
 from turnpike.service.artifact.manifest import Gate
 from turnpike.service.artifact.runtime import Runtime, open_model
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def trace_net(net: nn.Module, shape: tuple[int, ...], inputs: tuple[str, ...] = ("x",)) -> ir.Model:
     specs = tuple(InputSpec(name, "float32", ("batch", *shape)) for name in inputs)
-    return trace(Source("net", "module", specs, module=net.eval())).model
+    return trace(Network("net", "module", specs, module=net.eval())).model
 
 
 def open_graph(model: ir.Model) -> Runtime:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from turnpike.export.source import Source
+from turnpike.export.network import Network
 from turnpike.service.artifact.runtime import open_model
 
 WEIGHT = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3) / 10, "w")
@@ -44,6 +44,6 @@ def model_of(
     return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, **more)
 
 
-def outputs_of(source: Source, **feeds: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    assert source.graph is not None
-    return open_model(source.graph.SerializeToString()).run(feeds)
+def outputs_of(network: Network, **feeds: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    assert network.graph is not None
+    return open_model(network.graph.SerializeToString()).run(feeds)

@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from turnpike.export.errors import SourceError, UsageError
-from turnpike.export.source import Source
+from turnpike.export.network import Network
 from turnpike.export.sources.data.labels import read_distinct_names
 from turnpike.models.data.features import describe_features
 from turnpike.models.training.checkpoint import TrainingRecord
@@ -26,26 +26,26 @@ def recorded_features(record: TrainingRecord, where: str) -> tuple[Feature, ...]
         raise SourceError(f"{where}: the record's data.features is of an unexpected type") from error
 
 
-def named_features(names: Path | Sequence[str], source: Source) -> tuple[Feature, ...]:
+def named_features(names: Path | Sequence[str], network: Network) -> tuple[Feature, ...]:
     """The features that a user names; their ranges are those of the rows."""
-    if source.features:
+    if network.features:
         raise UsageError("--features: the training run has recorded the names of its columns")
-    columns = column_count(source)
+    columns = column_count(network)
     given = read_distinct_names(names)
     if columns is None:
-        shapes = ", ".join(map(str, source.inputs))
+        shapes = ", ".join(map(str, network.inputs))
         raise UsageError(f"--features: expected a network with one input of rows and columns, got {shapes}")
     if len(given) != columns:
         raise SourceError(f"expected {columns} names, one per column of the input, got {len(given)}")
-    if source.rows is None:
+    if network.rows is None:
         raise UsageError("--features: the ranges of the columns come from rows: give --data")
-    rows = torch.from_numpy(source.rows.inputs[source.inputs[0].name])
+    rows = torch.from_numpy(network.rows.inputs[network.inputs[0].name])
     return tuple(Feature.model_validate(entry) for entry in describe_features(given, rows))
 
 
-def column_count(source: Source) -> int | None:
+def column_count(network: Network) -> int | None:
     """The number of columns if the network reads the rows of one table."""
-    if len(source.inputs) != 1:
+    if len(network.inputs) != 1:
         return None
-    _, *row = source.inputs[0].dims or (None,)
+    _, *row = network.inputs[0].dims or (None,)
     return row[0] if len(row) == 1 and isinstance(row[0], int) else None

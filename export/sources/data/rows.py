@@ -12,8 +12,7 @@ import torch
 
 from turnpike.export.errors import SourceError, one_line
 from turnpike.export.input_spec import InputSpec
-from turnpike.export.source import Array, Rows
-from turnpike.export.sources.data.features import recorded_features
+from turnpike.export.network import Array, Rows
 from turnpike.export.sources.data.labels import read_distinct_names
 from turnpike.models.choices import DATASETS
 from turnpike.models.data.dataset import Dataset, Split
@@ -147,6 +146,7 @@ def read_rows(
     data_dir: Path | None = None,
     record: TrainingRecord | None = None,
     *,
+    features: Sequence[str] = (),
     with_texts: bool = False,
 ) -> tuple[Rows, tuple[str, ...]]:
     """Rows for the inputs, with their classes, and the names of the classes if the data has them.
@@ -159,18 +159,16 @@ def read_rows(
         inputs: The inputs of the network.
         labels: The labels of the network, if known; classes may be given as labels.
         data_dir: Folder of the data sets.
-        record: Of the training run, if the network is from one. Its rows are split as they were there, and
-            a table's columns are found by their names.
+        record: Of the training run, if the network is from one. Its rows are split as they were there.
+        features: The columns of the network, if its rows are those of a table: see `read_split_rows`.
         with_texts: Whether to read the texts of an .npz file.
     """
     path = Path(data)
     if path.is_file() and not is_table(path):
         return npz_rows(path, inputs, labels, with_texts=with_texts)
-    dataset = _load_dataset(data, data_dir, record=record)
-    if record is None:
-        return dataset_rows(dataset, inputs, labels)
-    names = [feature.name for feature in recorded_features(record, dataset.name)]
-    return dataset_rows(_with_columns_in_order(dataset, names), inputs, labels)
+    target = _other_column(path, features) if record is None else None
+    dataset = _load_dataset(data, data_dir, target=target, record=record)
+    return dataset_rows(_with_columns_in_order(dataset, features), inputs, labels)
 
 
 def _load_dataset(

@@ -12,7 +12,8 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from onnx.inliner import inline_local_functions
 
-from turnpike.export.errors import RefusedError, SourceError, UntraceableError, warn_user
+from turnpike.export.errors import RefusedError, SourceError, UntraceableError
+from turnpike.export.network import Array
 from turnpike.service.artifact.manifest import METADATA_KEY
 
 MAX_FILE_BYTES = 2 << 30  # protobuf cannot hold more
@@ -31,22 +32,25 @@ UNSUPPORTED_DTYPES = (
 )
 
 
-def read_model(path: Path) -> ModelProto:
-    """The model of an untrusted file, checked, with its functions inlined."""
+def read_model(path: Path) -> tuple[ModelProto, tuple[str, ...]]:
+    """The model of an untrusted file, checked, with its functions inlined; and warnings."""
     model = parse_model(path)
     where = str(path)
     if any(entry.key == METADATA_KEY for entry in model.metadata_props):
         raise SourceError(f"{where}: was already exported by turnpike: check it with turnpike verify")
     expect_standard_domains(model, where)
-    for tensor in all_tensors(model):
-        expect_complete_tensor(tensor, where)
+    warnings = tuple(
+        f"{tensor.name or 'a constant'} holds NaN"
+        for tensor in all_tensors(model)
+        if has_nan(read_constant(tensor, where))
+    )
     expect_deterministic(model, where)
     expect_distinct_names(model.graph, where)
     if model.functions:
         expect_bounded_functions(model, where)
         model = inline_local_functions(model)
     del model.training_info[:]
-    return model
+    return model, warnings
 
 
 def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
@@ -103,8 +107,8 @@ def expect_standard_domains(model: ModelProto, where: str) -> None:
         raise SourceError(f"{where}: expected dense tensors, got a sparse one")
 
 
-def expect_complete_tensor(tensor: TensorProto, where: str) -> None:
-    """Raise an ExportError unless a constant has all elements of its shape, in the file itself."""
+def read_constant(tensor: TensorProto, where: str) -> Array:
+    """The numbers of a constant; an ExportError unless the file itself has all elements of its shape."""
     name = f"{where}: {tensor.name or 'a constant'}"
     if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
         raise RefusedError(
@@ -118,11 +122,14 @@ def expect_complete_tensor(tensor: TensorProto, where: str) -> None:
     if any(size < 0 for size in tensor.dims) or elements > 2 * tensor.ByteSize():
         raise RefusedError(f"{name}: its shape {list(tensor.dims)[:8]} claims more numbers than the file has")
     try:
-        array = numpy_helper.to_array(tensor)
+        return numpy_helper.to_array(tensor)
     except Exception as error:  # NumPy and onnx raise almost anything if the bytes do not fit
         raise SourceError(f"{name}: its numbers do not fit its shape {list(tensor.dims)[:8]}") from error
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        warn_user(f"{tensor.name or 'a constant'} holds NaN")
+
+
+def has_nan(array: Array) -> bool:
+    """Whether an element is NaN; one is enough."""
+    return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def expect_deterministic(model: ModelProto, where: str) -> None:

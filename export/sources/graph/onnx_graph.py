@@ -13,17 +13,17 @@ import onnx_ir.passes.common as passes
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, version_converter
 
 from turnpike.export.defaults import DEFAULT_OPSET
-from turnpike.export.errors import RefusedError, SourceError, UsageError, one_line, warn_user
+from turnpike.export.errors import RefusedError, SourceError, UsageError, one_line
 from turnpike.export.input_spec import (
     DTYPES,
     NAME_PATTERN,
     InputSpec,
-    expect_batch_dimension,
+    check_batch_dimension,
     with_user_names,
 )
-from turnpike.export.source import Array, Source
+from turnpike.export.network import Array, Messages, Network
 from turnpike.export.sources.graph.onnx_file import MAX_ELEMENTS, STANDARD_DOMAINS, read_model
-from turnpike.export.trace.trace import strip_metadata
+from turnpike.export.trace.trace_network import strip_metadata
 from turnpike.service.artifact.runtime import Runtime, open_model
 
 # the IR version that torch.onnx writes; newer ones add to functions only, which are inlined here
@@ -37,19 +37,21 @@ MAX_COPIED_ELEMENTS = 1 << 16
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 
 
-def read_onnx(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
+def read_onnx(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
     """The graph of a file; `inputs` may rename its inputs and their dimensions."""
-    model, where = read_model(path), str(path)
+    where = str(path)
+    model, warnings = read_model(path)
     expect_numeric_tensors(model, where)
     model.ir_version = IR_VERSION
     drop_default_inputs(model.graph)
     specs = graph_inputs(model.graph, where)
-    expect_batch_dimension(specs, where)
-    model = upgrade(validate(model, where), specs, where)
+    warnings += check_batch_dimension(specs, where)
+    model, warnings_of_upgrade = upgrade(validate(model, where), specs, where)
     named_specs = with_user_names(specs, inputs)
     model = apply_names(model, named_specs)
     expect_value_sizes(model, where)
-    return Source(path.stem, "onnx", named_specs, graph=model)
+    messages = Messages((*warnings, *warnings_of_upgrade))
+    return Network(path.stem, "onnx", named_specs, graph=model, messages=messages)
 
 
 def expect_numeric_tensors(model: ModelProto, where: str) -> None:
@@ -132,11 +134,16 @@ def untie_biases(graph: ir.Graph) -> None:
         graph.remove(node, safe=True)
 
 
-def upgrade(model: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> ModelProto:
-    """The model, converted if its opset is too old; a conversion must compute the same on random rows."""
+def upgrade(
+    model: ModelProto, inputs: tuple[InputSpec, ...], where: str
+) -> tuple[ModelProto, tuple[str, ...]]:
+    """The model, converted if its opset is too old, and a warning if it was.
+
+    A conversion must compute the same on random rows.
+    """
     old = next(opset.version for opset in model.opset_import if opset.domain in STANDARD_DOMAINS)
     if old >= MIN_OPSET:
-        return model
+        return model, ()
     try:
         converted = version_converter.convert_version(model, DEFAULT_OPSET)
         onnx.checker.check_model(converted, full_check=True)
@@ -146,8 +153,7 @@ def upgrade(model: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> Mod
             f"({one_line(error)}): export the model again"
         ) from error
     expect_same_results(model, converted, inputs, f"{where}: opset {old} converted to {DEFAULT_OPSET}")
-    warn_user(f"{where}: opset {old} was converted to {DEFAULT_OPSET}")
-    return converted
+    return converted, (f"{where}: opset {old} was converted to {DEFAULT_OPSET}",)
 
 
 def expect_same_results(old: ModelProto, new: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> None:

@@ -15,45 +15,47 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from turnpike.export.errors import SourceError, note_for_user
+from turnpike.export.errors import SourceError
 from turnpike.export.input_spec import InputSpec, batch_dimension
 from turnpike.export.module_copy import copy_module
-from turnpike.export.source import Source
+from turnpike.export.network import Messages, Network
 from turnpike.export.sources.module.wrapped_forward import wrap_forward
-from turnpike.export.trace.trace import TRACING_SIZES, example_tensor, uncompiled_branches
+from turnpike.export.trace.trace_network import TRACING_SIZES, example_tensor, uncompiled_branches
 
 
-def with_rows_first(source: Source) -> Source:
-    """The same source if its batch is first everywhere; else one whose module takes and gives rows first.
+def with_rows_first(network: Network) -> Network:
+    """The same network if its batch is first everywhere; else one whose module takes and gives rows first.
 
     A note says what was moved.
     """
-    batch = batch_dimension(source.inputs)
-    module = source.module
+    batch = batch_dimension(network.inputs)
+    module = network.module
     if module is None or batch is None:
-        return source
-    input_axes = tuple(spec.dims.index(batch) if batch in spec.dims else 0 for spec in source.inputs)
-    output_axes = find_output_axes(module, source.inputs, batch)
+        return network
+    input_axes = tuple(spec.dims.index(batch) if batch in spec.dims else 0 for spec in network.inputs)
+    output_axes = find_output_axes(module, network.inputs, batch)
     if not any((*input_axes, *output_axes)):
-        return source
+        return network
     if "forward" in vars(module):
         raise SourceError(
             f"{type(module).__name__}: the batch cannot be moved to the first axis, because forward was "
             "assigned to the module (module.forward = ...): define it in the module's class"
         )
-    inputs = tuple(_with_axis_first(spec, axis) for spec, axis in zip(source.inputs, input_axes, strict=True))
-    moved = [f"{new} instead of {old}" for new, old in zip(inputs, source.inputs, strict=True) if new != old]
+    inputs = tuple(
+        _with_axis_first(spec, axis) for spec, axis in zip(network.inputs, input_axes, strict=True)
+    )
+    moved = [f"{new} instead of {old}" for new, old in zip(inputs, network.inputs, strict=True) if new != old]
     count = sum(axis > 0 for axis in output_axes)
     if count:
         moved.append(f"{'and ' if moved else ''}{count} of {len(output_axes)} outputs")
-    note_for_user(f"the file has the rows first, unlike the network: {', '.join(moved)}")
+    note = f"the file has the rows first, unlike the network: {', '.join(moved)}"
     return replace(
-        source,
+        network,
         inputs=inputs,
         module=_moving_rows(module, input_axes, output_axes),
         input_axes=input_axes,
         output_axes=output_axes,
-    )
+    ).with_messages(Messages(notes=(note,)))
 
 
 def find_output_axes(module: nn.Module, inputs: tuple[InputSpec, ...], batch: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 import zipfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from turnpike.export.errors import RefusedError, SourceError, note_for_user, one_line
+from turnpike.export.errors import RefusedError, SourceError, one_line
+from turnpike.export.network import Messages
 
 PICKLE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
 # keys under which training scripts store the state_dict, beside the state of the optimizer
@@ -30,12 +32,20 @@ MAX_SHOWN_NAMES = 4
 REMEDY = "save the tensors alone: torch.save(model.state_dict(), ...), or safetensors.torch.save_file"
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+@dataclass(frozen=True)
+class Weights:
+    """The tensors of a file by name, and what the user should know about how they were found."""
+
+    tensors: dict[str, Tensor]
+    messages: Messages
+
+
+def read_weights(path: Path) -> Weights:
     """The tensors of a .safetensors file, or of a .pt file that holds tensors and nothing else."""
     if not path.is_file():
         raise SourceError(f"{path}: no such file")
     if path.suffix == ".safetensors":
-        return _read_safetensors(path)
+        return Weights(_read_safetensors(path), Messages())
     if path.suffix in PICKLE_SUFFIXES:
         return _find_tensors(_read_pickle(path), path)
     raise SourceError(
@@ -43,13 +53,15 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     )
 
 
-def fit_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+def fit_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> Messages:
     """Load tensors into a module; a SourceError names the first that is missing, left over or does not fit.
+
+    Returns a note if names of tensors were changed.
 
     A tensor that shares its memory with another one may be missing: .safetensors files keep one of the two.
     """
     state = module.state_dict()
-    tensors = _without_wrappers(tensors, state, where)
+    tensors, messages = _without_wrappers(tensors, state, where)
     loaded_memory = {_memory(state[name]) for name in tensors if isinstance(state.get(name), Tensor)}
     for name, current in state.items():
         if name not in tensors:
@@ -69,12 +81,16 @@ def fit_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
         module.load_state_dict(dict(tensors), strict=False)
     except Exception as error:  # a module may override how it reads its state
         raise SourceError(f"{where}: the module does not accept these weights ({one_line(error)})") from error
+    return messages
 
 
 def _without_wrappers(
     tensors: Mapping[str, Tensor], state: Mapping[str, Any], where: str
-) -> Mapping[str, Tensor]:
-    """The tensors under the module's names, which a wrapper around either of the two may have extended."""
+) -> tuple[Mapping[str, Tensor], Messages]:
+    """The tensors under the module's names, which a wrapper around either of the two may have extended.
+
+    A note says what was renamed.
+    """
     own_names: dict[str, list[str]] = {}  # the module's names, by the names without wrappers
     for own in state:
         own_names.setdefault(_unwrapped(own), []).append(own)
@@ -84,14 +100,14 @@ def _without_wrappers(
             case [own] if own not in tensors:
                 renamed[name] = own
     if not renamed or len(set(renamed.values())) < len(renamed):
-        return tensors
+        return tensors, Messages()
     name, own = next(iter(renamed.items()))
     others = f", and {len(renamed) - 1} other names likewise" if len(renamed) > 1 else ""
-    note_for_user(
+    note = (
         f"{where}: {name!r} was loaded into {own!r}{others}: DataParallel adds 'module.' to the names of a "
         "network, and torch.compile '_orig_mod.'"
     )
-    return {renamed.get(name, name): tensor for name, tensor in tensors.items()}
+    return {renamed.get(name, name): tensor for name, tensor in tensors.items()}, Messages(notes=(note,))
 
 
 def _weight_norm_hint(state: Mapping[str, Any], tensors: Mapping[str, Any]) -> str:
@@ -185,17 +201,15 @@ def _expect_tensor_archive(path: Path) -> None:
         )
 
 
-def _find_tensors(content: Any, path: Path) -> dict[str, Tensor]:
+def _find_tensors(content: Any, path: Path) -> Weights:
     """The dict of tensors that a file holds, at the top or under one of the usual keys."""
     if _are_named_tensors(content):
-        return dict(content)
+        return Weights(dict(content), Messages())
     for key in STATE_DICT_KEYS if isinstance(content, dict) else ():
         if _are_named_tensors(content.get(key)):
             others = ", ".join(map(repr, [name for name in content if name != key][:MAX_SHOWN_NAMES]))
-            note_for_user(
-                f"{path}: the weights were read from {key!r}{f', and {others} left out' if others else ''}"
-            )
-            return dict(content[key])
+            note = f"{path}: the weights were read from {key!r}{f', and {others} left out' if others else ''}"
+            return Weights(dict(content[key]), Messages(notes=(note,)))
     kind = (
         f"a dict of {', '.join(map(repr, list(content)[:5]))}"
         if isinstance(content, dict)

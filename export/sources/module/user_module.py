@@ -29,7 +29,7 @@ from turnpike.export.errors import (
     errors_of_option,
 )
 from turnpike.export.input_spec import InputSpec
-from turnpike.export.source import Source
+from turnpike.export.network import Messages, Network
 from turnpike.export.sources.module.dict_argument import with_dict_argument
 from turnpike.export.sources.module.random_weights import watched_weights
 from turnpike.export.sources.module.state_dict import fit_weights, read_weights
@@ -42,10 +42,10 @@ MAX_FACTORY_NAMES = 8
 FACTORY_SPEC = re.compile(r"(?P<file>.+\.py):(?P<factory>[^:/\\]*)\Z", re.DOTALL)
 
 
-def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path | None = None) -> Source:
+def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path | None = None) -> Network:
     """Load the user's file, call its factory, and load the weights into the module.
 
-    The source has the name of the factory, since a file may have several.
+    The network has the name of the factory, since a file may have several.
 
     Errors of the user's code become a SourceError with the line where it stopped.
     """
@@ -67,15 +67,25 @@ def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path |
         if module is getattr(file_module, factory):
             # made when the file was loaded
             watch = import_watch
+    messages = Messages()
     if weights is not None:
         with errors_of_option("--weights"), user_imports.active():
-            fit_weights(module, read_weights(Path(weights)), str(weights))
+            read = read_weights(Path(weights))
+            messages = read.messages + fit_weights(module, read.tensors, str(weights))
     expect_ready(module, where)
     module = with_dict_argument(module, inputs, where)
     expect_arguments(module, inputs, where)
     with user_imports.active(), _user_errors(path, folders):
         module = with_user_imports(module, user_imports).eval().cpu()
-    return Source(factory, "module", inputs, module=module, random_weights=weights is None and watch.random)
+    is_random = weights is None and watch.random
+    if is_random:
+        messages = Messages(
+            warnings=(
+                f"random weights: {factory} makes them at random and loads none; "
+                "give the trained ones with --weights",
+            )
+        )
+    return Network(factory, "module", inputs, module=module, random_weights=is_random, messages=messages)
 
 
 def with_user_imports(module: nn.Module, user_imports: UserImports) -> nn.Module:

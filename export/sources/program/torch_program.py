@@ -9,17 +9,17 @@ import torch
 from torch.export import ExportedProgram
 
 from turnpike.export.errors import SourceError, one_line
-from turnpike.export.input_spec import DTYPES, InputSpec, expect_batch_dimension, with_user_names
-from turnpike.export.source import Source
+from turnpike.export.input_spec import DTYPES, InputSpec, check_batch_dimension, with_user_names
+from turnpike.export.network import Messages, Network
 from turnpike.export.sources.program.pt2_archive import safe_archive
-from turnpike.export.trace.trace import silence_exporter
+from turnpike.export.trace.trace_network import silence_exporter
 from turnpike.service.artifact.limits import MAX_ROWS
 
 # a plain dynamic dimension, such as s0; anything else is computed from others
 SYMBOL = re.compile(r"[a-z]+\d+\Z")
 
 
-def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
+def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
     """The program of a .pt2 file. Opening it runs no code of its author."""
     archive = safe_archive(path)
     try:
@@ -32,11 +32,11 @@ def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
     return from_program(program, inputs, path.stem)
 
 
-def from_program(program: ExportedProgram, inputs: tuple[InputSpec, ...], name: str) -> Source:
+def from_program(program: ExportedProgram, inputs: tuple[InputSpec, ...], name: str) -> Network:
     """A program whose inputs are tensors; `inputs` may rename them and their dimensions."""
     specs = program_inputs(program)
-    expect_batch(program, specs)
-    return Source(name, "program", with_user_names(specs, inputs), program=program)
+    messages = Messages(check_batch(program, specs))
+    return Network(name, "program", with_user_names(specs, inputs), program=program, messages=messages)
 
 
 def program_inputs(program: ExportedProgram) -> tuple[InputSpec, ...]:
@@ -71,12 +71,15 @@ def _input(name: object, value: object, symbols: dict[str, str]) -> InputSpec:
     return InputSpec(name, dtype, tuple(dims))
 
 
-def expect_batch(program: ExportedProgram, specs: tuple[InputSpec, ...]) -> None:
-    """Raise a SourceError unless the program takes all numbers of rows that the service may run."""
-    expect_batch_dimension(specs, "the program")
+def check_batch(program: ExportedProgram, specs: tuple[InputSpec, ...]) -> tuple[str, ...]:
+    """Raise a SourceError unless the program takes all numbers of rows that the service may run.
+
+    Returns a warning if it takes one number only.
+    """
+    warnings = check_batch_dimension(specs, "the program")
     first = specs[0]
     if isinstance(first.dims[0], int):
-        return
+        return warnings
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     limits = program.range_constraints.get(values[first.name].shape[0].node.expr)
     if limits is not None and not (limits.lower <= 2 and limits.upper >= MAX_ROWS):
@@ -84,3 +87,4 @@ def expect_batch(program: ExportedProgram, specs: tuple[InputSpec, ...]) -> None
             f"{first.name}: the program takes {limits.lower} to {limits.upper} rows at a time, and the "
             f"service runs 1 to {MAX_ROWS}: export it with Dim('batch') alone"
         )
+    return warnings

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from turnpike.export.compress.compress import compress_model
 from turnpike.export.compress.finetuning import train_choice
 from turnpike.export.compress.graph.removable_layers import find_removable_layers
+from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.compress.selection import MIN_SHARE, UnitChoice
 from turnpike.export.compress.trials import Cutter
 from turnpike.export.compress.whole_network import read_whole_network
 from turnpike.export.errors import CompressionError, SourceError, UsageError
+from turnpike.export.options import SourceOptions
 from turnpike.export.pipeline import export_model
 from turnpike.export.sources.data.rows import SplitRows, read_split_rows
 from turnpike.export.steps import Steps
@@ -42,8 +43,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def first_choice(run: Path, share: float) -> tuple[UnitChoice, SplitRows]:
     """A choice of one unit of each layer of the run, before more training, and the rows of the run."""
-    whole = read_whole_network(run, (), None, None, 0, Steps())
-    rows = read_split_rows("digits", whole.source.inputs, record=whole.source.training)
+    whole = read_whole_network(run, SourceOptions(), 0, Steps())
+    rows = read_split_rows("digits", whole.network.inputs, record=whole.network.training)
     layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
     kept = {layer.gate.name: [0] for layer in layers}
     return UnitChoice(whole, Cutter(whole.graph, layers), kept, share), rows

@@ -10,8 +10,8 @@ from turnpike.export.compress.graph.removable_layers import find_removable_layer
 from turnpike.export.compress.layer_weights import weigh_layers
 from turnpike.export.compress.trials import Cutter
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network, Rows
 from turnpike.export.prepared_graph import prepare
-from turnpike.export.source import Rows, Source
 from turnpike.models.layers.highway import HighwayLayer
 
 SCALE = 100
@@ -37,8 +37,8 @@ class TwoScales(nn.Module):
 def test_weights_undo_the_scales_of_layers() -> None:
     """Both layers change the output equally, so their units have the same weighed importance."""
     torch.manual_seed(0)
-    source = Source("net", "module", parse_inputs(["x:float32[batch,8]"]), module=TwoScales().eval())
-    graph = prepare(source)
+    network = Network("net", "module", parse_inputs(["x:float32[batch,8]"]), module=TwoScales().eval())
+    graph = prepare(network)
     layers = find_removable_layers(graph.model, graph.gates.gates).layers
     first, second = (layer.gate.name for layer in layers)
     rows = Rows({"x": np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)})

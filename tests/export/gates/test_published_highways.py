@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from turnpike.export.gates.instrument import Instrumentation, instrument
 from turnpike.export.input_spec import InputSpec
-from turnpike.export.source import Source
-from turnpike.export.trace.trace import trace
+from turnpike.export.network import Network
+from turnpike.export.trace.trace_network import trace
 from turnpike.service.artifact.runtime import open_model
 
 Load = Callable[[str, str], ModuleType]
@@ -93,7 +93,7 @@ def export(
     specs = tuple(
         InputSpec(f"x{number}", "float32", ("batch", *shape)) for number, shape in enumerate(inputs)
     )
-    model = trace(Source("published", "module", specs, module=net.eval())).model
+    model = trace(Network("published", "module", specs, module=net.eval())).model
     instrumentation = instrument(model)
     rows = [torch.randn(3, *shape) for shape in inputs]
     runtime = open_model(ir.to_proto(model).SerializeToString())

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from tests.support.tiny_highway import highway
 from turnpike.export.errors import SourceError
 from turnpike.export.measure.gate_profile import EPSILON, FINE_BINS, QUANTILE_LEVELS, profile_gates
-from turnpike.export.source import Rows
+from turnpike.export.network import Rows
 from turnpike.service.artifact.limits import MAX_ROWS
 from turnpike.service.artifact.manifest import Gate
 from turnpike.service.artifact.runtime import Runtime, open_model

@@ -10,7 +10,7 @@ import pytest
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.measure.accuracy import are_probabilities, score
 from turnpike.export.measure.lesion_curve import lesion_curve
-from turnpike.export.source import Rows
+from turnpike.export.network import Rows
 
 
 def rows_for(net: Gated, count: int = 300) -> Rows:

@@ -16,7 +16,7 @@ from turnpike.export.measure.sample_rows import (
     input_ranges,
     sample_count,
 )
-from turnpike.export.source import Rows, Source
+from turnpike.export.network import Network, Rows
 from turnpike.service.artifact.manifest import MAX_SAMPLE_CHARACTERS, InputRange
 from turnpike.service.artifact.sample_rows import to_input_row
 from turnpike.service.artifact.tensor import Tensor
@@ -24,8 +24,8 @@ from turnpike.service.artifact.tensor import Tensor
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def source(*inputs: str, rows: Rows | None = None, public: bool = False) -> Source:
-    return Source("net", "module", parse_inputs(inputs or ["x:float32[batch,2]"]), rows=rows, public=public)
+def network(*inputs: str, rows: Rows | None = None, public: bool = False) -> Network:
+    return Network("net", "module", parse_inputs(inputs or ["x:float32[batch,2]"]), rows=rows, public=public)
 
 
 def numbered(count: int) -> Array:
@@ -118,11 +118,11 @@ def test_ranges_cover_all_rows() -> None:
 def test_private_rows_stay_out_unless_requested() -> None:
     """A user's rows may be private. Ten rows of public data are stored by default."""
     rows = Rows({"x": numbered(20)})
-    assert sample_count(None, source(rows=rows)) == 0
-    assert sample_count(4, source(rows=rows)) == 4
-    assert sample_count(None, source(rows=rows, public=True)) == DEFAULT_SAMPLES == 10
-    assert sample_count(0, source(rows=rows, public=True)) == 0
-    assert sample_count(None, source()) == sample_count(0, source()) == 0
+    assert sample_count(None, network(rows=rows)) == 0
+    assert sample_count(4, network(rows=rows)) == 4
+    assert sample_count(None, network(rows=rows, public=True)) == DEFAULT_SAMPLES == 10
+    assert sample_count(0, network(rows=rows, public=True)) == 0
+    assert sample_count(None, network()) == sample_count(0, network()) == 0
 
 
 @pytest.mark.parametrize(
@@ -136,16 +136,16 @@ def test_private_rows_stay_out_unless_requested() -> None:
 def test_rows_that_one_json_request_cannot_hold_stay_out(inputs: list[str], requirement: str) -> None:
     """They are left out by default, and refused if requested."""
     rows = Rows({"x": numbered(20)})
-    assert sample_count(None, source(*inputs, rows=rows, public=True)) == 0
+    assert sample_count(None, network(*inputs, rows=rows, public=True)) == 0
     with pytest.raises(UsageError, match=f"--samples: expected {requirement}"):
-        sample_count(1, source(*inputs, rows=rows, public=True))
+        sample_count(1, network(*inputs, rows=rows, public=True))
 
 
 def test_a_fixed_batch_of_one_row_has_samples() -> None:
     rows = Rows({"x": numbered(20)})
-    assert sample_count(None, source("x:float32[1,2]", rows=rows, public=True)) == 10
+    assert sample_count(None, network("x:float32[1,2]", rows=rows, public=True)) == 10
 
 
 def test_requesting_samples_without_rows_is_refused() -> None:
     with pytest.raises(UsageError, match="--samples: expected rows to store, got none"):
-        sample_count(3, source())
+        sample_count(3, network())

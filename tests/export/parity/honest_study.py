@@ -22,11 +22,11 @@ from tests.highways.faults import FAULTS
 from tests.highways.honest import RandomHighway
 from turnpike.export.errors import ParityError
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network
 from turnpike.export.parity import prove as prove_module
 from turnpike.export.parity.prove import Proof, prove
 from turnpike.export.parity.weight_origins import WeightMatch
 from turnpike.export.prepared_graph import PreparedGraph, prepare
-from turnpike.export.source import Source
 from turnpike.service.artifact.runtime import open_model
 
 
@@ -35,7 +35,7 @@ class Subject:
     """A random network and its graph."""
 
     net: RandomHighway
-    source: Source
+    network: Network
     graph: PreparedGraph
 
     def prove(self) -> Proof:
@@ -52,13 +52,13 @@ class Subject:
     def _prove(self, model: ir.Model) -> Proof:
         runtime = open_model(ir.to_proto(model).SerializeToString())
         origins = self.graph.gates.origins
-        return prove(self.source, self.graph.traced, model, origins, runtimes=[runtime], seed=self.net.seed)
+        return prove(self.network, self.graph.traced, model, origins, runtimes=[runtime], seed=self.net.seed)
 
 
 def random_subject(seed: int) -> Subject:
     net = RandomHighway(seed)
-    source = Source("honest", "module", parse_inputs([net.spec]), module=net)
-    return Subject(net, source, prepare(source))
+    network = Network("honest", "module", parse_inputs([net.spec]), module=net)
+    return Subject(net, network, prepare(network))
 
 
 def verdict(run: Callable[[], object]) -> str:

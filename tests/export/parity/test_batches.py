@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network, Rows
 from turnpike.export.parity.batches import (
     LARGE_FACTORS,
     LARGE_VALUES,
@@ -17,7 +18,6 @@ from turnpike.export.parity.batches import (
     choose_sizes,
 )
 from turnpike.export.parity.input_domains import InputDomain
-from turnpike.export.source import Rows, Source
 
 FLOAT = "x:float32[batch,4]"
 IDS = "ids:int64[batch,tokens]"
@@ -26,9 +26,9 @@ IDS = "ids:int64[batch,tokens]"
 def generator(
     *inputs: str, seed: int = 0, max_rows: int = 100, rows: Rows | None = None, low: int = 0
 ) -> BatchGenerator:
-    source = Source("s", "module", parse_inputs(inputs), rows=rows)
-    domains = {spec.name: InputDomain(low, 9, mean=5.0, sd=2.0) for spec in source.inputs}
-    return BatchGenerator(choose_sizes(source), domains, seed, max_rows)
+    network = Network("s", "module", parse_inputs(inputs), rows=rows)
+    domains = {spec.name: InputDomain(low, 9, mean=5.0, sd=2.0) for spec in network.inputs}
+    return BatchGenerator(choose_sizes(network), domains, seed, max_rows)
 
 
 def by_name(batch_generator: BatchGenerator, rows: Rows | None = None) -> dict[str, ProofBatch]:
@@ -143,8 +143,8 @@ def test_dynamic_dimensions_get_several_sizes() -> None:
 @pytest.mark.parametrize("halvings", range(3, 9))
 def test_other_lengths_fit_networks_that_halve_them(halvings: int) -> None:
     """Each is tried for a network that pools as often: it accepts multiples of a power of two."""
-    source = Source("s", "m", parse_inputs([IDS]))
-    lengths = [sizes.sizes["tokens"] for sizes in choose_sizes(source).alternatives()]
+    network = Network("s", "m", parse_inputs([IDS]))
+    lengths = [sizes.sizes["tokens"] for sizes in choose_sizes(network).alternatives()]
     assert next(length for length in lengths if length % 2**halvings == 0) == 2**halvings
 
 
@@ -188,7 +188,7 @@ def test_real_rows_are_tried_if_there_are_any() -> None:
 
 def test_a_dynamic_length_is_taken_from_the_rows() -> None:
     rows = Rows({"ids": np.zeros((5, 12), np.int64)})
-    assert choose_sizes(Source("s", "m", parse_inputs([IDS]), rows=rows)).sizes["tokens"] == 12
+    assert choose_sizes(Network("s", "m", parse_inputs([IDS]), rows=rows)).sizes["tokens"] == 12
 
 
 def test_a_digest_covers_names_types_shapes_and_bytes() -> None:
@@ -221,7 +221,7 @@ def test_a_perturbation_is_relative_to_each_value() -> None:
 
 def test_a_range_limits_the_values_of_every_batch() -> None:
     """Extreme values are moved to its ends. A NaN only shows whether rows are mixed."""
-    sizes = choose_sizes(Source("s", "module", parse_inputs([FLOAT])))
+    sizes = choose_sizes(Network("s", "module", parse_inputs([FLOAT])))
     domain = InputDomain(mean=5.0, sd=2.0).within(1.0, 7.5)
     batches = by_name(BatchGenerator(sizes, {"x": domain}, 0, 100))
     assert "one Inf" not in batches

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from turnpike.export.errors import ParityError, UntraceableError
+from turnpike.export.network import Array
 from turnpike.export.parity.batches import ONE_NAN, ProofBatch
 from turnpike.export.parity.compare import PERTURBATIONS, REFERENCE_ROWS, BatchComparison
 from turnpike.export.parity.error_stats import EPS
 from turnpike.export.parity.reference import PERTURBATION, RejectedError, TensorValues
 from turnpike.export.parity.verdict import ErrorTable
-from turnpike.export.source import Array
 from turnpike.service.artifact.tensor import Tensor
 
 GATE, OUTPUT = "layer00.transform_gate", "y"

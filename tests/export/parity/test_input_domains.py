@@ -11,8 +11,8 @@ from torch import nn
 
 from turnpike.export.errors import SourceError
 from turnpike.export.input_spec import parse_input, parse_inputs
+from turnpike.export.network import Network, Rows
 from turnpike.export.parity.input_domains import InputDomain, input_domains, lookup_table_size
-from turnpike.export.source import Rows, Source
 
 ANY = helper.make_model(helper.make_graph([], "g", [], []))
 
@@ -54,9 +54,9 @@ def test_the_smallest_embedding_table_limits_the_ids(nodes: list[str], size: int
     assert lookup_table_size(model, model.graph.inputs[0]) == size
 
 
-def first_domain(source: Source, model: ir.Model | None = None) -> InputDomain:
+def first_domain(network: Network, model: ir.Model | None = None) -> InputDomain:
     model = model or graph()
-    return input_domains(source, model, [str(model.graph.inputs[0].name)])[source.inputs[0].name]
+    return input_domains(network, model, [str(model.graph.inputs[0].name)])[network.inputs[0].name]
 
 
 def test_ids_follow_from_the_table_or_the_rows() -> None:
@@ -64,22 +64,22 @@ def test_ids_follow_from_the_table_or_the_rows() -> None:
     inputs = parse_inputs(["ids:int64[batch,5]"])
     table = graph("Gather table ids -> y", table=np.zeros((11, 3), np.float32))
     rows = Rows({"ids": np.array([[-1, 3]])})
-    assert first_domain(Source("s", "m", inputs), table) == InputDomain(0, 10)
-    assert first_domain(Source("s", "m", inputs, rows=rows), table) == InputDomain(-1, 10)
+    assert first_domain(Network("s", "m", inputs), table) == InputDomain(0, 10)
+    assert first_domain(Network("s", "m", inputs, rows=rows), table) == InputDomain(-1, 10)
     high = Rows({"ids": np.array([[2, 3]])})
-    assert first_domain(Source("s", "m", inputs, rows=high), table) == InputDomain(0, 10)
-    assert first_domain(Source("s", "m", inputs, rows=rows)) == InputDomain(-1, 3)
-    assert first_domain(Source("s", "m", inputs)) == InputDomain(0, 1)
-    assert first_domain(Source("s", "m", parse_inputs(["ids:uint8[batch,5]"]))) == InputDomain(0, 255)
+    assert first_domain(Network("s", "m", inputs, rows=high), table) == InputDomain(0, 10)
+    assert first_domain(Network("s", "m", inputs, rows=rows)) == InputDomain(-1, 3)
+    assert first_domain(Network("s", "m", inputs)) == InputDomain(0, 1)
+    assert first_domain(Network("s", "m", parse_inputs(["ids:uint8[batch,5]"]))) == InputDomain(0, 255)
 
 
 def test_numbers_are_distributed_like_the_rows() -> None:
     """Cell by cell; a constant cell varies as much as the data overall."""
     x = np.float32([[1, 10, 5], [3, 30, 5]])
-    domain = first_domain(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), rows=Rows({"x": x})))
+    domain = first_domain(Network("s", "m", parse_inputs(["x:float32[batch,3]"]), rows=Rows({"x": x})))
     np.testing.assert_allclose(domain.mean, [2, 20, 5])
     np.testing.assert_allclose(domain.sd, [1, 10, x.std()])
-    any_length = first_domain(Source("s", "m", parse_inputs(["x:float32[batch,time]"]), rows=Rows({"x": x})))
+    any_length = first_domain(Network("s", "m", parse_inputs(["x:float32[batch,time]"]), rows=Rows({"x": x})))
     assert any_length.mean == pytest.approx(9)
 
 
@@ -88,10 +88,10 @@ def test_numbers_are_distributed_according_to_the_scaling() -> None:
     net = nn.Module()
     net.register_buffer("shift", torch.tensor(128.0))
     net.register_buffer("scale", torch.tensor(1 / 64))
-    domain = first_domain(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), module=net))
+    domain = first_domain(Network("s", "m", parse_inputs(["x:float32[batch,3]"]), module=net))
     assert (domain.mean, domain.sd) == (128, 64)
     assert (
-        first_domain(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), module=nn.Module()))
+        first_domain(Network("s", "m", parse_inputs(["x:float32[batch,3]"]), module=nn.Module()))
         == InputDomain()
     )
 
@@ -124,9 +124,9 @@ def test_a_domain_is_narrowed_to_a_range() -> None:
 
 def test_rows_and_ids_outside_of_a_range_are_refused() -> None:
     rows = Rows({"x": np.float32([[0, 9]])})
-    source = Source("s", "m", parse_inputs(["x:float32[batch,2]"]), rows=rows, ranges={"x": (-5, 5)})
+    network = Network("s", "m", parse_inputs(["x:float32[batch,2]"]), rows=rows, ranges={"x": (-5, 5)})
     with pytest.raises(SourceError, match=r"^--data: x: expected values from -5 to 5 .*, got 0 to 9"):
-        first_domain(source)
-    source = Source("s", "m", parse_inputs(["ids:int64[batch,5]"]), ranges={"ids": (2.2, 2.8)})
+        first_domain(network)
+    network = Network("s", "m", parse_inputs(["ids:int64[batch,5]"]), ranges={"ids": (2.2, 2.8)})
     with pytest.raises(SourceError, match="--input-range: ids: no number that it takes is from 2.2 to 2.8"):
-        first_domain(source)
+        first_domain(network)

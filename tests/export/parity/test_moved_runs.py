@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network
 from turnpike.export.parity.error_stats import EPS
 from turnpike.export.parity.moved_runs import moved_functions
 from turnpike.export.parity.onnx_reference import GraphEvaluator
 from turnpike.export.prepared_graph import prepare
 from turnpike.export.proved_graph import prove_graph
-from turnpike.export.source import Source
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import Parity
 
@@ -83,17 +83,17 @@ class SwishOfHighway(nn.Module):
         return y * torch.sigmoid(y)
 
 
-def prove(source: Source) -> Parity:
-    return prove_graph(prepare(source), source, 0, Steps(None)).proof.parity
+def prove(network: Network) -> Parity:
+    return prove_graph(prepare(network), network, 0, Steps(None)).proof.parity
 
 
 def test_a_swish_of_large_values_is_no_error() -> None:
     torch.manual_seed(0)
     inputs = parse_inputs(["x:float32[batch,12]"])
-    source = Source("net", "module", inputs, module=SwishOfHighway().eval())
-    assert {unjudged.first for unjudged in prove(source).unjudged} == {"output"}
-    graph = onnx.load_model_from_string(prepare(source).data)
-    assert prove(Source("net", "onnx", inputs, graph=graph)).unjudged
+    network = Network("net", "module", inputs, module=SwishOfHighway().eval())
+    assert {unjudged.first for unjudged in prove(network).unjudged} == {"output"}
+    graph = onnx.load_model_from_string(prepare(network).data)
+    assert prove(Network("net", "onnx", inputs, graph=graph)).unjudged
 
 
 def test_the_gates_inside_a_gru_move() -> None:
@@ -109,5 +109,5 @@ def test_the_gates_inside_a_gru_move() -> None:
             result: Tensor = self.out(self.gru(x)[0][:, -1])
             return result
 
-    source = Source("net", "module", parse_inputs(["x:float32[batch,5,4]"]), module=Gru().eval())
-    assert prove(source).tensors[-1].name == "output"
+    network = Network("net", "module", parse_inputs(["x:float32[batch,5,4]"]), module=Gru().eval())
+    assert prove(network).tensors[-1].name == "output"

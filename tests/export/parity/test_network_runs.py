@@ -12,6 +12,7 @@ from torch.export import Dim
 
 from turnpike.export.errors import UntraceableError
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network
 from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.parity.network_runs import (
     NetworkCopy,
@@ -19,8 +20,7 @@ from turnpike.export.parity.network_runs import (
     recompute_constant,
     to_float64,
 )
-from turnpike.export.source import Source
-from turnpike.export.trace.trace import trace
+from turnpike.export.trace.trace_network import trace
 
 X = torch.tensor([0.1, 0.2, 0.7])
 INPUT = "x:float32[batch,3]"
@@ -92,7 +92,7 @@ def test_integers_and_booleans_are_not_converted() -> None:
 
 
 def test_a_strided_batch_has_the_same_values() -> None:
-    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=nn.Linear(3, 3)))
+    network = NetworkCopy(Network("s", "m", parse_inputs([INPUT]), module=nn.Linear(3, 3)))
     strided = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, strided=True)
     assert not network.tensors(strided)[0].is_contiguous()
     assert network.tensors(BATCH)[0].is_contiguous()
@@ -106,7 +106,7 @@ def test_a_network_may_write_into_its_input() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x.mul_(2)
 
-    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Writing()))
+    network = NetworkCopy(Network("s", "m", parse_inputs([INPUT]), module=Writing()))
     before = BATCH.arrays["x"].copy()
     assert np.array_equal(network.native(BATCH)[0], 2 * before)
     assert np.array_equal(BATCH.arrays["x"], before)
@@ -115,7 +115,7 @@ def test_a_network_may_write_into_its_input() -> None:
 def test_a_network_in_train_mode_is_run_in_eval_mode() -> None:
     """There is no dropout then."""
     module = nn.Dropout(0.5).train()
-    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=module))
+    network = NetworkCopy(Network("s", "m", parse_inputs([INPUT]), module=module))
     assert np.array_equal(network.native(BATCH)[0], BATCH.arrays["x"])
     assert module.training
 
@@ -146,7 +146,7 @@ class Stateful(nn.Module):
 )
 def test_a_run_that_changes_a_tensor_is_found(change: Callable[[nn.Module], None], name: str | None) -> None:
     """The change may be in place, through .data, or by assignment."""
-    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Stateful(change)))
+    network = NetworkCopy(Network("s", "m", parse_inputs([INPUT]), module=Stateful(change)))
     assert network.changed_by(BATCH) == name
 
 
@@ -163,10 +163,10 @@ def test_a_program_without_a_module_is_the_original() -> None:
         Two(), ({"a": a, "b": b}, scale), dynamic_shapes=({"a": axis, "b": axis}, axis)
     )
     inputs = parse_inputs([f"{name}:float32[batch,2]" for name in ("a", "b", "scale")])
-    source = Source("s", "pt2", inputs, program=program)
+    network = Network("s", "pt2", inputs, program=program)
     arrays = {name: np.full((2, 2), value, np.float32) for name, value in (("a", 1), ("b", 2), ("scale", 3))}
     assert np.array_equal(
-        NetworkCopy(source).float64(ProofBatch("b", 2, arrays, {}))[0], np.full((2, 2), 7.0)
+        NetworkCopy(network).float64(ProofBatch("b", 2, arrays, {}))[0], np.full((2, 2), 7.0)
     )
 
 
@@ -177,13 +177,13 @@ def test_each_run_draws_its_own_random_numbers() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return torch.rand_like(x)
 
-    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Drawing()))
+    network = NetworkCopy(Network("s", "m", parse_inputs([INPUT]), module=Drawing()))
     assert not np.array_equal(network.native(BATCH)[0], network.native(BATCH)[0])
 
 
 def test_a_graph_alone_is_no_network() -> None:
     with pytest.raises(UntraceableError, match="got only a graph"):
-        NetworkCopy(Source("s", "onnx", parse_inputs([INPUT])))
+        NetworkCopy(Network("s", "onnx", parse_inputs([INPUT])))
 
 
 def test_constants_of_a_program_are_recomputed() -> None:
@@ -193,7 +193,7 @@ def test_constants_of_a_program_are_recomputed() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x + torch.sin(torch.arange(3) / 10)
 
-    traced = trace(Source("s", "m", parse_inputs([INPUT]), module=Positions().eval()))
+    traced = trace(Network("s", "m", parse_inputs([INPUT]), module=Positions().eval()))
     np.testing.assert_allclose(recompute_constant(traced.program, "sin"), np.sin([0, 0.1, 0.2]), rtol=1e-15)
     assert recompute_constant(traced.program, "add") is None or "add" not in {
         n.name for n in traced.program.graph.nodes

@@ -10,10 +10,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from turnpike.export.gates.instrument import Origin
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network
 from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.parity.onnx_reference import ORT_NOISE, GraphEvaluator, OnnxReference, keep_only
 from turnpike.export.parity.reference import RejectedError
-from turnpike.export.source import Source
 
 THIRD = np.float32(1 / 3)
 
@@ -101,11 +101,11 @@ def test_an_overridable_bias_has_a_default() -> None:
 
 
 def reference_for(proto: onnx.ModelProto, origins: dict[str, Origin]) -> OnnxReference:
-    source = Source("s", "onnx", parse_inputs(["x:float32[batch,2]"]), graph=proto)
+    network = Network("s", "onnx", parse_inputs(["x:float32[batch,2]"]), graph=proto)
     changed = ir.from_proto(proto)
     for value in changed.graph.outputs:
         value.name = "renamed"
-    return OnnxReference(source, changed, origins)
+    return OnnxReference(network, changed, origins)
 
 
 BATCH = ProofBatch("b", 1, {"x": X}, {"x": 0})

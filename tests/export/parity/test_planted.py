@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from turnpike.export.errors import ExportError, ParityError, UntraceableError
 from turnpike.export.gates.instrument import Origin, instrument
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network
 from turnpike.export.parity import prove as prove_module
 from turnpike.export.parity.prove import Proof, prove
 from turnpike.export.parity.weight_origins import WeightMatch
-from turnpike.export.source import Source
-from turnpike.export.trace.trace import TracedGraph, trace
+from turnpike.export.trace.trace_network import TracedGraph, trace
 from turnpike.models.networks.families import build_network
 from turnpike.models.networks.feedforward import MlpConfig
 from turnpike.service.artifact.runtime import open_model
@@ -31,7 +31,7 @@ CONFIG = MlpConfig(inputs=(6,), classes=3, width=12, layers=3)
 class Subject:
     """A network and its graph; a test changes a copy of the graph."""
 
-    source: Source
+    network: Network
     traced: TracedGraph
     origins: dict[str, Origin]
 
@@ -40,13 +40,13 @@ class Subject:
         model = ir.from_proto(ir.to_proto(self.traced.model))
         change(model)
         runtime = open_model(ir.to_proto(model).SerializeToString())
-        return prove(self.source, self.traced, model, self.origins, runtimes=[runtime])
+        return prove(self.network, self.traced, model, self.origins, runtimes=[runtime])
 
 
 def subject_of(module: nn.Module, *inputs: str) -> Subject:
-    source = Source("planted", "module", parse_inputs(inputs), module=module.eval())
-    traced = trace(source)
-    return Subject(source, traced, instrument(traced.model).origins)
+    network = Network("planted", "module", parse_inputs(inputs), module=module.eval())
+    traced = trace(network)
+    return Subject(network, traced, instrument(traced.model).origins)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_a_correct_graph_passes(subject: Subject) -> None:
     assert proof.parity.verdict == "pass"
     assert not proof.batch_coupled
     assert proof.warnings == ()
-    assert proof.parity.identical >= len(subject.source.module.state_dict())
+    assert proof.parity.identical >= len(subject.network.module.state_dict())
     assert [tensor.name for tensor in proof.parity.tensors][-1] == "output"
     assert {tensor.name for tensor in proof.parity.tensors} == {"output", *subject.origins}
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from turnpike.export.errors import ParityError, UntraceableError
 from turnpike.export.gates.instrument import Origin, instrument
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network, Rows
 from turnpike.export.parity.error_stats import BINS
 from turnpike.export.parity.prove import Proof, prove
-from turnpike.export.source import Rows, Source
-from turnpike.export.trace.trace import TracedGraph, trace
+from turnpike.export.trace.trace_network import TracedGraph, trace
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.presets import PRESETS
 from turnpike.service.artifact.manifest import Parity
@@ -28,7 +28,7 @@ from turnpike.service.artifact.runtime import Runtime, open_model
 class Traceable:
     """A traced network, with everything that its proof needs."""
 
-    source: Source
+    network: Network
     traced: TracedGraph
     origins: dict[str, Origin]
 
@@ -37,13 +37,15 @@ class Traceable:
 
     def prove(self, **settings: object) -> Proof:
         runtimes = settings.pop("runtimes", None) or [self.open()]
-        return prove(self.source, self.traced, self.traced.model, self.origins, runtimes=runtimes, **settings)
+        return prove(
+            self.network, self.traced, self.traced.model, self.origins, runtimes=runtimes, **settings
+        )
 
 
 def traceable(module: nn.Module, *inputs: str, rows: Rows | None = None) -> Traceable:
-    source = Source("net", "module", parse_inputs(inputs), module=module.eval(), rows=rows)
-    traced = trace(source)
-    return Traceable(source, traced, instrument(traced.model).origins)
+    network = Network("net", "module", parse_inputs(inputs), module=module.eval(), rows=rows)
+    traced = trace(network)
+    return Traceable(network, traced, instrument(traced.model).origins)
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +231,7 @@ class Picky(nn.Module):
 def test_sizes_that_the_network_rejects_are_left_out() -> None:
     """A warning names them: lengths together, and a number of rows by itself, as a service may send it."""
     net = traceable(Picky(), "x:float32[batch,2,time]")
-    net.source.module.single_rows = False
+    net.network.module.single_rows = False
     proof = net.prove()
     names = {batch.name for batch in proof.parity.batches}
     assert {"time=12", "time=33"} <= names
@@ -270,7 +272,7 @@ def test_memory_layouts_do_not_matter() -> None:
 
 def test_a_length_that_the_network_accepts_is_searched() -> None:
     net = traceable(Picky(), "x:float32[batch,2,time]")
-    net.source.module.step = 8
+    net.network.module.step = 8
     assert net.prove().random_rows.inputs["x"].shape == (128, 2, 8)
 
 
@@ -281,18 +283,18 @@ def test_a_network_that_accepts_nothing_is_reported() -> None:
     def refuse(x: Tensor) -> Tensor:
         raise ValueError("never")
 
-    net.source.module.forward = refuse
+    net.network.module.forward = refuse
     with pytest.raises(UntraceableError, match=r"accepts no batch of x:float32\[batch,2,time\] .*: never"):
         net.prove()
 
 
 def test_a_graph_with_other_inputs_is_reported(digits: Traceable) -> None:
     """The error is raised before anything is run."""
-    source = replace(digits.source, inputs=parse_inputs(["x:float32[batch,1,8,8]", "y:float32[batch]"]))
+    network = replace(digits.network, inputs=parse_inputs(["x:float32[batch,1,8,8]", "y:float32[batch]"]))
     with pytest.raises(
         ParityError, match=r"inputs: expected the network's 2 \(x, y\), the graph has 1 \(x\)"
     ):
-        replace(digits, source=source).prove()
+        replace(digits, network=network).prove()
 
 
 class Cancelling(nn.Module):
@@ -327,7 +329,7 @@ def test_a_fixed_batch_passes() -> None:
     assert not proof.batch_coupled
 
 
-def onnx_source() -> Source:
+def onnx_source() -> Network:
     """An .onnx file with one layer y = relu(x W) T + x (1 - T)."""
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal((4, 4)).astype(np.float32) for name in ("wh", "wt")}
@@ -349,19 +351,19 @@ def onnx_source() -> Source:
         opset_imports=[helper.make_opsetid("", 20)],
         ir_version=10,
     )
-    return Source("adopted", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph)
+    return Network("adopted", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph)
 
 
 def test_an_onnx_source_is_proved_against_itself() -> None:
     """The graph with exposed gates and levers computes the same. A change of it is found."""
-    source = onnx_source()
-    model = ir.from_proto(source.graph)
+    network = onnx_source()
+    model = ir.from_proto(network.graph)
     origins = instrument(model).origins
     assert "layer00.transform_gate" in origins
 
     def proof() -> Proof:
         runtime = open_model(ir.to_proto(model).SerializeToString())
-        return prove(source, None, model, origins, runtimes=[runtime])
+        return prove(network, None, model, origins, runtimes=[runtime])
 
     result = proof()
     assert result.parity.reference == "the graph as it came, by onnx's reference evaluator in float64"
@@ -374,13 +376,13 @@ def test_an_onnx_source_is_proved_against_itself() -> None:
 
 def test_a_network_that_rejects_most_batches_of_random_rows_is_refused() -> None:
     net = traceable(Picky(), "x:float32[batch,2,time]")
-    forward = net.source.module.forward
+    forward = net.network.module.forward
 
     def few(x: Tensor) -> Tensor:
         if x.shape[0] not in (2, 3):
             raise ValueError("expected two or three rows")
         return forward(x)
 
-    net.source.module.forward = few
+    net.network.module.forward = few
     with pytest.raises(UntraceableError, match=r"more than half of 6, got 2; .*'1 row'.*two or three"):
         net.prove()

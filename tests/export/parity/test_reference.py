@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from turnpike.export.errors import ParityError
 from turnpike.export.gates.instrument import Origin
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network
 from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.parity.reference import RejectedError, equal_up_to_rounding
 from turnpike.export.parity.torch_reference import TorchReference
-from turnpike.export.source import Source
-from turnpike.export.trace.trace import TracedGraph, trace
+from turnpike.export.trace.trace_network import TracedGraph, trace
 
 INPUT = "x:float32[batch,3]"
 BATCH = ProofBatch("b", 2, {"x": np.float32([[0.1, 0.2, 0.3], [1, 2, 3]])}, {"x": 0})
@@ -38,39 +38,39 @@ class Gated(nn.Module):
         return torch.sigmoid(self.gate(x)).float() * x + self.extra
 
 
-def traced_of(module: nn.Module, *inputs: str) -> tuple[Source, TracedGraph]:
-    source = Source("s", "module", parse_inputs(inputs or (INPUT,)), module=module.eval())
-    return source, trace(source)
+def traced_of(module: nn.Module, *inputs: str) -> tuple[Network, TracedGraph]:
+    network = Network("s", "module", parse_inputs(inputs or (INPUT,)), module=module.eval())
+    return network, trace(network)
 
 
 @pytest.fixture(scope="module")
-def shared() -> tuple[Source, TracedGraph]:
+def shared() -> tuple[Network, TracedGraph]:
     torch.manual_seed(0)
     return traced_of(Gated())
 
 
 @pytest.fixture
-def source(shared: tuple[Source, TracedGraph]) -> Source:
+def network(shared: tuple[Network, TracedGraph]) -> Network:
     """A copy of the source, whose network a test may change."""
     return replace(shared[0], module=copy.deepcopy(shared[0].module))
 
 
 @pytest.fixture
-def traced(shared: tuple[Source, TracedGraph]) -> TracedGraph:
+def traced(shared: tuple[Network, TracedGraph]) -> TracedGraph:
     return replace(shared[1], model=ir.from_proto(ir.to_proto(shared[1].model)))
 
 
 def reference_for(
-    source: Source, traced: TracedGraph, origins: dict[str, Origin] | None = None
+    network: Network, traced: TracedGraph, origins: dict[str, Origin] | None = None
 ) -> TorchReference:
-    return TorchReference(source, traced, traced.model, origins or {})
+    return TorchReference(network, traced, traced.model, origins or {})
 
 
-def test_outputs_and_gates_are_computed_in_float64(source: Source, traced: TracedGraph) -> None:
+def test_outputs_and_gates_are_computed_in_float64(network: Network, traced: TracedGraph) -> None:
     """They equal the formula up to the rounding of float64. Native values are float32."""
-    net = source.module
+    net = network.module
     reference = reference_for(
-        source, traced, {"t": Origin("sigmoid"), "c": Origin("sigmoid", complement=True)}
+        network, traced, {"t": Origin("sigmoid"), "c": Origin("sigmoid", complement=True)}
     )
     float64, native = reference.float64(BATCH), reference.native(BATCH)
     x = BATCH.arrays["x"].astype(np.float64)
@@ -85,12 +85,12 @@ def test_outputs_and_gates_are_computed_in_float64(source: Source, traced: Trace
     assert reference.warnings == ()
 
 
-def test_the_users_module_does_not_change(source: Source, traced: TracedGraph) -> None:
+def test_the_users_module_does_not_change(network: Network, traced: TracedGraph) -> None:
     """Neither its mode nor its weights change, nor does torch's random state."""
-    net = source.module
+    net = network.module
     net.train()
     before, random = {k: v.clone() for k, v in net.state_dict().items()}, torch.get_rng_state()
-    reference = reference_for(source, traced)
+    reference = reference_for(network, traced)
     reference.native(BATCH)
     reference.float64(BATCH)
     assert net.training
@@ -98,58 +98,58 @@ def test_the_users_module_does_not_change(source: Source, traced: TracedGraph) -
     assert torch.equal(random, torch.get_rng_state())
 
 
-def test_large_batches_have_only_outputs(source: Source, traced: TracedGraph) -> None:
-    reference = reference_for(source, traced, {"t": Origin("sigmoid")})
+def test_large_batches_have_only_outputs(network: Network, traced: TracedGraph) -> None:
+    reference = reference_for(network, traced, {"t": Origin("sigmoid")})
     large = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, compare_layers=False)
     assert set(reference.native(large)) == set(reference.float64(large)) == {"output"}
 
 
 def test_a_value_without_a_traced_node_is_computed_from_the_graph(
-    source: Source, traced: TracedGraph
+    network: Network, traced: TracedGraph
 ) -> None:
     """The description names the reference evaluator."""
     sigmoid = next(node for node in traced.model.graph if node.op_type == "Sigmoid")
     sigmoid.outputs[0].name = "t"
     traced.model.graph.outputs.append(sigmoid.outputs[0])
     traced.model.graph.outputs[0].name = "output"
-    reference = reference_for(source, traced, {"t": Origin("val_of_no_node")})
-    known = reference_for(source, traced, {"t": Origin("sigmoid")})
+    reference = reference_for(network, traced, {"t": Origin("val_of_no_node")})
+    known = reference_for(network, traced, {"t": Origin("sigmoid")})
     np.testing.assert_allclose(reference.float64(BATCH)["t"], known.float64(BATCH)["t"], rtol=1e-14)
     np.testing.assert_allclose(reference.native(BATCH)["t"], known.native(BATCH)["t"], rtol=1e-5)
     assert reference.native(BATCH)["t"].dtype == np.float32
     assert reference.description.endswith("the graph by onnx's reference evaluator in float64 for t")
 
 
-def test_a_float32_only_network_is_replaced_by_its_program(source: Source, traced: TracedGraph) -> None:
+def test_a_float32_only_network_is_replaced_by_its_program(network: Network, traced: TracedGraph) -> None:
     """The description and a warning say so."""
-    expected = reference_for(source, traced).float64(BATCH)["output"]
-    source.module.narrow = True
-    reference = reference_for(source, traced)
+    expected = reference_for(network, traced).float64(BATCH)["output"]
+    network.module.narrow = True
+    reference = reference_for(network, traced)
     np.testing.assert_allclose(reference.float64(BATCH)["output"], expected, rtol=1e-14)
     assert reference.description == "the traced program in float64"
     assert "does not run in float64 (float32 only)" in reference.warnings[0]
 
 
-def test_a_program_that_differs_from_the_network_is_found(source: Source, traced: TracedGraph) -> None:
+def test_a_program_that_differs_from_the_network_is_found(network: Network, traced: TracedGraph) -> None:
     """A difference of 1e-7 is enough."""
-    source.module.extra = 1e-7
+    network.module.extra = 1e-7
     with pytest.raises(
         ParityError, match="output: the traced program does not compute what the network does"
     ):
-        reference_for(source, traced).float64(BATCH)
+        reference_for(network, traced).float64(BATCH)
 
 
-def test_a_batch_that_the_network_does_not_accept_is_rejected(source: Source, traced: TracedGraph) -> None:
+def test_a_batch_that_the_network_does_not_accept_is_rejected(network: Network, traced: TracedGraph) -> None:
     """A batch that only the traced program does not accept is an error."""
-    reference = reference_for(source, traced)
+    reference = reference_for(network, traced)
     wider = ProofBatch("b", 1, {"x": np.zeros((1, 4), np.float32)}, {"x": 0})
     with pytest.raises(RejectedError, match="shapes"):
         reference.native(wider)
-    source.module.forward = lambda x: x
+    network.module.forward = lambda x: x
     with pytest.raises(
         ParityError, match="the traced program does not accept the batch 'b', which the network"
     ):
-        reference_for(source, traced).native(wider)
+        reference_for(network, traced).native(wider)
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from turnpike.export.errors import ParityError
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network
 from turnpike.export.parity.weight_origins import (
     MAX_LITERAL_SIZE,
     WeightMatch,
     check_weights,
     rounding_distance,
 )
-from turnpike.export.source import Source
-from turnpike.export.trace.trace import TracedGraph, trace
+from turnpike.export.trace.trace_network import TracedGraph, trace
 
 W = np.arange(1, 13, dtype=np.float32).reshape(3, 4) / 7
 V = -np.arange(1, 9, dtype=np.float32).reshape(2, 4) / 3
@@ -36,8 +36,8 @@ def graph(*nodes: onnx.NodeProto, **weights: np.ndarray) -> onnx.ModelProto:
 
 def check(model: onnx.ModelProto) -> WeightMatch:
     """Check a graph against a source with the weights W, V and BN."""
-    source = Source("s", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph(w=W, v=V, bn=BN))
-    return check_weights(source, None, ir.from_proto(model))
+    network = Network("s", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph(w=W, v=V, bn=BN))
+    return check_weights(network, None, ir.from_proto(model))
 
 
 @pytest.mark.parametrize(
@@ -88,16 +88,16 @@ def test_other_weights_are_named(array: np.ndarray) -> None:
 def test_the_networks_own_weights_are_listed() -> None:
     """For a file of another network, or of one without its weight_norm."""
     net = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2)).eval()
-    traced = trace(Source("net", "module", parse_inputs(["x:float32[batch,4]"]), module=net))
+    traced = trace(Network("net", "module", parse_inputs(["x:float32[batch,4]"]), module=net))
     with pytest.raises(ParityError, match=r"; the network has bias, \S+original0, \S+original1$"):
         rounding_distance("weight", V, traced)
 
 
 def test_a_single_number_is_not_where_a_tensor_comes_from() -> None:
     """Else every tensor of equal numbers could come from it."""
-    source = Source("s", "onnx", (), graph=graph(half=np.float32([0.5])))
+    network = Network("s", "onnx", (), graph=graph(half=np.float32([0.5])))
     with pytest.raises(ParityError, match="^other: expected one of the network's weights"):
-        check_weights(source, None, ir.from_proto(graph(other=np.full(12, 0.5, np.float32))))
+        check_weights(network, None, ir.from_proto(graph(other=np.full(12, 0.5, np.float32))))
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_a_weight_is_compared_with_the_parameter_of_its_name(array: np.ndarray, 
 def test_weights_are_compared_by_bits() -> None:
     """NaN equals itself; minus zero differs from zero."""
     nan = np.full((2, 5), np.nan, np.float32)
-    source = Source("s", "onnx", (), graph=graph(w=nan, z=np.zeros((2, 5), np.float32)))
-    assert check_weights(source, None, ir.from_proto(graph(w=nan))).identical == 1
+    network = Network("s", "onnx", (), graph=graph(w=nan, z=np.zeros((2, 5), np.float32)))
+    assert check_weights(network, None, ir.from_proto(graph(w=nan))).identical == 1
     with pytest.raises(ParityError, match="^z: "):
-        check_weights(source, None, ir.from_proto(graph(z=-np.zeros((2, 5), np.float32))))
+        check_weights(network, None, ir.from_proto(graph(z=-np.zeros((2, 5), np.float32))))
 
 
 def test_literals_indices_and_zeros_are_not_checked() -> None:
@@ -173,10 +173,10 @@ class ManyTensors(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def traced_source() -> tuple[Source, TracedGraph]:
+def traced_network() -> tuple[Network, TracedGraph]:
     torch.manual_seed(0)
-    source = Source("s", "module", parse_inputs(["x:float32[batch,10]"]), module=ManyTensors().eval())
-    return source, trace(source)
+    network = Network("s", "module", parse_inputs(["x:float32[batch,10]"]), module=ManyTensors().eval())
+    return network, trace(network)
 
 
 def with_weight(traced: TracedGraph, name: str, change: Callable[[np.ndarray], np.ndarray]) -> ir.Model:
@@ -187,17 +187,17 @@ def with_weight(traced: TracedGraph, name: str, change: Callable[[np.ndarray], n
     return model
 
 
-def test_weights_may_be_parameters_buffers_or_attributes(traced_source: tuple[Source, TracedGraph]) -> None:
+def test_weights_may_be_parameters_buffers_or_attributes(traced_network: tuple[Network, TracedGraph]) -> None:
     """Parameters, buffers saved or not, and plain attributes; a folded constant is recomputed."""
-    source, traced = traced_source
-    match = check_weights(source, traced, traced.model)
+    network, traced = traced_network
+    match = check_weights(network, traced, traced.model)
     assert (match.identical, match.derived) == (5, 1)
     assert 0 <= match.ulp <= 2
 
 
-def test_each_kind_of_weight_is_checked(traced_source: tuple[Source, TracedGraph]) -> None:
+def test_each_kind_of_weight_is_checked(traced_network: tuple[Network, TracedGraph]) -> None:
     """A changed bit in any of them is found; in a folded constant, more than two units in the last place."""
-    source, traced = traced_source
+    network, traced = traced_network
     constants = {name: value.const_value for name, value in traced.model.graph.initializers.items()}
     weights = [
         name for name, value in constants.items() if value is not None and value.size > MAX_LITERAL_SIZE
@@ -206,16 +206,16 @@ def test_each_kind_of_weight_is_checked(traced_source: tuple[Source, TracedGraph
     for name in weights:
         with pytest.raises(ParityError, match=f"^{name}: expected"):
             check_weights(
-                source, traced, with_weight(traced, name, lambda w: w + np.float32(3e-7) * np.sign(w))
+                network, traced, with_weight(traced, name, lambda w: w + np.float32(3e-7) * np.sign(w))
             )
 
 
 @pytest.mark.parametrize(("units", "passes"), [(2, True), (3, False)])
 def test_a_recomputed_constant_may_be_off_by_two_units(
-    traced_source: tuple[Source, TracedGraph], units: int, passes: bool
+    traced_network: tuple[Network, TracedGraph], units: int, passes: bool
 ) -> None:
     """The first element is 0 exactly, so that it can be off by whole units of the largest."""
-    source, traced = traced_source
+    network, traced = traced_network
     ((name, constant),) = {
         name: value.const_value.numpy()
         for name, value in traced.model.graph.initializers.items()
@@ -224,10 +224,10 @@ def test_a_recomputed_constant_may_be_off_by_two_units(
     assert constant[0] == 0
     changed = with_weight(traced, name, lambda w: np.float32([units * np.spacing(np.abs(w).max()), *w[1:]]))
     if passes:
-        assert check_weights(source, traced, changed).ulp == units
+        assert check_weights(network, traced, changed).ulp == units
     else:
         with pytest.raises(ParityError, match=f"within 2 units in the last place .* off by {units}$"):
-            check_weights(source, traced, changed)
+            check_weights(network, traced, changed)
 
 
 def test_a_tensor_with_two_names_is_checked_under_both() -> None:
@@ -237,17 +237,17 @@ def test_a_tensor_with_two_names_is_checked_under_both() -> None:
     for part in (net.first, net.second):
         part.weight = nn.Parameter(torch.ones(2)) if part is net.first else net.first.weight
         part.register_buffer("saved", torch.ones(2) if part is net.first else net.first.saved)
-    source = Source("s", "module", (), module=net)
+    network = Network("s", "module", (), module=net)
     for name in ("first.weight", "second.weight", "first.saved", "second.saved"):
-        check_weights(source, None, ir.from_proto(graph(**{name: np.ones(2, np.float32)})))
+        check_weights(network, None, ir.from_proto(graph(**{name: np.ones(2, np.float32)})))
         with pytest.raises(ParityError, match=f"^{name}: expected the network's weights bit for bit"):
-            check_weights(source, None, ir.from_proto(graph(**{name: np.zeros(2, np.float32)})))
+            check_weights(network, None, ir.from_proto(graph(**{name: np.zeros(2, np.float32)})))
 
 
-def test_weights_are_those_of_the_module(traced_source: tuple[Source, TracedGraph]) -> None:
+def test_weights_are_those_of_the_module(traced_network: tuple[Network, TracedGraph]) -> None:
     """If the module's weights changed after tracing, those of the graph are outdated."""
-    source, traced = traced_source
+    network, traced = traced_network
     torch.manual_seed(1)
     other = ManyTensors().eval()
     with pytest.raises(ParityError, match="expected the network's weights bit for bit"):
-        check_weights(Source("s", "m", source.inputs, module=other), traced, traced.model)
+        check_weights(Network("s", "m", network.inputs, module=other), traced, traced.model)

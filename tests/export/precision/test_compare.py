@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.errors import PrecisionError
+from turnpike.export.network import Rows
+from turnpike.export.options import AgreementLimits
 from turnpike.export.precision.compare import (
     MAX_COMPARED_ROWS,
     AnswerKind,
@@ -20,7 +22,6 @@ from turnpike.export.precision.compare import (
     require_agreement,
 )
 from turnpike.export.precision.lower import LowPrecision, lower
-from turnpike.export.source import Rows
 from turnpike.service.artifact.runtime import open_model
 
 
@@ -131,37 +132,41 @@ def test_a_variant_slower_than_fp32_gives_a_warning() -> None:
 def test_too_little_agreement_is_refused() -> None:
     """Exactly the required agreement is accepted."""
     with pytest.raises(PrecisionError) as error:
-        require_agreement(comparison_with_speed(0.25, 0.97, 4.0, agreement=0.98))
+        require_agreement(comparison_with_speed(0.25, 0.97, 4.0, agreement=0.98), AgreementLimits())
     assert str(error.value) == (
         "--precision int8: expected the answers of fp32 in a share of 0.99 or more (--min-agreement), "
         "got 0.98, on your rows; accuracy 0.875, in fp32 0.9; speed compared with fp32: 4.0 times slower "
         "with 1 row, as fast with 8 rows, 4.0 times faster with 64 rows"
     )
-    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, agreement=0.99))
-    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, agreement=0.98), min_agreement=0.95)
+    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, agreement=0.99), AgreementLimits())
+    require_agreement(
+        comparison_with_speed(2.0, 3.0, 4.0, agreement=0.98), AgreementLimits(min_agreement=0.95)
+    )
 
 
 def test_too_large_an_error_is_refused() -> None:
     """All answers may agree while the numbers differ. The message names the limits that failed."""
     too_large = r"expected a relative rms error of 0\.03 or less \(--max-error\), got 0\.031"
     with pytest.raises(PrecisionError, match=rf"^--precision int8: {too_large}, on your rows; "):
-        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031))
+        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031), AgreementLimits())
     with pytest.raises(PrecisionError, match=rf"\(--min-agreement\), got 0\.98, and {too_large}, on your"):
-        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031, agreement=0.98))
+        require_agreement(
+            comparison_with_speed(2.0, 3.0, 4.0, error=0.031, agreement=0.98), AgreementLimits()
+        )
     random_rows = replace(comparison_with_speed(2.0, 3.0, 4.0, error=0.031), drawn=True)
     with pytest.raises(PrecisionError, match=r"on 100 random rows \(give real ones with --data\); "):
-        require_agreement(random_rows)
-    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.03))
-    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031), max_error=0.04)
-    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=None, kind="equal"))
+        require_agreement(random_rows, AgreementLimits())
+    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.03), AgreementLimits())
+    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031), AgreementLimits(max_error=0.04))
+    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=None, kind="equal"), AgreementLimits())
 
 
 def test_a_single_number_is_judged_by_its_error_alone() -> None:
     """It has no classes that could agree."""
-    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, agreement=0.6, kind="near"))
+    require_agreement(comparison_with_speed(2.0, 3.0, 4.0, agreement=0.6, kind="near"), AgreementLimits())
     message = r"^--precision int8: expected a relative rms error of 0\.03 .*, got 0\.031, on"
     with pytest.raises(PrecisionError, match=message):
-        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031, kind="near"))
+        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=0.031, kind="near"), AgreementLimits())
 
 
 def test_the_error_is_relative_to_the_output(net: Gated) -> None:
@@ -182,7 +187,9 @@ def test_numbers_lost_to_infinity_are_refused() -> None:
     difference.add(np.float32([1, 1e5]), np.float32([1, np.inf]))
     error = difference.result("y").relative
     with pytest.raises(PrecisionError, match=r"\(--max-error\), got inf, on"):
-        require_agreement(comparison_with_speed(2.0, 3.0, 4.0, error=error, kind="near"), max_error=1e9)
+        require_agreement(
+            comparison_with_speed(2.0, 3.0, 4.0, error=error, kind="near"), AgreementLimits(max_error=1e9)
+        )
 
 
 @pytest.mark.parametrize(

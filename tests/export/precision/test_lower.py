@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.errors import PrecisionError
+from turnpike.export.network import Rows
 from turnpike.export.precision.lower import LowPrecision, lower
-from turnpike.export.source import Rows
 from turnpike.service.artifact.levers import override_biases
 from turnpike.service.artifact.runtime import open_model
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from tests.support.tiny_highway import highway
 from turnpike.export.measure.gate_profile import profile_gates
+from turnpike.export.network import Rows
 from turnpike.export.report.data import gate_panel
-from turnpike.export.source import Rows
 from turnpike.service.artifact.manifest import Gate, Lever
 
 LABELS = ("cat", "dog", "cow")

@@ -13,6 +13,7 @@ import pytest
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.measure.gate_profile import profile_gates
 from turnpike.export.measure.lesion_curve import lesion_curve
+from turnpike.export.network import Rows
 from turnpike.export.parity.error_stats import BINS
 from turnpike.export.precision.compare import Comparison, Speed, TensorDifference
 from turnpike.export.report import write as module
@@ -21,7 +22,6 @@ from turnpike.export.report.html import format_bytes
 from turnpike.export.report.page import render_page
 from turnpike.export.report.parity_section import parity_rows
 from turnpike.export.report.write import report_json, write_report
-from turnpike.export.source import Rows
 from turnpike.service.artifact.manifest import (
     Gate,
     Manifest,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from torch.export import Dim
 
 from turnpike.export.errors import ExportError, RefusedError, SourceError, UsageError
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Messages, Network
+from turnpike.export.options import SourceOptions
 from turnpike.export.sources.data.rows import MAX_ROWS_USED
-from turnpike.export.sources.load import SourceWarning, load_source
+from turnpike.export.sources.load import load_source
 from turnpike.models.data.load import load_dataset
 from turnpike.models.networks.base import Net, NetConfig
 from turnpike.models.networks.families import build_network
@@ -48,6 +51,10 @@ def save_checkpoint(path: Path, config: NetConfig = DIGITS, data: Any = None, **
     return path
 
 
+def load(source: Any, **options: Any) -> Network:
+    return load_source(source, SourceOptions(**options))
+
+
 @pytest.fixture(scope="module")
 def digits() -> dict[str, Any]:
     dataset = load_dataset("digits", seed=3)
@@ -59,16 +66,15 @@ def test_a_checkpoint_has_network_inputs_labels_name_and_test_rows(
 ) -> None:
     """The source may be the file or the folder of the run."""
     path = save_checkpoint(tmp_path / "model.safetensors", data=digits)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for given in (path, str(path), tmp_path):
-            source = load_source(given)
-            assert [str(spec) for spec in source.inputs] == ["x:float32[batch,1,8,8]"]
-            assert (source.name, source.kind, source.labels) == ("tiny", "checkpoint", tuple("0123456789"))
-            assert isinstance(source.module, Net)
-            assert not source.module.training
-            assert source.rows is not None
-            assert len(source.rows) == 359
+    for given in (path, str(path), tmp_path):
+        source = load(given)
+        assert [str(spec) for spec in source.inputs] == ["x:float32[batch,1,8,8]"]
+        assert (source.name, source.kind, source.labels) == ("tiny", "checkpoint", tuple("0123456789"))
+        assert isinstance(source.module, Net)
+        assert not source.module.training
+        assert source.rows is not None
+        assert len(source.rows) == 359
+        assert source.messages == Messages()
 
 
 @pytest.mark.parametrize("name", list(presets.PRESETS))
@@ -76,7 +82,7 @@ def test_every_preset_describes_its_input(tmp_path: Path, name: str) -> None:
     """Texts are ids[batch,words,...], series have a dynamic time; the module accepts such rows."""
     config = presets.find_preset(name).config
     small = {"layers": 1} if isinstance(config, MlpConfig) else {}
-    source = load_source(save_checkpoint(tmp_path / "net.safetensors", replace(config, **small), preset=name))
+    source = load(save_checkpoint(tmp_path / "net.safetensors", replace(config, **small), preset=name))
     (spec,) = source.inputs
     assert source.name == name
     assert isinstance(source.module, Net)
@@ -93,7 +99,7 @@ def test_inputs_get_the_names_of_the_user(tmp_path: Path) -> None:
     """The shape must be the same, but a dynamic time may be fixed."""
     path = save_checkpoint(tmp_path / "net.safetensors")
     renamed = parse_inputs(["pixels:float32[rows,1,8,8]"])
-    assert load_source(path, inputs=renamed).inputs == renamed
+    assert load(path, inputs=renamed).inputs == renamed
     for other in (
         ["p:float32[rows,64]"],
         ["p:uint8[rows,1,8,8]"],
@@ -101,19 +107,18 @@ def test_inputs_get_the_names_of_the_user(tmp_path: Path) -> None:
         ["p:float32[r,1,8,h]"],
     ):
         with pytest.raises(UsageError, match=r"expected x:float32\[batch,1,8,8\], under any names, got p"):
-            load_source(path, inputs=parse_inputs(other))
+            load(path, inputs=parse_inputs(other))
     text = save_checkpoint(tmp_path / "text.safetensors", presets.find_preset("charcnn").config)
     fixed = parse_inputs(["ids:int64[batch,5,12]"])
-    assert load_source(text, inputs=fixed).inputs == fixed
+    assert load(text, inputs=fixed).inputs == fixed
 
 
 def test_rows_that_changed_since_training_cause_a_warning(tmp_path: Path, digits: dict[str, Any]) -> None:
     """They are used all the same."""
     path = save_checkpoint(tmp_path / "net.safetensors", data={**digits, "digest": "0" * 64})
-    with pytest.warns(
-        SourceWarning, match="digits has other rows here than the ones that the checkpoint was trained on"
-    ):
-        source = load_source(path)
+    source = load(path)
+    (warning,) = source.messages.warnings
+    assert warning == "data: digits has other rows here than the ones that the checkpoint was trained on"
     assert source.rows is not None
 
 
@@ -129,8 +134,20 @@ def test_rows_that_changed_since_training_cause_a_warning(tmp_path: Path, digits
 )
 def test_inputs_without_a_dimension_that_varies_cause_a_warning(text: str, message: str) -> None:
     """The first dimension is taken for the rows, which may be the numbers of one row."""
-    with pytest.warns(SourceWarning, match=rf"^--input {re.escape(text)}: no dimension varies, .* {message}"):
-        load_source(nn.Linear(4, 4), inputs=parse_inputs([text]))
+    (warning,) = load(nn.Linear(4, 4), inputs=[text]).messages.warnings
+    assert re.match(rf"--input {re.escape(text)}: no dimension varies, .* {message}", warning)
+
+
+def test_messages_belong_to_what_was_loaded() -> None:
+    """Also if several threads load networks at once."""
+
+    def warnings_for(rows: int) -> tuple[str, ...]:
+        return load(nn.Linear(4, 4), inputs=[f"x:float32[{rows},4]"]).messages.warnings
+
+    with ThreadPoolExecutor(8) as threads:
+        for rows, texts in enumerate(threads.map(warnings_for, range(1, 200)), 1):
+            assert len(texts) == 1
+            assert f"takes exactly {rows} rows" in texts[0]
 
 
 def test_rows_of_named_data_sets_are_public(tmp_path: Path, digits: dict[str, Any]) -> None:
@@ -138,10 +155,10 @@ def test_rows_of_named_data_sets_are_public(tmp_path: Path, digits: dict[str, An
     path = save_checkpoint(tmp_path / "model.safetensors", data=digits)
     x = np.zeros((3, 1, 8, 8), np.uint8)
     np.savez(tmp_path / "own.npz", x=x, y=np.arange(3))
-    assert load_source(path).public
-    assert load_source(path, data="digits").public
-    assert not load_source(path, data=tmp_path / "own.npz").public
-    assert not load_source(save_checkpoint(tmp_path / "bare.safetensors")).public
+    assert load(path).public
+    assert load(path, data="digits").public
+    assert not load(path, data=tmp_path / "own.npz").public
+    assert not load(save_checkpoint(tmp_path / "bare.safetensors")).public
 
 
 def test_rows_are_not_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,13 +166,12 @@ def test_rows_are_not_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path / "cache"))
     config = replace(DIGITS, inputs=(1, 28, 28))
     path = save_checkpoint(tmp_path / "net.safetensors", config, data={"name": "mnist"})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert load_source(path).rows is None
-        for other in ("rows", None, 3, "../../etc"):
-            assert load_source(save_checkpoint(tmp_path / "o.safetensors", data={"name": other})).rows is None
-    with pytest.warns(SourceWarning, match="no rows: "):
-        assert load_source(path, data_dir=tmp_path).rows is None
+    for other in ("mnist", "rows", None, 3, "../../etc"):
+        source = load(save_checkpoint(tmp_path / "other.safetensors", config, data={"name": other}))
+        assert (source.rows, source.messages) == (None, Messages())
+    source = load(path, data_dir=tmp_path)
+    assert source.rows is None
+    assert source.messages.warnings[0].startswith("no rows: ")
     assert not (tmp_path / "cache").exists()
 
 
@@ -165,7 +181,7 @@ def test_rows_that_the_user_gives_replace_those_of_the_checkpoint(
     """Their classes may be given as labels of the checkpoint."""
     path = save_checkpoint(tmp_path / "net.safetensors", data=digits)
     np.savez(tmp_path / "rows.npz", x=np.ones((2, 1, 8, 8), np.uint8), y=["7", "3"])
-    source = load_source(path, data=tmp_path / "rows.npz")
+    source = load(path, data=tmp_path / "rows.npz")
     assert source.rows is not None
     assert source.rows.classes is not None
     assert source.rows.classes.tolist() == [7, 3]
@@ -175,7 +191,7 @@ def test_the_number_of_rows_is_limited(tmp_path: Path) -> None:
     """The parity data set has ten thousand test rows."""
     config = MlpConfig(inputs=(24,), classes=2, width=5, layers=1)
     data = {"name": "parity-24", "digest": load_dataset("parity-24").digest, "labels": ["even", "odd"]}
-    rows = load_source(save_checkpoint(tmp_path / "net.safetensors", config, data=data)).rows
+    rows = load(save_checkpoint(tmp_path / "net.safetensors", config, data=data)).rows
     assert rows is not None
     assert len(rows) == MAX_ROWS_USED
 
@@ -193,26 +209,26 @@ def test_the_number_of_rows_is_limited(tmp_path: Path) -> None:
 def test_a_record_with_invalid_fields_is_rejected(tmp_path: Path, data: object, message: str) -> None:
     """The file may come from anyone."""
     with pytest.raises(SourceError, match=f"net.safetensors: .*{message}"):
-        load_source(save_checkpoint(tmp_path / "net.safetensors", data=data))
+        load(save_checkpoint(tmp_path / "net.safetensors", data=data))
 
 
 def test_labels_that_the_user_gives_come_first(tmp_path: Path, digits: dict[str, Any]) -> None:
     """Without them, the labels of the data are used."""
     path = save_checkpoint(tmp_path / "net.safetensors", data={**digits, "name": "none"})
-    assert load_source(path, labels=list("abcdefghij")).labels == tuple("abcdefghij")
+    assert load(path, labels=list("abcdefghij")).labels == tuple("abcdefghij")
     (tmp_path / "labels.txt").write_text("\n".join("klmnopqrst"))
-    assert load_source(path, labels=tmp_path / "labels.txt").labels == tuple("klmnopqrst")
+    assert load(path, labels=tmp_path / "labels.txt").labels == tuple("klmnopqrst")
     inputs = parse_inputs(["x:float32[batch,1,8,8]"])
-    source = load_source(nn.Flatten(), inputs=inputs, data="digits")
+    source = load(nn.Flatten(), inputs=inputs, data="digits")
     assert source.labels == tuple("0123456789")
 
 
 def test_the_name_is_given_or_derived(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path / "net.safetensors", preset="my net")
-    assert load_source(path).name == "my-net"
-    assert load_source(path, name="other").name == "other"
+    assert load(path).name == "my-net"
+    assert load(path, name="other").name == "other"
     with pytest.raises(UsageError, match="--name: expected"):
-        load_source(path, name="../other")
+        load(path, name="../other")
 
 
 class DoublesInTraining(nn.Module):
@@ -223,21 +239,21 @@ class DoublesInTraining(nn.Module):
 def test_a_module_object_is_not_changed() -> None:
     """A copy of it is put in eval mode."""
     net = nn.Sequential(DoublesInTraining(), nn.Dropout())
-    source = load_source(net, inputs=INPUTS)
+    source = load(net, inputs=INPUTS)
     assert (source.name, source.kind) == ("Sequential", "module")
     assert source.module is not net
     assert source.module is not None
     assert not any(part.training for part in source.module.modules())
     assert all(part.training for part in net.modules())
     with pytest.raises(UsageError, match=r"--input: expected one for each argument of forward\(input\)"):
-        load_source(net)
+        load(net)
 
 
 def test_a_module_that_cannot_be_copied_is_an_error() -> None:
     net = nn.Linear(4, 4)
     net.lock = iter(open(__file__, "rb"))  # type: ignore[assignment]  # noqa: PTH123, SIM115
     with pytest.raises(SourceError, match="Linear: cannot be copied"):
-        load_source(net, inputs=INPUTS)
+        load(net, inputs=INPUTS)
     net.lock.close()  # type: ignore[operator]
 
 
@@ -250,13 +266,11 @@ def test_each_kind_of_source_is_recognized(tmp_path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), tmp_path / "b.onnx")
     (tmp_path / "c.py").write_text("from torch import nn\ndef make(): return nn.Linear(4, 4)\n")
     save_file(net.state_dict(), tmp_path / "w.safetensors")
-    module_source = load_source(
-        f"{tmp_path / 'c.py'}:make", inputs=INPUTS, weights=tmp_path / "w.safetensors"
-    )
+    module_source = load(f"{tmp_path / 'c.py'}:make", inputs=INPUTS, weights=tmp_path / "w.safetensors")
     sources = [
-        load_source(program),
-        load_source(tmp_path / "a.pt2"),
-        load_source(tmp_path / "b.onnx"),
+        load(program),
+        load(tmp_path / "a.pt2"),
+        load(tmp_path / "b.onnx"),
         module_source,
     ]
     assert [(source.name, source.kind) for source in sources] == [
@@ -266,7 +280,7 @@ def test_each_kind_of_source_is_recognized(tmp_path: Path) -> None:
     assert torch.equal(module_source.module(torch.ones(1, 4)), net(torch.ones(1, 4)))
     for other in (tmp_path / "a.pt2", tmp_path / "b.onnx", net, program):
         with pytest.raises(UsageError, match="--weights: works only with path/to/file.py:factory"):
-            load_source(other, inputs=INPUTS, weights=tmp_path / "w.safetensors")
+            load(other, inputs=INPUTS, weights=tmp_path / "w.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -290,7 +304,7 @@ def test_other_files_are_rejected_with_a_remedy(
     if kind is not None:
         (tmp_path / name).touch()
     with pytest.raises(kind or SourceError, match=message):
-        load_source(tmp_path / name)
+        load(tmp_path / name)
 
 
 def test_weights_without_a_record_need_their_code(tmp_path: Path) -> None:
@@ -298,11 +312,11 @@ def test_weights_without_a_record_need_their_code(tmp_path: Path) -> None:
     with pytest.raises(
         SourceError, match="bare weights need the code of their network: file.py:factory --weights"
     ):
-        load_source(tmp_path / "w.safetensors")
+        load(tmp_path / "w.safetensors")
     with pytest.raises(
         SourceError, match="expected the folder of a run, with a file model.safetensors, got none"
     ):
-        load_source(tmp_path)
+        load(tmp_path)
 
 
 def test_objects_that_cannot_be_exported_are_rejected() -> None:
@@ -319,10 +333,10 @@ def test_objects_that_cannot_be_exported_are_rejected() -> None:
         (nn.Linear(4, 4, device="meta"), "weight is on the meta device and has no values"),
     ):
         with pytest.raises(ExportError, match=message):
-            load_source(module, inputs=INPUTS)
+            load(module, inputs=INPUTS)
     for other in ("", 3, nn.Linear):
         with pytest.raises(UsageError, match="source: expected a path, a torch.nn.Module or an Exported"):
-            load_source(other, inputs=INPUTS)  # type: ignore[arg-type]
+            load(other, inputs=INPUTS)  # type: ignore[arg-type]
 
 
 DRAWS = """
@@ -355,20 +369,12 @@ def test_random_weights_are_noticed(tmp_path: Path, factory: str, random: bool) 
     (tmp_path / "net.py").write_text(MADE_AND_LOADED if factory == "made_and_loaded" else DRAWS)
     inputs = parse_inputs(["x:float32[batch,4]"])
     source = f"{tmp_path}/net.py:{factory}"
-    load = nn.Module.load_state_dict
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        load_source(source, inputs=inputs)
-    expected = (
-        [
-            f"random weights: {factory} makes them at random and loads none; give the trained ones with "
-            "--weights"
-        ]
-        if random
-        else []
+    load_state_dict = nn.Module.load_state_dict
+    warning = (
+        f"random weights: {factory} makes them at random and loads none; give the trained ones with --weights"
     )
-    assert [str(warning.message) for warning in caught] == expected
-    assert nn.Module.load_state_dict is load
+    assert load(source, inputs=inputs).messages == Messages((warning,) if random else ())
+    assert nn.Module.load_state_dict is load_state_dict
     if factory != "without_weights":
         save_file({"weight": torch.ones(2, 4), "bias": torch.zeros(2)}, tmp_path / "net.safetensors")
-        load_source(source, inputs=inputs, weights=tmp_path / "net.safetensors")
+        load(source, inputs=inputs, weights=tmp_path / "net.safetensors")

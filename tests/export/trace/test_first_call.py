@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from turnpike.export.errors import SourceError, UntraceableError, UsageError
 from turnpike.export.input_spec import parse_inputs
-from turnpike.export.source import Source
-from turnpike.export.trace.trace import trace
+from turnpike.export.network import Network
+from turnpike.export.trace.trace_network import trace
 
 
 class Reader(nn.Module):
@@ -26,7 +26,7 @@ def mixed() -> nn.Module:
 
 
 def trace_module(module: nn.Module, text: str) -> None:
-    trace(Source("net", "module", parse_inputs([text]), module=module.eval()))
+    trace(Network("net", "module", parse_inputs([text]), module=module.eval()))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from turnpike.export.errors import UntraceableError, UsageError
 from turnpike.export.input_spec import parse_inputs
-from turnpike.export.source import Source
-from turnpike.export.trace.trace import trace
+from turnpike.export.network import Network
+from turnpike.export.trace.trace_network import trace
 from turnpike.export.trace.untraceable import code_place, expect_opset
 
 
@@ -126,7 +126,7 @@ STEPS = "x:float32[batch,time,4]"
 
 
 def trace_module(module: nn.Module, *inputs: str) -> Any:
-    return trace(Source("net", "module", parse_inputs(inputs), module=module.eval()))
+    return trace(Network("net", "module", parse_inputs(inputs), module=module.eval()))
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from turnpike.export.compress.graph.cut_graph import FORMS, CutGraph, Form, cut_
 from turnpike.export.compress.graph.removable_layers import LayerSearch, find_removable_layers
 from turnpike.export.compress.unit_changes import measure_changes
 from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network, Rows
 from turnpike.export.output.model_bytes import to_bytes
 from turnpike.export.prepared_graph import PreparedGraph, prepare
-from turnpike.export.source import Rows, Source
 from turnpike.models.layers.highway import ConvHighwayLayer, HighwayLayer
 from turnpike.service.artifact.runtime import Runtime, open_model
 
@@ -121,7 +121,7 @@ def whole_graph(name: str) -> PreparedGraph:
         if isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d):
             nn.init.normal_(norm.running_mean)
             nn.init.uniform_(norm.running_var, 0.5, 2)
-    return prepare(Source("net", "module", parse_inputs([inputs]), module=module.eval()))
+    return prepare(Network("net", "module", parse_inputs([inputs]), module=module.eval()))
 
 
 def rows_for(graph: PreparedGraph, count: int = 5) -> dict[str, Array]:
@@ -178,7 +178,7 @@ def test_the_last_layer_may_lose_all_units(form: Form) -> None:
     """The network's output keeps its name, though it is then the state before."""
     torch.manual_seed(1)
     module = nn.Sequential(HighwayLayer(8), HighwayLayer(8)).eval()
-    graph = prepare(Source("net", "module", parse_inputs(["x:float32[batch,8]"]), module=module))
+    graph = prepare(Network("net", "module", parse_inputs(["x:float32[batch,8]"]), module=module))
     search = find_removable_layers(graph.model, graph.gates.gates)
     feeds = rows_for(graph)
     with torch.no_grad():
@@ -195,7 +195,7 @@ def test_layers_with_units_on_different_axes_are_cut() -> None:
     """A state of one shape may be that of channels in one layer, and of a row's numbers in the next."""
     torch.manual_seed(1)
     module = nn.Sequential(ConvHighwayLayer(6, dims=1), HighwayLayer(6)).eval()
-    graph = prepare(Source("net", "module", parse_inputs(["x:float32[batch,6,6]"]), module=module))
+    graph = prepare(Network("net", "module", parse_inputs(["x:float32[batch,6,6]"]), module=module))
     search = find_removable_layers(graph.model, graph.gates.gates)
     kept = {layer.gate.name: [0, 2, 3][: 3 - place] for place, layer in enumerate(search.layers)}
     feeds = rows_for(graph)
@@ -337,8 +337,8 @@ def test_other_layers_are_left_whole() -> None:
                 x = self.layer(x)
             return x
 
-    source = Source("net", "module", parse_inputs(["x:float32[batch,6]"]), module=Recurrent().eval())
-    graph = prepare(source)
+    network = Network("net", "module", parse_inputs(["x:float32[batch,6]"]), module=Recurrent().eval())
+    graph = prepare(network)
     search = find_removable_layers(graph.model, graph.gates.gates)
     assert search.layers == ()
     assert search.left_whole == ("3 gates left whole: a recurrent layer, whose units are used at every step",)

@@ -12,12 +12,12 @@ import pytest
 from tests.support.tiny_checkpoint import tiny_record
 from turnpike.export.errors import SourceError, UsageError
 from turnpike.export.input_spec import parse_inputs
-from turnpike.export.source import Rows, Source
+from turnpike.export.network import Network, Rows
 from turnpike.export.sources.data.features import named_features, recorded_features
 from turnpike.export.sources.data.rows import read_rows
 
 ROWS = np.array([[1, 5], [3, 5]], np.float32)
-SOURCE = Source("net", "module", parse_inputs(["x:float32[batch,2]"]), rows=Rows({"x": ROWS}))
+SOURCE = Network("net", "module", parse_inputs(["x:float32[batch,2]"]), rows=Rows({"x": ROWS}))
 RECORDED = [
     {"name": name, "unit": "", "low": 0, "high": 9, "mean": 4.5, "sd": 3} for name in ("a", "b", "c", "d")
 ]
@@ -50,7 +50,7 @@ def test_named_columns_get_the_ranges_of_the_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "names", "kind", "message"),
+    ("network", "names", "kind", "message"),
     [
         (SOURCE, ["a"], SourceError, "expected 2 names, one per column of the input, got 1"),
         (SOURCE, ["a", "a"], SourceError, "expected distinct names, got 'a' more than once"),
@@ -69,10 +69,10 @@ def test_named_columns_get_the_ranges_of_the_rows() -> None:
     ],
 )
 def test_names_that_do_not_fit_are_refused(
-    source: Source, names: list[str], kind: type[Exception], message: str
+    network: Network, names: list[str], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        named_features(names, source)
+        named_features(names, network)
 
 
 def test_the_names_of_a_training_run_stay() -> None:
@@ -89,14 +89,15 @@ def test_a_record_of_another_form_is_refused(features: Any) -> None:
 
 
 def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
-    """A table with the columns in another order gives the same rows."""
+    """A table with the columns in another order gives the same rows, also if no training is known."""
     inputs = parse_inputs(["x:float32[batch,4]"])
-    record = record_of(RECORDED)
-    expected, labels = read_rows(save_table(tmp_path, "a", "b", "c", "d", "class"), inputs, record=record)
-    rows, _ = read_rows(save_table(tmp_path, "class", "d", "b", "a", "c"), inputs, record=record)
-    assert labels == ("no", "yes")
-    assert np.array_equal(rows.inputs["x"], expected.inputs["x"])
-    assert np.array_equal(rows.inputs["x"][0] % 10, [0, 1, 2, 3])
+    for record in (record_of(RECORDED), None):
+        known: dict[str, Any] = {"record": record, "features": list("abcd")}
+        expected, labels = read_rows(save_table(tmp_path, "a", "b", "c", "d", "class"), inputs, **known)
+        rows, _ = read_rows(save_table(tmp_path, "class", "d", "b", "a", "c"), inputs, **known)
+        assert labels == ("no", "yes")
+        assert np.array_equal(rows.inputs["x"], expected.inputs["x"])
+        assert np.array_equal(rows.inputs["x"][0] % 10, [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
 def test_other_columns_are_refused(tmp_path: Path, columns: tuple[str, ...], message: str) -> None:
     inputs = parse_inputs(["x:float32[batch,4]"])
     with pytest.raises(SourceError, match=message):
-        read_rows(save_table(tmp_path, *columns), inputs, record=record_of(RECORDED))
+        read_rows(save_table(tmp_path, *columns), inputs, record=record_of(RECORDED), features=list("abcd"))
 
 
 def test_rows_are_split_as_in_the_training(tmp_path: Path) -> None:

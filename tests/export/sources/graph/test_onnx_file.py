@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from tests.support.onnx_sources import WEIGHT, dense, model_of, value
 from turnpike.export.errors import ExportError, RefusedError, SourceError, UntraceableError
-from turnpike.export.source import Source
+from turnpike.export.network import Network
 from turnpike.export.sources.graph import onnx_file
 from turnpike.export.sources.graph.onnx_graph import read_onnx
 from turnpike.service.artifact.manifest import METADATA_KEY
@@ -83,7 +83,7 @@ def in_a_node(change: Callable[[ModelProto], None]) -> Callable[[ModelProto], No
 )
 @pytest.mark.parametrize("where", [lambda change: change, in_a_branch, in_a_node])
 def test_constants_must_be_complete_in_the_file(
-    read: Callable[..., Source],
+    read: Callable[..., Network],
     change: Callable[[ModelProto], None],
     message: str,
     where: Callable[[Callable[[ModelProto], None]], Callable[[ModelProto], None]],
@@ -96,7 +96,7 @@ def test_constants_must_be_complete_in_the_file(
 
 
 @pytest.mark.parametrize("dims", [[4, 4], [4], []])
-def test_constants_must_fit_their_shape(read: Callable[..., Source], dims: list[int]) -> None:
+def test_constants_must_fit_their_shape(read: Callable[..., Network], dims: list[int]) -> None:
     """Too few and too many elements."""
     model = model_of(dense())
     model.graph.initializer[0].dims[:] = dims
@@ -121,7 +121,7 @@ def branches(node: NodeProto) -> list[NodeProto]:
 
 
 @pytest.mark.parametrize("domain", ["com.microsoft", "ai.onnx.ml", "evil"])
-def test_operators_of_other_domains_are_rejected(read: Callable[..., Source], domain: str) -> None:
+def test_operators_of_other_domains_are_rejected(read: Callable[..., Network], domain: str) -> None:
     """At the top level, in a branch and in a function."""
     opsets = [helper.make_opsetid(domain, 1)] if domain != "com.microsoft" else []
     message = f"Custom of the domain '{domain}' is not of the ONNX standard"
@@ -138,7 +138,7 @@ def test_operators_of_other_domains_are_rejected(read: Callable[..., Source], do
         read(model_of(dense(call), functions=[function], imports=[*opsets, helper.make_opsetid("own", 1)]))
 
 
-def test_operators_of_a_quantizer_are_rejected_with_a_remedy(read: Callable[..., Source]) -> None:
+def test_operators_of_a_quantizer_are_rejected_with_a_remedy(read: Callable[..., Network]) -> None:
     """They belong to onnxruntime."""
     node = helper.make_node("MatMulNBits", ["h"], ["y"], domain="com.microsoft")
     with pytest.raises(
@@ -159,7 +159,7 @@ def test_operators_of_a_quantizer_are_rejected_with_a_remedy(read: Callable[...,
 )
 @pytest.mark.parametrize("nested", [False, True])
 def test_random_numbers_and_training_mode_are_rejected(
-    read: Callable[..., Source], node: NodeProto, nested: bool
+    read: Callable[..., Network], node: NodeProto, nested: bool
 ) -> None:
     """At the top level and in a branch."""
     constants = [
@@ -178,7 +178,7 @@ def test_random_numbers_and_training_mode_are_rejected(
         read(model_of(nodes, initializers=(WEIGHT, *constants)))
 
 
-def test_dropout_in_eval_mode_is_accepted(read: Callable[..., Source]) -> None:
+def test_dropout_in_eval_mode_is_accepted(read: Callable[..., Network]) -> None:
     """Training mode is off, or omitted."""
     off = numpy_helper.from_array(np.bool_(False), "off")
     nodes = dense(
@@ -196,14 +196,14 @@ def test_dropout_in_eval_mode_is_accepted(read: Callable[..., Source]) -> None:
         lambda graph: graph.initializer.append(graph.initializer[0]),
     ],
 )
-def test_names_are_distinct(read: Callable[..., Source], change: Callable[[GraphProto], None]) -> None:
+def test_names_are_distinct(read: Callable[..., Network], change: Callable[[GraphProto], None]) -> None:
     model = model_of(dense())
     change(model.graph)
     with pytest.raises(SourceError, match="expected .* of distinct names, got '[xyw]' more than once"):
         read(model)
 
 
-def test_recursive_and_exploding_functions_are_rejected(read: Callable[..., Source]) -> None:
+def test_recursive_and_exploding_functions_are_rejected(read: Callable[..., Network]) -> None:
     """Mutual recursion, five levels that each call the next ten times, and a chain of thousands."""
     own, standard = helper.make_opsetid("own", 1), helper.make_opsetid("", 20)
 
@@ -230,7 +230,7 @@ def test_recursive_and_exploding_functions_are_rejected(read: Callable[..., Sour
         read(model_of(dense(call), functions=deep, imports=[own]))
 
 
-def test_deeply_nested_graphs_are_rejected(read: Callable[..., Source]) -> None:
+def test_deeply_nested_graphs_are_rejected(read: Callable[..., Network]) -> None:
     """A branch in a branch, 2000 levels deep."""
     node = helper.make_node("Identity", ["h"], ["b"])
     field = len("then_branch"), b"then_branch"
@@ -259,12 +259,12 @@ def varint(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("keep", [0, 5, 40, -1])
-def test_a_truncated_file_is_an_error(read: Callable[..., Source], keep: int) -> None:
+def test_a_truncated_file_is_an_error(read: Callable[..., Network], keep: int) -> None:
     with pytest.raises(ExportError, match="net.onnx"):
         read(model_of(dense()).SerializeToString()[:keep])
 
 
-def test_other_kinds_of_files_are_rejected(read: Callable[..., Source], tmp_path: Path) -> None:
+def test_other_kinds_of_files_are_rejected(read: Callable[..., Network], tmp_path: Path) -> None:
     """Pickles and archives with the suffix .onnx are not opened."""
     torch.save({"w": torch.ones(1)}, tmp_path / "w.pt")
     for content in (pickle.dumps({}), (tmp_path / "w.pt").read_bytes()):
@@ -275,7 +275,7 @@ def test_other_kinds_of_files_are_rejected(read: Callable[..., Source], tmp_path
             read(content)
 
 
-def test_a_file_exported_by_turnpike_is_rejected(read: Callable[..., Source]) -> None:
+def test_a_file_exported_by_turnpike_is_rejected(read: Callable[..., Network]) -> None:
     """It was verified already; exporting it again would lose what it was verified against."""
     model = model_of(dense())
     helper.set_model_props(model, {METADATA_KEY: "{}"})
@@ -283,7 +283,7 @@ def test_a_file_exported_by_turnpike_is_rejected(read: Callable[..., Source]) ->
         read(model)
 
 
-def test_sparse_and_string_constants_are_rejected(read: Callable[..., Source]) -> None:
+def test_sparse_and_string_constants_are_rejected(read: Callable[..., Network]) -> None:
     text = helper.make_tensor("t", TensorProto.STRING, [1], [b"a"])
     with pytest.raises(SourceError, match="t: expected numbers, got STRING"):
         read(model_of(dense(), initializers=(WEIGHT, text)))

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from turnpike.export.errors import UsageError
-from turnpike.export.pipeline import load_with_messages
+from turnpike.export.options import SourceOptions
+from turnpike.export.sources.load import load_source
 from turnpike.export.sources.module.dict_argument import takes_dict
-from turnpike.export.trace.trace import trace
+from turnpike.export.trace.trace_network import trace
 
 if TYPE_CHECKING:
     from collections.abc import Unknown  # type: ignore[attr-defined]
@@ -36,7 +37,7 @@ class Masked(nn.Module):
 def test_the_inputs_are_the_keys() -> None:
     """Weights keep their names, and the module that was passed still takes a dictionary."""
     module = Masked()
-    source, _ = load_with_messages(module, INPUTS)
+    source = load_source(module, SourceOptions(inputs=INPUTS))
     assert source.module is not None
     image, mask = torch.rand(2, 3, 4)
     expected = module({"image": image, "mask": mask})
@@ -50,7 +51,7 @@ def test_a_dictionary_needs_inputs() -> None:
     with pytest.raises(
         UsageError, match="expected one for each key of the dictionary that forward of Masked"
     ):
-        load_with_messages(Masked(), [])
+        load_source(Masked(), SourceOptions(inputs=[]))
 
 
 def test_inputs_that_could_be_keys_are_told_so() -> None:
@@ -63,8 +64,8 @@ def test_inputs_that_could_be_keys_are_told_so() -> None:
     with pytest.raises(
         UsageError, match=r"got 2: if it is a dictionary, write its type, as in .*batch: dict"
     ):
-        load_with_messages(Untyped(), INPUTS)
-    source, _ = load_with_messages(Untyped(), INPUTS[:1])
+        load_source(Untyped(), SourceOptions(inputs=INPUTS))
+    source = load_source(Untyped(), SourceOptions(inputs=INPUTS[:1]))
     with pytest.raises(UsageError, match=r"forward takes a dictionary: .*forward\(self, batch: dict\)"):
         trace(source)
 
@@ -101,5 +102,7 @@ def test_arguments_of_any_number_are_traced() -> None:
         def forward(self, first: Tensor, *others: Tensor) -> Tensor:
             return first + others[0] * others[1]
 
-    source, _ = load_with_messages(Sum(), ["a:float32[batch,4]", "b:float32[batch,4]", "c:float32[batch,4]"])
+    source = load_source(
+        Sum(), SourceOptions(inputs=["a:float32[batch,4]", "b:float32[batch,4]", "c:float32[batch,4]"])
+    )
     assert [str(value.shape) for value in trace(source).model.graph.inputs] == ["[batch,4]"] * 3

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from turnpike.export.errors import ParityError, SourceError
 from turnpike.export.input_spec import batch_dimension, parse_inputs
+from turnpike.export.network import Network
 from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.export.pipeline import export_model
-from turnpike.export.source import Source
 from turnpike.export.sources.module.rows_first import with_rows_first
 from turnpike.export.verify import verify_model
 from turnpike.service.artifact.runtime import open_model
@@ -125,4 +125,4 @@ def test_a_forward_of_the_object_cannot_be_wrapped() -> None:
     module = TimeFirst()
     module.forward = module.forward
     with pytest.raises(SourceError, match=r"assigned to the module .*: define it in the module's class"):
-        with_rows_first(Source("net", "module", parse_inputs([INPUT]), module=module))
+        with_rows_first(Network("net", "module", parse_inputs([INPUT]), module=module))

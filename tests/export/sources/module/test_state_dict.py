@@ -13,7 +13,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tests.support.pickle_trap import PickleTrap
-from turnpike.export.errors import ExportError, RefusedError, SourceError, SourceNote
+from turnpike.export.errors import ExportError, RefusedError, SourceError
+from turnpike.export.network import Messages
 from turnpike.export.sources.module.state_dict import fit_weights, read_weights
 
 
@@ -40,7 +41,7 @@ def test_weights_are_loaded_into_the_module(tmp_path: Path, net: nn.Module, name
     expected = incremented(net)
     path = tmp_path / name
     save_file(expected, path) if path.suffix == ".safetensors" else torch.save(expected, path)
-    fit_weights(net, read_weights(path), str(path))
+    fit_weights(net, read_weights(path).tensors, str(path))
     assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in expected.items())
 
 
@@ -49,18 +50,19 @@ def test_names_of_wrapped_networks_are_read(net: nn.Module, prefix: str) -> None
     """DataParallel and torch.compile add to the names; the module may be wrapped instead of the file."""
     expected = incremented(net)
     message = f"w.pt: '{prefix}0.weight' was loaded into '0.weight', and 6 other names likewise: DataParallel"
-    with pytest.warns(SourceNote, match=message):
-        fit_weights(net, {prefix + name: tensor for name, tensor in expected.items()}, "w.pt")
+    (note,) = fit_weights(net, {prefix + name: tensor for name, tensor in expected.items()}, "w.pt").notes
+    assert note.startswith(message)
     assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in expected.items())
     wrapped = nn.ModuleDict({"module": net})
-    with pytest.warns(SourceNote, match=r"'0.weight' was loaded into 'module.0.weight'"):
-        fit_weights(wrapped, incremented(net), "w.pt")
+    (note,) = fit_weights(wrapped, incremented(net), "w.pt").notes
+    assert "'0.weight' was loaded into 'module.0.weight'" in note
     assert torch.equal(wrapped.state_dict()["module.0.weight"], expected["0.weight"] + 1)
 
 
 def test_only_a_wrapper_s_part_of_a_name_is_left_out(net: nn.Module) -> None:
     """A module with a part of that name is loaded without a word, and other names stay unknown."""
-    fit_weights(twice := nn.ModuleDict({"module": net, "0": nn.Linear(3, 2)}), incremented(twice), "w.pt")
+    twice = nn.ModuleDict({"module": net, "0": nn.Linear(3, 2)})
+    assert fit_weights(twice, incremented(twice), "w.pt") == Messages()
     with pytest.raises(SourceError, match="expected a tensor '0.weight', which is missing"):
         fit_weights(net, {f"model.{name}": tensor for name, tensor in incremented(net).items()}, "w.pt")
     ambiguous = {"_orig_mod.0.weight": net.state_dict()["0.weight"]}
@@ -73,18 +75,19 @@ def test_weights_are_found_beside_an_optimizer(tmp_path: Path, net: nn.Module, k
     """Under the keys that training scripts use."""
     path = tmp_path / "w.pt"
     torch.save({"epoch": 3, key: net.state_dict(), "optimizer": {"lr": 0.1}}, path)
-    with pytest.warns(SourceNote, match=f"w.pt: the weights were read from '{key}', and 'epoch', 'optim"):
-        assert read_weights(path).keys() == net.state_dict().keys()
+    weights = read_weights(path)
+    assert weights.tensors.keys() == net.state_dict().keys()
+    (note,) = weights.messages.notes
+    assert note == f"{path}: the weights were read from {key!r}, and 'epoch', 'optimizer' left out"
     torch.save({key: net.state_dict()}, path)
-    with pytest.warns(SourceNote, match=f"the weights were read from '{key}'$"):
-        read_weights(path)
+    assert read_weights(path).messages.notes == (f"{path}: the weights were read from {key!r}",)
 
 
 def test_the_format_of_old_torch_is_read(tmp_path: Path, net: nn.Module) -> None:
     """Files from before zip archives."""
     path = tmp_path / "w.pt"
     torch.save(net.state_dict(), path, _use_new_zipfile_serialization=False)
-    assert read_weights(path).keys() == net.state_dict().keys()
+    assert read_weights(path).tensors.keys() == net.state_dict().keys()
 
 
 @pytest.mark.parametrize("zipped", [True, False])

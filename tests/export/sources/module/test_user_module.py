@@ -307,3 +307,13 @@ def test_imports_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.
     write_modules(tmp_path, {"nets/net": net, "parts_of_nets/parts": NET})
     monkeypatch.chdir(tmp_path)
     assert isinstance(read_factory("nets/net.py:make", INPUTS).module, nn.Module)
+
+
+def test_warnings_of_the_file_reach_its_author(tmp_path: Path) -> None:
+    """They are not ours to hide."""
+    (tmp_path / "net.py").write_text(
+        "import warnings\nfrom torch import nn\n\n\ndef make():\n"
+        "    warnings.warn('old code')\n    return nn.Linear(4, 4)\n"
+    )
+    with pytest.warns(UserWarning, match="old code"):
+        read_factory(f"{tmp_path}/net.py:make", INPUTS)

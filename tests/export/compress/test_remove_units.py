@@ -15,17 +15,25 @@ from tests.support.run_cli import run_in_process
 from tests.support.text_checkpoint import save_names_checkpoint
 from turnpike.export.cli.compress import curve_table
 from turnpike.export.compress import trials
-from turnpike.export.compress.compress import compress_model
+from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.compress.selection import most_important, smallest_share
 from turnpike.export.compress.speed import Timing
-from turnpike.export.errors import CompressionError, ExportError, ParityError, SourceError, UsageError
+from turnpike.export.errors import (
+    CompressionError,
+    ExportError,
+    ParityError,
+    SourceError,
+    SourceOptionError,
+    UsageError,
+)
+from turnpike.export.parity.batches import REAL_ROWS
 from turnpike.export.pipeline import export_model
-from turnpike.export.verify import verify_model
+from turnpike.export.verify import VerificationResult, verify_model
 from turnpike.models.networks.families import build_network
 from turnpike.models.networks.feedforward import EntryKind, MlpConfig
 from turnpike.service.artifact.manifest import Compression
-from turnpike.service.artifact.runtime import open_model
-from turnpike.service.errors import ModelFileError
+from turnpike.service.artifact.runtime import device_available, open_model
+from turnpike.service.errors import DeviceError, ModelFileError
 
 WIDTH = 16
 INPUT = f"x:float32[batch,{WIDTH}]"
@@ -123,7 +131,7 @@ def test_the_smallest_share_within_a_limit_is_found(folder: Path, tmp_path: Path
 def test_other_sources_and_precisions(folder: Path, tmp_path: Path, precision: Any) -> None:
     """A factory, and a file without gates and manifest as of another tool; the rows have no classes."""
     (tmp_path / "net.py").write_text(
-        "from tests.export.compress.test_compress import network\n\n\ndef make():\n    return network()\n"
+        "from tests.export.compress.test_remove_units import network\n\n\ndef make():\n    return network()\n"
     )
     rows = np.load(folder / "rows.npz")["x"]
     np.savez(tmp_path / "rows.npz", x=rows)
@@ -173,6 +181,47 @@ def test_a_compressed_file_is_verified_against_its_source(folder: Path, tmp_path
     onnx.save(changed, tmp_path / "changed.onnx")
     with pytest.raises(ParityError, match="expected one of the network's weights"):
         verify_model(tmp_path / "changed.onnx", source)
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_a_compressed_file_is_verified_with_all_options(folder: Path, tmp_path: Path) -> None:
+    """On the user's rows, with the user's labels, on the device; whatever the file is compared with."""
+    source, rows = folder / "repository/net/1/model.onnx", folder / "rows.npz"
+    path = compress_model(source, tmp_path, data=rows, keep=0.25).path
+    for against in (source, network()):
+        assert REAL_ROWS not in batch_names(verify_model(path, against))
+        assert REAL_ROWS in batch_names(verify_model(path, against, data=rows))
+        with pytest.raises(SourceOptionError, match="--data: expected a .csv"):
+            verify_model(path, against, data=tmp_path / "absent.npz")
+        with pytest.raises(ParityError, match="manifest: labels: expected a, b, c, got "):
+            verify_model(path, against, labels=["a", "b", "c"])
+        if not device_available("cuda"):
+            with pytest.raises(DeviceError, match="cuda"):
+                verify_model(path, against, device="cuda")
+    shown = run_in_process("verify", str(path), "--against", str(source), "--data", str(rows), "--json")
+    assert REAL_ROWS in {batch["name"] for batch in json.loads(shown.stdout)["parity"]["batches"]}
+    (tmp_path / "labels.txt").write_text("a\nb\nc\n")
+    refused = run_in_process(
+        "verify", str(path), "--against", str(source), "--labels", str(tmp_path / "labels.txt")
+    )
+    assert refused.exit_code == 1
+    assert "labels: expected a, b, c, got" in refused.stderr
+
+
+def batch_names(result: VerificationResult) -> set[str]:
+    return {batch.name for batch in result.proof.parity.batches}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--input", {"inputs": [INPUT]}), ("--weights", {"weights": Path("w.pt")})]
+)
+def test_options_that_an_exported_file_leaves_without_effect_are_refused(
+    folder: Path, tmp_path: Path, option: str, value: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match=f"{option}: expected none with .*model.onnx, because"):
+        compress_model(
+            folder / "repository/net/1/model.onnx", tmp_path, data=folder / "rows.npz", keep=0.25, **value
+        )
 
 
 @pytest.mark.slow

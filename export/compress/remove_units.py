@@ -12,13 +12,20 @@ from turnpike.export.compress.graph.removable_layers import LayerSearch, find_re
 from turnpike.export.compress.measured_cut import MeasuredCut, cut_and_measure, cut_manifest
 from turnpike.export.compress.selection import UnitChoice, rank_units, search_share
 from turnpike.export.compress.trials import Cutter
-from turnpike.export.compress.whole_network import AnySource, WholeNetwork, read_whole_network
+from turnpike.export.compress.whole_network import WholeNetwork, read_whole_network
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import CompressionError, UsageError, errors_of_option
 from turnpike.export.input_spec import InputSpec
-from turnpike.export.output.repository import expect_version, expect_writable, newest_version, write_model
-from turnpike.export.pipeline import report_data, saying_model_is_complete
-from turnpike.export.precision.compare import PrecisionLimits
+from turnpike.export.model_report import report_data, saying_model_is_complete
+from turnpike.export.network import AnySource
+from turnpike.export.options import PrecisionOptions, SourceOptions
+from turnpike.export.output.repository import (
+    IfTaken,
+    expect_version,
+    expect_writable,
+    newest_version,
+    write_model,
+)
 from turnpike.export.report.data import KeptUnits
 from turnpike.export.sources.data.rows import SplitRows, read_split_rows
 from turnpike.export.steps import ProgressListener, Steps
@@ -51,6 +58,39 @@ class CompressionResult:
     written: bool
     finetuned: Path | None = None
     report: Path | None = None
+
+
+@dataclass(frozen=True)
+class CompressionOptions:
+    """What to remove, and what to write.
+
+    Attributes:
+        keep: The share of the units of all layers to keep.
+        max_drop: In place of `keep`: the points of accuracy or of equal answers that may be lost, in percent.
+        finetune_epochs: Epochs for which the units that are left are trained.
+        version: Version of the model. Default: the next free one.
+        report: Folder for an HTML report.
+        seed: Seed of the random rows that parity is proved on.
+    """
+
+    keep: float | None = None
+    max_drop: float | None = None
+    finetune_epochs: int = 0
+    version: int | None = None
+    report: Path | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.keep is None) == (self.max_drop is None):
+            raise UsageError("--keep and --max-drop: expected one of the two")
+        if self.keep is not None and not 0 < self.keep < 1:
+            raise UsageError(f"--keep: expected a share of the units between 0 and 1, got {self.keep}")
+        if self.max_drop is not None and not 0 <= self.max_drop < 100:
+            raise UsageError(f"--max-drop: expected points from 0 to 100, got {self.max_drop}")
+        if self.finetune_epochs < 0:
+            raise UsageError(f"--finetune-epochs: expected 0 or more, got {self.finetune_epochs}")
+        if self.version is not None:
+            expect_version(self.version)
 
 
 def compress_model(
@@ -107,40 +147,60 @@ def compress_model(
         ParityError: The smaller graph does not compute what the whole one does with the units carried.
         ExportError: The report cannot be written, while the model is complete.
     """
+    return run_compression(
+        source,
+        to,
+        SourceOptions(name=name, inputs=inputs, weights=weights, data=data, data_dir=data_dir),
+        PrecisionOptions(precision=precision, min_agreement=min_agreement, max_error=max_error),
+        CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed),
+        listener,
+    )
+
+
+def run_compression(
+    source: AnySource,
+    to: str | Path,
+    source_options: SourceOptions,
+    precision_options: PrecisionOptions,
+    options: CompressionOptions,
+    listener: ProgressListener | None = None,
+) -> CompressionResult:
+    """Do what `compress_model` describes; the source's options must have data."""
     steps = Steps(listener)
     repository = expect_writable(Path(to), "--to")
-    if report is not None:
-        expect_writable(report, "--report")
-    limits = PrecisionLimits(precision, min_agreement, max_error)
-    _expect_valid_options(keep, max_drop, finetune_epochs, version)
+    if options.report is not None:
+        expect_writable(options.report, "--report")
 
     with steps.step("load"):
-        whole = read_whole_network(source, inputs, weights, name, seed, steps)
-        rows = _read_rows(data, whole, data_dir)
+        whole = read_whole_network(source, source_options.without_rows(), options.seed, steps)
+        rows = _read_rows(whole, source_options)
         # an exported file has its own proof, and the cut leaves its inputs as they are
-        text = prove_text_input(whole.source, rows.test) if whole.manifest is None else whole.manifest.text
-        checkpoint = expect_trainable(source, whole, rows) if finetune_epochs else None
+        text = prove_text_input(whole.network, rows.test) if whole.manifest is None else whole.manifest.text
+        checkpoint = expect_trainable(source, whole, rows) if options.finetune_epochs else None
         search = _expect_removable_layers(whole)
 
     # choose the units, and train them
     with steps.step("calibrate"):
         ranking = rank_units(whole, Cutter(whole.graph, search.layers), rows.calibration)
     with steps.step("search"):
-        share = keep if keep is not None else search_share(ranking, rows.calibration, max_drop or 0.0, steps)
+        share = options.keep
+        if share is None:
+            share = search_share(ranking, rows.calibration, options.max_drop or 0.0, steps)
         choice = ranking.choose(share)
-        _expect_some_units(keep, choice)
+        _expect_some_units(options.keep, choice)
     if checkpoint is not None:
-        choice = train_choice(choice, checkpoint, rows, finetune_epochs, max_drop, seed, steps)
+        choice = train_choice(
+            choice, checkpoint, rows, options.finetune_epochs, options.max_drop, options.seed, steps
+        )
 
     # cut, prove, measure and write
-    measured = cut_and_measure(ranking, choice, rows.test, limits, seed, steps)
+    measured = cut_and_measure(ranking, choice, rows.test, precision_options, options.seed, steps)
     with steps.step("write"):
         # the first that is tried: if it is taken, `write_model` takes the next
-        first_version = max(1, newest_version(repository, whole.source.name))
-        manifest = cut_manifest(whole, measured, rows, text, finetune_epochs, version or first_version)
-        written = write_model(
-            repository, manifest, measured.proved.data, if_taken="next" if version is None else "refuse"
-        )
+        version = options.version or max(1, newest_version(repository, whole.network.name))
+        manifest = cut_manifest(whole, measured, rows, text, options.finetune_epochs, version)
+        if_taken: IfTaken = "next" if options.version is None else "refuse"
+        written = write_model(repository, manifest, measured.proved.data, if_taken=if_taken)
         finetuned = save_finetuned(checkpoint, choice, written.manifest.name)
     layers = choice.cutter.layers
     result = CompressionResult(
@@ -153,40 +213,29 @@ def compress_model(
             *whole.warnings,
             *search.left_whole,
             *measured.proved.warnings,
-            *_warnings_of_limit(max_drop, measured),
+            *_warnings_of_limit(options.max_drop, measured),
         ),
         written.written,
         finetuned,
     )
-    if report is None:
+    if options.report is None:
         return result
     with saying_model_is_complete(written.path), steps.step("report"):
-        page = _write_report(report, result, measured, choice, steps)
+        page = _write_report(options.report, result, measured, choice, steps)
     return replace(result, report=page)
 
 
-def _expect_valid_options(
-    keep: float | None, max_drop: float | None, finetune_epochs: int, version: int | None
-) -> None:
-    """Raise a UsageError for an option that makes no sense, before any work is done."""
-    if (keep is None) == (max_drop is None):
-        raise UsageError("--keep and --max-drop: expected one of the two")
-    if keep is not None and not 0 < keep < 1:
-        raise UsageError(f"--keep: expected a share of the units between 0 and 1, got {keep}")
-    if max_drop is not None and not 0 <= max_drop < 100:
-        raise UsageError(f"--max-drop: expected points from 0 to 100, got {max_drop}")
-    if finetune_epochs < 0:
-        raise UsageError(f"--finetune-epochs: expected 0 or more, got {finetune_epochs}")
-    if version is not None:
-        expect_version(version)
-
-
-def _read_rows(data: str | Path, whole: WholeNetwork, data_dir: Path | None) -> SplitRows:
+def _read_rows(whole: WholeNetwork, options: SourceOptions) -> SplitRows:
     """Rows for the inputs of a network, split as in its training."""
-    source = whole.source
-    features = [feature.name for feature in source.features]
+    if options.data is None:
+        raise UsageError("--data: expected rows to choose the units on, got none")
+    data_dir = None if options.data_dir is None else Path(options.data_dir)
+    network = whole.network
+    features = [feature.name for feature in network.features]
     with errors_of_option("--data"):
-        return read_split_rows(data, source.inputs, source.labels, features, data_dir, source.training)
+        return read_split_rows(
+            options.data, network.inputs, network.labels, features, data_dir, network.training
+        )
 
 
 def _expect_removable_layers(whole: WholeNetwork) -> LayerSearch:

@@ -1,9 +1,10 @@
-"""The subject of an export, from any source: a network or a graph, its inputs, labels and rows of data."""
+"""The network to export, from any source: a module, program or graph, its inputs, labels and rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from turnpike.models.training.checkpoint import TrainingRecord
 from turnpike.service.artifact.manifest import Feature, TextScheme
 
 Array = np.ndarray[Any, np.dtype[Any]]
+# what a user may give: an object, or the path of a file or folder
+AnySource = str | Path | nn.Module | ExportedProgram
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,23 @@ class TextForm:
 
 
 @dataclass(frozen=True)
-class Source:
+class Messages:
+    """Sentences for the user about what was loaded.
+
+    Attributes:
+        warnings: What a user should know, although it does not stop the export.
+        notes: What was done with the source, which is usually what the user wants.
+    """
+
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __add__(self, later: Messages) -> Messages:
+        return Messages((*self.warnings, *later.warnings), (*self.notes, *later.notes))
+
+
+@dataclass(frozen=True)
+class Network:
     """The network to export. Exactly one of `module`, `program` and `graph` is set.
 
     Attributes:
@@ -71,6 +90,7 @@ class Source:
         random_weights: Whether the module's weights were drawn at random, and none were loaded.
         public: Whether `rows` come from a public data set, so that samples may go into the file.
         training: The record of the training run, if the source is its checkpoint.
+        messages: What the user should know about the source.
     """
 
     name: str
@@ -91,6 +111,11 @@ class Source:
     random_weights: bool = False
     public: bool = False
     training: TrainingRecord | None = None
+    messages: Messages = Messages()
+
+    def with_messages(self, messages: Messages) -> Network:
+        """The same network, with further messages."""
+        return replace(self, messages=self.messages + messages)
 
     def batch_axes(self, outputs: Sequence[str]) -> dict[str, int]:
         """The axis on which the user's module had the batch, by input or output, where it was moved."""

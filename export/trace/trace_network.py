@@ -35,7 +35,7 @@ from turnpike.export.defaults import DEFAULT_OPSET
 from turnpike.export.errors import UntraceableError, UsageError
 from turnpike.export.input_spec import NAME_PATTERN, InputSpec
 from turnpike.export.module_copy import copy_module
-from turnpike.export.source import Source
+from turnpike.export.network import Network
 from turnpike.export.trace.first_call import call_once
 from turnpike.export.trace.untraceable import (
     all_nodes,
@@ -70,14 +70,14 @@ class TracedGraph:
     places: dict[str, str]
 
 
-def trace(source: Source, opset: int = DEFAULT_OPSET) -> TracedGraph:
+def trace(network: Network, opset: int = DEFAULT_OPSET) -> TracedGraph:
     """Trace a module or a program, with every named dimension dynamic. The module is not changed."""
-    dims = list(dict.fromkeys(dim for spec in source.inputs for dim in spec.dims if isinstance(dim, str)))
+    dims = list(dict.fromkeys(dim for spec in network.inputs for dim in spec.dims if isinstance(dim, str)))
     with silence_exporter(), unparsed_functions(), recurrent_shapes(), explain_errors(dims):
-        if source.program is not None:
-            program = source.program
-        elif source.module is not None:
-            program = export_program(copy_module(source.module), source.inputs, dims)
+        if network.program is not None:
+            program = network.program
+        elif network.module is not None:
+            program = export_program(copy_module(network.module), network.inputs, dims)
         else:
             raise UntraceableError("an .onnx file is a graph already and cannot be traced")
         expect_no_loop_operators(program)
@@ -92,7 +92,7 @@ def trace(source: Source, opset: int = DEFAULT_OPSET) -> TracedGraph:
     clean_up(onnx_program.model)
     lines = {node.name: source_location(node) for node in all_nodes(onnx_program.exported_program)}
     located = locate(onnx_program.model, lines)
-    name_io(onnx_program.model, program, source.inputs)
+    name_io(onnx_program.model, program, network.inputs)
     places = {str(value.name): line.removesuffix(": ") for value, line in located.items()}
     return TracedGraph(onnx_program.model, onnx_program.exported_program, places)
 

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 from turnpike.export.defaults import OPSETS
 from turnpike.export.errors import UsageError
 from turnpike.export.input_spec import parse_inputs
-from turnpike.export.source import Source
-from turnpike.export.trace.trace import ATEN_RECURRENT_OPS, TracedGraph, trace, unparsed_functions
+from turnpike.export.network import Network
+from turnpike.export.trace.trace_network import ATEN_RECURRENT_OPS, TracedGraph, trace, unparsed_functions
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.presets import find_preset
 from turnpike.service.artifact.runtime import Runtime, open_model
 
 
 def trace_module(module: nn.Module, *inputs: str, opset: int = 20) -> TracedGraph:
-    return trace(Source("net", "module", parse_inputs(inputs), module=module.eval()), opset)
+    return trace(Network("net", "module", parse_inputs(inputs), module=module.eval()), opset)
 
 
 def open_graph(traced: TracedGraph) -> Runtime:
