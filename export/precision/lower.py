@@ -22,8 +22,11 @@ from turnpike.export.trace.trace_network import silence_exporter
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# largest quantized magnitude
-MAX_INT8 = 127
+# largest magnitude of a quantized activation
+MAX_ACTIVATION = 127
+# Largest magnitude of a quantized weight. CPUs without VNNI add pairs of products in 16 bits, which saturate: two
+# products of an activation (up to 255) and a weight must fit, or the same file gives other results there.
+MAX_WEIGHT = 64
 # activations are stored as uint8 around this value, because CPUs multiply unsigned by signed integers
 ZERO_POINT = 128
 # from this opset on ReduceMax takes its axes as an input (ReduceSum did so before)
@@ -122,7 +125,7 @@ class _NodeBuilder:
             largest = add("ReduceMax", magnitude, axes=[-1], keepdims=1)
         else:
             largest = add("ReduceMax", magnitude, axis, keepdims=1)
-        step = add("Mul", largest, self._constant("part", np.float32(1 / MAX_INT8)))
+        step = add("Mul", largest, self._constant("part", np.float32(1 / MAX_ACTIVATION)))
         scale = add("Add", step, self._constant("tiny", np.float32(MIN_SCALE)))
         divided = add("Div", x, scale)
         # Cast truncates; adding the zero point makes the numbers positive, and adding 0.5 makes it rounding
@@ -138,7 +141,7 @@ class _NodeBuilder:
         """The weight (inputs, outputs) as integers, and the scale of each output."""
         if weight not in self.weights:
             array = weight.array()
-            scales = np.maximum(np.abs(array).max(0) / MAX_INT8, MIN_SCALE)
+            scales = np.maximum(np.abs(array).max(0) / MAX_WEIGHT, MIN_SCALE)
             name = f"{weight.value.name}{'.turned' if weight.transposed else ''}"
             self.weights[weight] = (
                 self._initializer(f"{name}.int8", np.rint(array / scales).astype(np.int8)),

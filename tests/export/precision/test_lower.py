@@ -73,7 +73,7 @@ def test_lowering_is_reproducible(net: Gated, precision: LowPrecision) -> None:
 def test_outputs_and_gates_stay_close_to_fp32(net: Gated, precision: LowPrecision) -> None:
     """Every output is close to fp32's, as far as so few bits allow, but not identical."""
     rows = rows_of(50)
-    bound = 2e-3 if precision == "fp16" else 3e-2
+    bound = 2e-3 if precision == "fp16" else 5e-2
     names = [tensor.name for tensor in net.open().outputs]
     assert len(names) == 9
     for fp32, variant in zip(
@@ -120,11 +120,22 @@ def test_rows_of_a_variant_are_independent(net: Gated, precision: LowPrecision) 
 def test_int8_rounding_worked_out_by_hand() -> None:
     """One matrix worked out by hand: scales from the largest magnitude of rows and channels."""
     x = np.array([[127.0, -63.4, 0.6], [0.0, 0.0, 0.0]], np.float32)
-    w = np.array([[127.0, 1.0], [2.0, -127.0], [3.0, 2.0]], np.float32)
+    w = np.array([[64.0, 1.0], [2.0, -64.0], [3.0, 2.0]], np.float32)
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     actual = open_model(lower(graph_of([node], {"w": w}, ("batch", 3)), "int8")).run({"x": x})[0]
     quantized = np.array([[127, -63, 1], [0, 0, 0]])
     np.testing.assert_allclose(actual, quantized @ w, rtol=1e-6)
+
+
+def test_int8_sums_of_the_largest_products_are_exact() -> None:
+    """CPUs without VNNI add two products in 16 bits, which must not saturate."""
+    x, w = np.full((1, 4), 127.0, np.float32), np.full((4, 2), 64.0, np.float32)
+    model = graph_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": w}, ("batch", 4))
+    quantized = onnx.load_model_from_string(lower(model, "int8"))
+    (stored,) = [i for i in quantized.graph.initializer if i.name.endswith(".int8")]
+    largest = int(np.abs(onnx.numpy_helper.to_array(stored).astype(int)).max())
+    assert 2 * 255 * largest <= np.iinfo(np.int16).max
+    np.testing.assert_allclose(open_model(lower(model, "int8")).run({"x": x})[0], x @ w, rtol=1e-6)
 
 
 @pytest.mark.parametrize("version", [17, 18])
