@@ -110,6 +110,11 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             "memory",
             "telemetry",
         },
+        "asgi": {"embedded"},
+        "embedded": {
+            *("api", "api.openapi", "process", "http", "requests", "config", "config.settings", "remote"),
+            *("repository", "telemetry"),
+        },
         "grpc": {"grpc.methods", "grpc.messages", "api", "requests", "config.settings"},
         "grpc.methods": {
             *("grpc.messages", "grpc.connection", "api", "requests", "registry", "memory"),

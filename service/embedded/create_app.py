@@ -163,7 +163,8 @@ def embedded_settings(models: str | Path | None, settings: ServiceSettings) -> S
                 else unknown_setting(name)
             )
             raise SettingError(f"{name}: {reason}")
-    resolved = resolve(
-        {"access_log": False, **settings}, models=None if models is None else str(models), spelling=str
-    )
+    named: dict[str, Any] = {"access_log": False, **settings}
+    if models is not None:
+        named["models"] = str(models)
+    resolved = resolve(named, spelling=str)
     return resolved.settings.model_copy(update={"host": ANY_ADDRESS})

@@ -43,11 +43,7 @@ class EmbeddedService:
             RuntimeError: It runs in another event loop.
             ServiceError: It cannot start, for example because there is no repository.
         """
-        task = self._begin_start()
-        if not task.done():
-            # a client that leaves does not end the start for the others
-            await asyncio.shield(task)
-        task.result()
+        await asyncio.shield(self._begin_start())
 
     async def stop(self) -> None:
         """Stop following the repository. Called after the last request; it may be started again."""
@@ -69,11 +65,15 @@ class EmbeddedService:
 
     async def _started(self, match: Match) -> Match:
         """The match after the start. If that failed: one whose endpoint says so."""
+        task = self._begin_start()
         try:
-            await self.start()
+            # a client that leaves does not end the start for the others
+            await asyncio.shield(task)
         except Exception:
             log.exception("the service cannot start")
-            self._starting = None
+            if self._starting is task:
+                # the next request tries again
+                self._starting = None
             return Match(match.route.answered_by(_cannot_start), match.params)
         return match
 

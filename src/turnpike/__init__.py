@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from turnpike.models.networks.transformer import HighwayJoin, Transformer, TransformerConfig
     from turnpike.service.artifact.runtime import Runtime, open_model
+    from turnpike.service.embedded.create_app import create_app, lifespan, router
 
 __all__ = [
     "AsyncClient",
@@ -107,9 +108,12 @@ __all__ = [
     "VerificationResult",
     "ZeroPad",
     "compress_model",
+    "create_app",
     "export_model",
+    "lifespan",
     "open_model",
     "record_gates",
+    "router",
     "verify_model",
 ]
 
@@ -147,6 +151,7 @@ _PUBLIC_NAMES = {
     ),
     "turnpike.models.networks.transformer": ("HighwayJoin", "Transformer", "TransformerConfig"),
     "turnpike.service.artifact.runtime": ("Runtime", "open_model"),
+    "turnpike.service.embedded.create_app": ("create_app", "lifespan", "router"),
 }
 
 # package: the extra that installs what its names need
