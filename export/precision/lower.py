@@ -24,8 +24,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # largest magnitude of a quantized activation
 MAX_ACTIVATION = 127
-# Largest magnitude of a quantized weight. CPUs without VNNI add pairs of products in 16 bits, which saturate: two
-# products of an activation (up to 255) and a weight must fit, or the same file gives other results there.
+# Largest magnitude of a quantized weight. CPUs without VNNI add pairs of products in 16 bits, which saturate:
+# two products of an activation (up to 255) and a weight must fit, or the same file gives other results there.
 MAX_WEIGHT = 64
 # activations are stored as uint8 around this value, because CPUs multiply unsigned by signed integers
 ZERO_POINT = 128

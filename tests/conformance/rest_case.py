@@ -46,17 +46,18 @@ class RestCase:
 
 
 class RestServer:
-    """A server at `host:port`."""
+    """A server at `host:port`, whose paths begin with `prefix`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, prefix: str = "") -> None:
         self._address = address
+        self._prefix = prefix
 
     def difference(self, case: RestCase) -> str | None:
         """Where the server's answer differs from the case, in words; None if it does not."""
         body, headers = case.request()
         connection = http.client.HTTPConnection(self._address, timeout=SECONDS)
         try:
-            connection.request(case.method, case.path, body, headers)
+            connection.request(case.method, self._prefix + case.path, body, headers)
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:

@@ -8,7 +8,8 @@ from tests.conformance.rest_case import RestServer
 
 REST_CASES = [*rest_cases.CASES, *binary_cases.CASES]
 GRPC_CASES = grpc_cases.CASES
-NAMES = [case.name for case in REST_CASES] + [case.name for case in GRPC_CASES]
+REST_NAMES = [case.name for case in REST_CASES]
+NAMES = REST_NAMES + [case.name for case in GRPC_CASES]
 
 
 def differences(http: str, grpc: str, stubs: Stubs) -> dict[str, str]:
@@ -19,8 +20,15 @@ def differences(http: str, grpc: str, stubs: Stubs) -> dict[str, str]:
         grpc: Host and port of gRPC.
         stubs: The messages to call gRPC with.
     """
-    rest_server, grpc_server = RestServer(http), GrpcServer(grpc, stubs)
-    found = {case.name: rest_server.difference(case) for case in REST_CASES}
+    grpc_server = GrpcServer(grpc, stubs)
+    found: dict[str, str | None] = {**rest_differences(http)}
     found |= {case.name: grpc_server.difference(case) for case in GRPC_CASES}
     grpc_server.close()
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def rest_differences(http: str, prefix: str = "") -> dict[str, str]:
+    """Where a server differs in the cases of REST, with the prefix of its paths."""
+    server = RestServer(http, prefix)
+    found = {case.name: server.difference(case) for case in REST_CASES}
     return {name: text for name, text in found.items() if text is not None}
