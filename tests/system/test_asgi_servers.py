@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.embedded.test_create_app import BODY, INFER, NAME
 from tests.support.asgi_servers import COMMANDS, AsgiServer, asgi_server
+from tests.support.bundled_requests import BODY, INFER, NAME
 from tests.support.waiting import wait_until
 
 APP = "turnpike.service.asgi:app"

@@ -13,7 +13,8 @@ import pytest
 from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
 
-from tests.support.in_process_worker import NAME, NoSupervisor
+from tests.support.bundled_requests import BODY, INFER, NAME, ROW
+from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_repository import put_model
 from tests.support.waiting import wait_until
 from turnpike import create_app, open_model
@@ -21,12 +22,9 @@ from turnpike.service.api.app import Application
 from turnpike.service.api.openapi.document import build_document
 from turnpike.service.config.settings import Settings
 from turnpike.service.embedded.create_app import ServiceSettings
+from turnpike.service.embedded.fastapi_routes import ServiceRoute
 from turnpike.service.errors import SettingError
 
-ROW = np.linspace(0, 16, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-PREDICT = f"/v1/models/{NAME}:predict"
-INFER = f"/v2/models/{NAME}/infer"
-BODY = {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": ROW.ravel().tolist()}]}
 # settings of the server that runs the application, which a server of somebody else has itself
 OF_THE_SERVER = {
     *("host", "port", "grpc_port", "tls_cert", "tls_key", "workers", "worker_seconds", "engine"),
@@ -170,7 +168,10 @@ def test_the_document_is_the_one_of_turnpike_serve(app: FastAPI) -> None:
 def test_every_route_is_a_route_of_fastapi(app: FastAPI) -> None:
     application = Application(Settings(), NoSupervisor())
     declared = {(route.method, route.declared_path) for route in application.router.routes}
-    found = {(method, route.path) for route in app.routes for method in route.methods}
+    routes = [route for route in app.routes if isinstance(route, ServiceRoute)]
+    assert len(routes) + 1 == len(app.routes)
+    found = {(method, route.path) for route in routes for method in route.methods}
+    found.add(("GET", "/openapi.json"))
     assert {entry for entry in found if entry[0] != "HEAD"} == declared
     assert {(method, path) for method, path in found if method == "HEAD"} == {
         ("HEAD", path) for method, path in declared if method == "GET"

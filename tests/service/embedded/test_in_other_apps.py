@@ -17,7 +17,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount
 
 import turnpike
-from tests.service.embedded.test_create_app import BODY, NAME
+from tests.support.bundled_requests import BODY, NAME
 from tests.support.tiny_repository import put_model
 from turnpike.service.embedded.fastapi_routes import services_in
 
