@@ -86,7 +86,18 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     },
     "service": {
         "cli": {
-            *("ray", "grpc", "api", "process", "registry", "codec", "config", "repository", "artifact"),
+            *(
+                "ray",
+                "grpc",
+                "embedded",
+                "api",
+                "process",
+                "registry",
+                "codec",
+                "config",
+                "repository",
+                "artifact",
+            ),
             *("config.settings", "telemetry"),
         },
         "ray": {
@@ -112,7 +123,17 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         },
         "asgi": {"embedded"},
         "embedded": {
-            *("api", "api.openapi", "process", "http", "requests", "config", "config.settings", "remote"),
+            *(
+                "api",
+                "api.openapi",
+                "process",
+                "http",
+                "http.connection",
+                "requests",
+                "config",
+                "config.settings",
+                "remote",
+            ),
             *("repository", "telemetry"),
         },
         "grpc": {"grpc.methods", "grpc.messages", "api", "requests", "config.settings"},

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import requests
 
+from tests.support.bundled_requests import BODY, INFER
 from tests.support.live_server import Server, free_port, serving
 from tests.support.python_path import python_path
 from turnpike.service.artifact.runtime import open_model
@@ -93,3 +95,20 @@ def test_the_example_wine_table_runs(tmp_path: Path) -> None:
     header, *rows = (tmp_path / "wine.csv").read_text(encoding="utf-8").splitlines()
     assert header.startswith("alcohol [%],malic_acid,")
     assert (len(rows), len(header.split(","))) == (178, 14)
+
+
+def test_the_example_fastapi_login_guards_the_models() -> None:
+    """The token of one worker is valid in the others."""
+    variables = {"SECRET": "of the test", "PYTHONPATH": f"{EXAMPLES}:{python_path()}"}
+    with serving("--app", "fastapi_login:app", "--workers", 2, **variables) as server:
+        assert server.post("/ml" + INFER, BODY).status_code == 401
+        form = {"username": "ada", "password": "wrong"}
+        assert requests.post(f"{server.url}/token", data=form, timeout=10).status_code == 401
+        form["password"] = "lovelace"
+        token = requests.post(f"{server.url}/token", data=form, timeout=10).json()["access_token"]
+        headers = {"Authorization": f"Bearer {token}"}
+        for _ in range(8):
+            assert server.get("/me", headers=headers).json() == {"name": "ada"}
+            assert server.post("/ml" + INFER, BODY, headers=headers).status_code == 200
+        headers["Authorization"] += "0"
+        assert server.post("/ml" + INFER, BODY, headers=headers).status_code == 401

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import logging
 import os
 import shutil
+import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -15,7 +18,8 @@ import typer
 
 from turnpike.common.distribution import needs_extra
 from turnpike.service.config.pipes import buffer_pipes
-from turnpike.service.config.resolve import flag_of, resolve, settings_as_toml
+from turnpike.service.config.resolve import CONFIG_VARIABLE, flag_of, resolve, settings_as_toml
+from turnpike.service.config.service_settings import ServiceSettings
 from turnpike.service.config.settings import KEYWORDS, SECRETS, Settings
 from turnpike.service.errors import SettingError
 from turnpike.service.process.supervisor import supervise
@@ -32,6 +36,7 @@ PANELS = {
     "models": "What is served",
     "host": "Where it listens",
     "workers": "How it runs",
+    "app": "An application of your own",
     "engine": "On Ray",
     "timeout_ms": "Limits on requests",
     "api_keys_file": "Keys",
@@ -76,7 +81,41 @@ def command(place: str | None, config: Path | None, print_config: bool, **flags:
         expect_grpc_packages()
     if resolved.settings.engine == "ray":
         raise typer.Exit(launch_on_ray(resolved.settings))
-    raise typer.Exit(supervise(buffer_pipes(resolved.settings), make_app))
+    settings = buffer_pipes(resolved.settings)
+    if settings.app is not None:
+        expect_server_settings(settings.app, given, place)
+        if config is not None:
+            # the application reads it, too
+            os.environ[CONFIG_VARIABLE] = str(config)
+        settings = with_settings_of_app(settings)
+    raise typer.Exit(supervise(settings, make_app))
+
+
+def expect_server_settings(app: str, flags: Collection[str], models: str | None) -> None:
+    """Raise a SettingError for flags that an application's code has to set."""
+    names = {*ServiceSettings.__annotations__, "models"} - {"access_log"}
+    wrong = [flag_of(name) for name in flags if name in names]
+    if models is not None:
+        wrong.append("MODELS")
+    if wrong:
+        raise SettingError(
+            f"{wrong[0]}: with --app, expected it as an argument of create_app or router in {app}"
+        )
+
+
+def with_settings_of_app(settings: Settings) -> Settings:
+    """The settings with those of the service in the application.
+
+    The application is imported in a process of its own, since this one becomes the supervisor.
+    """
+    command = [sys.executable, "-m", "turnpike.service.embedded.print_settings", str(settings.app)]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
+    if ran.returncode:
+        raise SettingError(f"--app: {settings.app} cannot be imported, as the lines above say")
+    sys.stderr.write("".join(ran.stdout.splitlines(keepends=True)[:-2]))
+    values = json.loads(ran.stdout.splitlines()[-1])
+    checked = Settings(**values)
+    return settings.model_copy(update={name: getattr(checked, name) for name in values})
 
 
 def launch_on_ray(settings: Settings) -> int:
@@ -113,6 +152,10 @@ def has_haproxy() -> bool:
 
 def make_app(settings: Settings, channel: IpcChannel) -> WorkerApplication:
     """Create the application. Imports it here, in the worker, so that the supervisor stays small."""
+    if settings.app is not None:
+        from turnpike.service.embedded.supervised_app import SupervisedApp
+
+        return SupervisedApp(settings, channel)
     if settings.grpc_port is None:
         from turnpike.service.api.app import Application
 

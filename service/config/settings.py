@@ -118,6 +118,18 @@ class Settings(BaseModel):
     exact: bool = Field(True, description="Batch only if that changes no bit of any result.")
     queue: int = Field(1024, ge=1, description="Requests that may wait for a model; more are refused.")
 
+    # an application of the user
+    app: str | None = Field(
+        None,
+        description="Application with turnpike.create_app or turnpike.router in it, as MODULE:NAME. "
+        "It says what is served.",
+    )
+    fast_routes: bool = Field(
+        False,
+        description="Answer the routes of the service without the middleware, dependencies and exception "
+        "handlers of --app.",
+    )
+
     # on Ray
     engine: Literal["local", "ray"] = Field(
         "local", description="What runs the service: processes on this machine, or a Ray cluster."
@@ -280,6 +292,8 @@ class Settings(BaseModel):
             raise ValueError(f"--grpc-port: expected another port than --port, got {self.port} for both")
         if self.engine == "ray":
             self._check_ray()
+        if self.app is not None:
+            self._check_app()
         if self.precision != "fp32" and self.device != "openvino":
             raise ValueError(
                 f"--precision: expected fp32 with --device {self.device}, got {self.precision}, "
@@ -294,6 +308,14 @@ class Settings(BaseModel):
                 option, variable = f"--{file.replace('_', '-')}", f"{PREFIX}{key.upper()}"
                 raise ValueError(f"{option}: expected one source, and {variable} is set too")
         return self
+
+    def _check_app(self) -> None:
+        if not re.fullmatch(r"[\w.]+:[\w.]+", str(self.app)):
+            raise ValueError(f"--app: expected MODULE:NAME, such as my_app:app, got {self.app!r}")
+        if self.grpc_port is not None:
+            raise ValueError("--grpc-port: expected none with --app, as an application gets no calls of gRPC")
+        if self.engine == "ray":
+            raise ValueError("--engine: expected local with --app, got ray")
 
     def _check_ray(self) -> None:
         """Refuse what Ray cannot do, and what contradicts itself."""

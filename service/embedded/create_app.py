@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Unpack
 
 from fastapi import APIRouter, FastAPI
 from starlette.types import Receive, Scope, Send
@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from turnpike.common.distribution import VERSION
 from turnpike.service.api.openapi.document import DESCRIPTION
 from turnpike.service.config.resolve import resolve, unknown_setting
+from turnpike.service.config.service_settings import ServiceSettings
 from turnpike.service.config.settings import Settings
 from turnpike.service.embedded.embedded_service import EmbeddedService
 from turnpike.service.embedded.fastapi_routes import add_service_routes, document_of, services_in
@@ -20,45 +21,6 @@ from turnpike.service.errors import SettingError
 
 # the host in the settings decides for which names a local service answers; here the ASGI server listens
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104
-
-
-class ServiceSettings(TypedDict, total=False):
-    """The settings of a service in an application of one's own. docs/reference/settings.md explains them."""
-
-    versions: str
-    poll: float
-    model_cache: str | Path | None
-    store_seconds: float
-    allow_unverified: bool
-    trial_seconds: float
-    check_parity: bool
-    cors: tuple[str, ...]
-    allowed_hosts: tuple[str, ...]
-    threads: int
-    device: Literal["cpu", "cuda", "openvino"]
-    precision: Literal["fp32", "bf16"]
-    max_batch: int
-    max_delay_ms: float
-    exact: bool
-    queue: int
-    timeout_ms: int
-    max_body: int
-    max_inflate_ratio: int
-    max_json: int
-    max_held: int
-    max_rows: int
-    max_depth: int
-    max_gates: int
-    body_seconds: float
-    api_keys_file: str | Path | None
-    api_keys: tuple[str, ...]
-    admin_key_file: str | Path | None
-    admin_key: str | None
-    access_log: bool
-    dashboard: bool
-    docs: bool
-    drift_rows: int
-    otlp: str | None
 
 
 def create_app(models: str | Path | None = None, **settings: Unpack[ServiceSettings]) -> FastAPI:
@@ -163,8 +125,12 @@ def embedded_settings(models: str | Path | None, settings: ServiceSettings) -> S
                 else unknown_setting(name)
             )
             raise SettingError(f"{name}: {reason}")
-    named: dict[str, Any] = {"access_log": False, **settings}
+    named: dict[str, Any] = {**settings}
     if models is not None:
         named["models"] = str(models)
     resolved = resolve(named, spelling=str)
-    return resolved.settings.model_copy(update={"host": ANY_ADDRESS})
+    changes: dict[str, Any] = {"host": ANY_ADDRESS}
+    if "access_log" not in resolved.origins:
+        # servers have access logs of their own
+        changes["access_log"] = False
+    return resolved.settings.model_copy(update=changes)

@@ -8,10 +8,11 @@ import logging
 from starlette.types import Receive, Scope, Send
 
 from turnpike.service.api.app import Application
+from turnpike.service.api.context import SupervisorClient
 from turnpike.service.config.settings import Settings
 from turnpike.service.embedded.in_process_supervisor import InProcessSupervisor
 from turnpike.service.errors import NotReadyError
-from turnpike.service.http.asgi import AsgiRequest
+from turnpike.service.http.asgi import OUTER_REQUEST, AsgiRequest
 from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import Response
 from turnpike.service.requests.router import Match
@@ -35,6 +36,10 @@ class EmbeddedService:
         self.application = Application(settings, self._supervisor)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None
+
+    def supervised_by(self, supervisor: SupervisorClient) -> None:
+        """Get models and counters from the supervisor of `turnpike serve`. Called before the start."""
+        self._supervisor.channel = supervisor
 
     async def start(self) -> None:
         """Start in this event loop, unless it has done so already; return when models are served.
@@ -61,7 +66,13 @@ class EmbeddedService:
             self._begin_start()
         elif self._starting is None or not self._starting.done() or self._has_other_loop():
             match = await self._started(match)
-        await self.application.middleware.handle(AsgiRequest(scope, receive, send), match)
+        request = AsgiRequest(scope, receive, send)
+        outer: Request | None = scope.get(OUTER_REQUEST)
+        if outer is not None:
+            # our own server has passed the request to the application
+            request.head.chosen_id = outer.id
+            outer.recorded = True
+        await self.application.middleware.handle(request, match)
 
     async def _started(self, match: Match) -> Match:
         """The match after the start. If that failed: one whose endpoint says so."""
@@ -90,6 +101,9 @@ class EmbeddedService:
         return self._loop is not asyncio.get_running_loop()
 
     async def _start(self) -> None:
+        if self._supervisor.channel is not None:
+            await self.application.start()
+            return
         # what an earlier event loop has left
         self.application.observer.record()
         self.application.registry.restart()

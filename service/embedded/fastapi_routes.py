@@ -118,12 +118,15 @@ def services_in(routes: list[BaseRoute]) -> Iterator[EmbeddedService]:
         route = context.original_route
         if isinstance(route, ServiceRoute):
             yield route.service
-        app = getattr(route, "app", None)
-        # middleware of a mount wraps its application
-        while app is not None and not hasattr(app, "routes"):
-            app = getattr(app, "app", None)
-        if app is not None:
-            yield from services_in(app.routes)
+        else:
+            yield from services_in(routes_of(getattr(route, "app", None)))
+
+
+def routes_of(app: Any) -> list[BaseRoute]:
+    """The routes of an application, which middleware may wrap; none if it has none."""
+    while app is not None and not hasattr(app, "routes"):
+        app = getattr(app, "app", None)
+    return [] if app is None else list(app.routes)
 
 
 def inlined(value: Any) -> Any:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from turnpike.service.api.context import SupervisorClient
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import NotReadyError
 from turnpike.service.process.trial import Trial
@@ -28,6 +29,8 @@ class InProcessSupervisor:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        # the real supervisor, under `turnpike serve --app`
+        self.channel: SupervisorClient | None = None
         self._handlers: Handlers = {}
         self._rollout: Rollout | None = None
         self._history = TrafficHistory()
@@ -68,6 +71,8 @@ class InProcessSupervisor:
 
     async def ask(self, what: str, argument: Any = None) -> Any:
         """Answer "snapshots" and "traffic"; "load" or "unload" a model."""
+        if self.channel is not None:
+            return await self.channel.ask(what, argument)
         if what == "snapshots":
             return await self._broadcast("snapshot", None)
         if what == "traffic":

@@ -16,6 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turnpike.service.requests.request import ClientGoneError, Request, RequestHead
 from turnpike.service.requests.response import Response
 
+# where the scope of a request that our own server has passed to an application has that request
+OUTER_REQUEST = "turnpike.request"
+
 
 class AsgiEndpoint:
     """An endpoint that passes its requests on to an ASGI application."""
@@ -25,6 +28,7 @@ class AsgiEndpoint:
 
     async def __call__(self, request: Request) -> None:
         scope, receive, send = request.asgi()
+        scope[OUTER_REQUEST] = request
         if scope.get("method") == "HEAD":
             # many applications know only GET; the request leaves out the body of its answer
             scope["method"] = "GET"

@@ -38,9 +38,13 @@ class RequestObserver:
         self._ended: list[Request] = []
 
     def started(self, request: Request) -> None:
+        """Note the start of a request."""
+        self._counters.in_flight += 1
+        self.identified(request)
+
+    def identified(self, request: Request) -> None:
         """Set the request's id (the caller's own if it is valid) and its trace."""
         request.started_ns = perf_counter_ns()
-        self._counters.in_flight += 1
         head = request.head
         request.id = head.chosen_id or self._ids.next()
         if head.traceparent is not None:
@@ -58,8 +62,12 @@ class RequestObserver:
 
     def finished(self, request: Request) -> None:
         """Trace a request that has ended, and note it for `record`."""
-        request.ended_ns = perf_counter_ns()
         self._counters.in_flight -= 1
+        self.ended(request)
+
+    def ended(self, request: Request) -> None:
+        """The same for a request that was not counted as being in flight."""
+        request.ended_ns = perf_counter_ns()
         if self._tracing is not None:
             self._trace(self._tracing, request)
         self._ended.append(request)

@@ -142,6 +142,9 @@ class Request(ABC):
     # header lines to add to the answer, such as those of CORS
     extra_lines: bytes = b""
 
+    # counted and logged by the service in the application that it was passed to
+    recorded: bool = False
+
     # HTTP status of the answer; 0 until one has begun
     status: int = 0
     error_message: str | None = None

@@ -43,6 +43,10 @@ class Route:
     # whether it answers requests for hosts that `--allowed-hosts` does not list
     any_host: bool
 
+    def answers(self, method: str) -> bool:
+        """Whether it answers this method; GET includes HEAD."""
+        return self.method == method or (self.method == "GET" and method == "HEAD")
+
     def answered_by(self, endpoint: Endpoint) -> Route:
         """The same route with another endpoint, which needs no key."""
         return replace(self, level="open", endpoint=endpoint)
@@ -102,6 +106,12 @@ class Router:
                 self._matches.add(key, match)
         return match
 
+    def find(self, method: str, path: str) -> Match | None:
+        """The route of a path that answers this method; None if there is none."""
+        match = self._search(method, path)
+        found = match is not self.fallback and match.route.answers(method)
+        return match if found else None
+
     def _search(self, method: str, path: str) -> Match:
         first: Match | None = None
         for route in self.routes:
@@ -109,7 +119,7 @@ class Router:
             # `/v1/models/net:predict` is not the model `net:predict`: the first pattern that fits decides
             if path_match is not None and (first is None or route.path == first.route.path):
                 match = Match(route, path_match.groupdict())
-                if route.method == method or (route.method == "GET" and method == "HEAD"):
+                if route.answers(method):
                     return match
                 first = first or match
         if first is None:

@@ -27,7 +27,7 @@ from tests.support.repository_copy import ROOT, TESTS_FAILED, TESTS_PASSED, in_c
 
 # code that computes and decides, whose errors would show in nothing but a wrong number or a lost request
 TARGETS = (
-    *("service/batching", "service/protocol", "service/registry", "service/repository", "service/gates"),
+    *("service/batching", "service/codec", "service/registry", "service/repository", "service/gates"),
     *("export/gates", "export/parity", "models/layers"),
 )
 # tests outside of the folder that mirrors the code's, which run after those within it

@@ -220,6 +220,7 @@ class WireRequest(Request):
         self.closes = self._is_last()
         lines = []
         length: bytes | None = None
+        has_id = False
         for name, value in headers:
             if LINE_BREAKS.search(name) or LINE_BREAKS.search(value):
                 raise RuntimeError("expected headers without line breaks, got one with a line break")
@@ -228,7 +229,12 @@ class WireRequest(Request):
                 continue
             if name.lower() == b"content-length":
                 length = value
+            elif name.lower() == b"x-request-id":
+                # set by the service in an application that the request was passed to
+                has_id = True
             lines.append(b"%b: %b\r\n" % (name, value))
+        if not has_id:
+            lines.append(b"x-request-id: %b\r\n" % self.id.encode())
         has_body = self.head.method != "HEAD" and status not in (204, 304)
         self._bytes_left = int(length) if has_body and length is not None else None if has_body else 0
         if self._bytes_left is None:
@@ -239,12 +245,11 @@ class WireRequest(Request):
         if not self.client_gone:
             connection = self.connection
             connection.transport.write(
-                b"%b%b%bx-request-id: %b\r\n\r\n"
+                b"%b%b%b\r\n"
                 % (
                     connection.shared.first_lines(status, connection.server_state),
                     b"".join(lines),
                     self.extra_lines,
-                    self.id.encode(),
                 )
             )
 
