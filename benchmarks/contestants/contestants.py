@@ -89,7 +89,10 @@ class Contestant:
             "SCRATCH": str(scratch),
             # threads of NumPy's libraries would compete with those of onnxruntime
             "OMP_NUM_THREADS": "1",
-            **self.variables,
+            **{
+                name: value.format(models=network.model_repository(self.precision))
+                for name, value in self.variables.items()
+            },
         }
 
 
