@@ -8,15 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from turnpike.service.artifact.limits import MAX_ROWS
 from turnpike.service.errors import RequestError, SettingError
-
-if TYPE_CHECKING:
-    from turnpike.service.inference_types import Array
+from turnpike.service.inference_types import Array
 
 app = typer.Typer(add_completion=False)
 

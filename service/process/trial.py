@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from turnpike.service.child_process import Child, child_process
 from turnpike.service.config.settings import SECRETS, Settings
 from turnpike.service.process.worker_handle import ExitReasons
-
-if TYPE_CHECKING:
-    from turnpike.service.repository.scan import ModelFile
+from turnpike.service.repository.scan import ModelFile
 
 log = logging.getLogger(__name__)
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from asyncio import get_running_loop
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from turnpike.service.errors import OverloadedError
+from turnpike.service.requests.error_response import error_response
 from turnpike.service.requests.request import Request, RequestIds, read_trace
-from turnpike.service.requests.response import ErrorResponse, error_response
-
-if TYPE_CHECKING:
-    from turnpike.service.requests.tracing import Tracing
-    from turnpike.service.telemetry.access_log import AccessLog, Entry
-    from turnpike.service.telemetry.counters import RequestCounters
+from turnpike.service.requests.response import ErrorResponse
+from turnpike.service.requests.tracing import Tracing
+from turnpike.service.telemetry.access_log import AccessLog, Entry
+from turnpike.service.telemetry.counters import RequestCounters
 
 log = logging.getLogger(__name__)
 

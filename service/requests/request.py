@@ -13,13 +13,11 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from turnpike.service.inference_types import InferenceResult, Waiter
 from turnpike.service.requests.driver import Driver, DriverWaiter
-
-if TYPE_CHECKING:
-    from turnpike.service.inference_types import InferenceResult, Waiter
-    from turnpike.service.requests.response import Response
+from turnpike.service.requests.response import Response
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -19,8 +19,9 @@ from turnpike.service.errors import (
     TooLargeError,
     UnauthorizedError,
 )
+from turnpike.service.requests.error_response import error_response
 from turnpike.service.requests.request import Request, RequestHead
-from turnpike.service.requests.response import JSON_LINES, ErrorResponse, error_response
+from turnpike.service.requests.response import JSON_LINES, ErrorResponse
 
 
 def refused(error: Exception, path: str = "/v2/models") -> ErrorResponse:
