@@ -16,6 +16,7 @@ from turnpike.service.config.resolve import resolve, unknown_setting
 from turnpike.service.config.service_settings import ServiceSettings
 from turnpike.service.config.settings import Settings
 from turnpike.service.embedded.embedded_service import EmbeddedService
+from turnpike.service.embedded.fast_routes import ServiceApp
 from turnpike.service.embedded.fastapi_routes import add_service_routes, document_of, services_in
 from turnpike.service.errors import SettingError
 
@@ -44,7 +45,8 @@ def create_app(models: str | Path | None = None, **settings: Unpack[ServiceSetti
         async with running(service):
             yield
 
-    app = FastAPI(
+    app = ServiceApp(
+        service,
         title="turnpike",
         version=VERSION,
         description=DESCRIPTION,

@@ -9,11 +9,11 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import BaseRoute, Mount
 from starlette.routing import Match as StarletteMatch
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnpike.service.bounded_cache import BoundedCache
-from turnpike.service.embedded.app_import import UserApp
+from turnpike.service.embedded.embedded_service import EmbeddedService
 from turnpike.service.embedded.fastapi_routes import ServiceRoute, routes_of, services_in
-from turnpike.service.requests.request import RequestHead
 from turnpike.service.requests.router import MAX_CACHED_MATCHES, MAX_CACHED_PATH_LENGTH, Match
 
 # what FastAPI has without the user
@@ -36,14 +36,15 @@ class FastRoutes:
     """Finds the route of the service for a request, if the application need not see it.
 
     Args:
-        user_app: The application.
+        app: The application.
+        service: The service in it.
         forced: Answer them without the application even if middleware, dependencies or handlers of the user
             would have seen them.
     """
 
-    def __init__(self, user_app: UserApp, *, forced: bool) -> None:
-        self._app = user_app.app
-        self._router = user_app.service.application.router
+    def __init__(self, app: ASGIApp, service: EmbeddedService, *, forced: bool = False) -> None:
+        self._app = app
+        self._router = service.application.router
         self._forced = forced
         self._places: tuple[Place, ...] = ()
         # None for a request that the application answers
@@ -62,53 +63,73 @@ class FastRoutes:
         if not self.reason:
             self._places = tuple(_places(routes_of(self._app), "", ()))
 
-    def match(self, head: RequestHead) -> Match | None:
+    def match(self, method: str, path: str) -> Match | None:
         """The route of the service for a request; None if the application answers it."""
         if not self._places:
             return None
-        key = (head.method, head.path)
+        key = (method, path)
         if key in self._matches:
             return self._matches[key]
-        match = self._search(head)
-        if len(head.path) <= MAX_CACHED_PATH_LENGTH:
+        match = self._search(method, path)
+        if len(path) <= MAX_CACHED_PATH_LENGTH:
             self._matches.add(key, match)
         return match
 
-    def _search(self, head: RequestHead) -> Match | None:
+    def _search(self, method: str, path: str) -> Match | None:
         for prefix, before in self._places:
-            if not head.path.startswith(prefix):
+            if not path.startswith(prefix):
                 continue
-            match = self._router.find(head.method, head.path[len(prefix) :])
+            match = self._router.find(method, path[len(prefix) :])
             # also a route of the user that is found first, and /openapi.json, which is FastAPI's
             if match is None or match.route.name == "openapi":
                 continue
-            if not any(_matches(route, head, mount) for route, mount in before):
+            if not any(_matches(route, method, path, mount) for route, mount in before):
                 return match
         return None
 
 
-def _matches(route: BaseRoute, head: RequestHead, mount: str) -> bool:
-    scope = {
-        "type": "http",
-        "method": head.method,
-        "path": head.path,
-        "root_path": mount,
-        "headers": head.headers,
-    }
+class ServiceApp(FastAPI):
+    """A FastAPI application that answers routes of the service at once, while nothing else would see them.
+
+    FastAPI's own path takes several times as long. All requests take it as soon as the application has
+    middleware, dependencies or exception handlers.
+    """
+
+    def __init__(self, service: EmbeddedService, **options: Any) -> None:
+        super().__init__(**options)
+        self._service = service
+        self._fast_routes = FastRoutes(self, service)
+        # what the fast routes were found for
+        self._state: tuple[int, ...] = ()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            state = len(self.user_middleware), len(self.exception_handlers), len(self.router.routes)
+            if state != self._state:
+                self._fast_routes, self._state = FastRoutes(self, self._service), state
+                self._fast_routes.find()
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            match = self._fast_routes.match(scope["method"], path)
+            if match is not None:
+                await self._service.answer(match, scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
+
+
+def _matches(route: BaseRoute, method: str, path: str, mount: str) -> bool:
+    scope = {"type": "http", "method": method, "path": path, "root_path": mount, "headers": []}
     return route.matches(scope)[0] is not StarletteMatch.NONE
 
 
 def additions(app: Any) -> Iterator[str]:
     """What of the user's sees the requests for the service before it does, in words."""
-    if type(app) is not FastAPI:
+    if type(app) not in (FastAPI, ServiceApp):
         yield f"class {type(app).__name__}"
         return
     if app.user_middleware:
         yield "middleware"
     if app.exception_handlers != FRESH.exception_handlers:
         yield "exception handlers"
-    if app.dependency_overrides:
-        yield "dependency overrides"
     if app.root_path:
         yield "root_path"
     if app.max_body_size is not None:

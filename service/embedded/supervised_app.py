@@ -39,7 +39,7 @@ class SupervisedApp:
         self._lifespan = LifespanProtocol(user_app.app)
         self._app = user_app.app
         self._endpoint = AsgiEndpoint(self._call)
-        self._fast_routes = FastRoutes(user_app, forced=settings.fast_routes)
+        self._fast_routes = FastRoutes(user_app.app, user_app.service, forced=settings.fast_routes)
         self.grpc: HttpApplication | None = None
         self.connection_limits = ConnectionLimits(
             settings.max_header, settings.header_seconds, settings.idle_seconds
@@ -74,7 +74,7 @@ class SupervisedApp:
 
     async def handle(self, request: Request) -> None:
         """Answer a request."""
-        match = self._fast_routes.match(request.head)
+        match = self._fast_routes.match(request.head.method, request.head.path)
         if match is not None:
             await self._application.middleware.handle(request, match)
             return

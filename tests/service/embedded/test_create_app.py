@@ -27,7 +27,18 @@ from turnpike.service.errors import SettingError
 
 # settings of the server that runs the application, which a server of somebody else has itself
 OF_THE_SERVER = {
-    *("host", "port", "grpc_port", "tls_cert", "tls_key", "workers", "worker_seconds", "engine"),
+    *(
+        "app",
+        "fast_routes",
+        "host",
+        "port",
+        "grpc_port",
+        "tls_cert",
+        "tls_key",
+        "workers",
+        "worker_seconds",
+        "engine",
+    ),
     *("min_replicas", "max_replicas", "replica_requests", "replica_cpus", "replica_gpus", "replica_models"),
     *("max_header", "header_seconds", "idle_seconds", "drain_wait", "drain_seconds", "log_level"),
     # the service has them by `create_app(models, ...)`

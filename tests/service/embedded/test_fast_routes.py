@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.responses import Response
+from fastapi.testclient import TestClient
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount
 
 import turnpike
-from turnpike.service.embedded.app_import import UserApp
 from turnpike.service.embedded.fast_routes import FastRoutes
 from turnpike.service.embedded.fastapi_routes import routes_of, services_in
-from turnpike.service.requests.request import RequestHead
 
 
 class OwnFastAPI(FastAPI):
@@ -36,13 +36,13 @@ def mounted(app: FastAPI | None = None) -> FastAPI:
 
 
 def fast_routes(app: Any, *, forced: bool = False) -> FastRoutes:
-    routes = FastRoutes(UserApp(app, next(services_in(routes_of(app)))), forced=forced)
+    routes = FastRoutes(app, next(services_in(routes_of(app))), forced=forced)
     routes.find()
     return routes
 
 
 def is_fast(routes: FastRoutes, path: str, method: str = "GET") -> bool:
-    return routes.match(RequestHead(method, path, path, b"", [])) is not None
+    return routes.match(method, path) is not None
 
 
 def with_middleware() -> FastAPI:
@@ -62,12 +62,6 @@ def with_handler() -> FastAPI:
     async def not_found(_: Request, error: Exception) -> Response:
         return Response(status_code=404)
 
-    return app
-
-
-def with_override() -> FastAPI:
-    app = included()
-    app.dependency_overrides[nothing] = nothing
     return app
 
 
@@ -122,7 +116,6 @@ def test_routes_of_the_service_are_fast(make: Callable[[], FastAPI]) -> None:
         (with_middleware, "middleware"),
         (with_middleware_in_a_mount, "middleware"),
         (with_handler, "exception handlers"),
-        (with_override, "dependency overrides"),
         (with_own_routes_in_the_router, "routes in the router of the service"),
         (with_dependencies_of_the_application, "dependencies"),
         (lambda: included(dependencies=[Depends(nothing)]), "dependencies"),
@@ -173,3 +166,25 @@ def test_the_document_is_the_one_of_fastapi() -> None:
     app = mounted()
     assert not is_fast(fast_routes(app), "/ml/openapi.json")
     assert is_fast(fast_routes(app), "/ml/docs")
+
+
+def test_an_app_of_the_service_passes_fastapi_by_until_something_is_added() -> None:
+    """Middleware that is added later sees all requests from then on."""
+    app = turnpike.create_app()
+    with TestClient(app) as client:
+        with patch.object(FastAPI, "__call__", side_effect=AssertionError("through FastAPI")):
+            assert client.get("/v2/models").status_code == 200
+            with pytest.raises(AssertionError, match="through FastAPI"):
+                client.get("/openapi.json")
+        assert client.get("/openapi.json").status_code == 200
+    seen: list[str] = []
+    app = turnpike.create_app()
+
+    @app.middleware("http")
+    async def note(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        seen.append(request.url.path)
+        return await call_next(request)
+
+    with TestClient(app) as client:
+        assert client.get("/v2/models").status_code == 200
+    assert seen == ["/v2/models"]
