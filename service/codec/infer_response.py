@@ -12,7 +12,7 @@ import orjson
 
 from turnpike.service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
 from turnpike.service.artifact.signature import Signature
-from turnpike.service.codec.classification import classification
+from turnpike.service.classification import classification
 from turnpike.service.errors import NotFiniteError, RequestError
 from turnpike.service.inference_types import Array, InferenceResult, RequestForm
 

@@ -15,7 +15,7 @@ from simdjson import Parser
 from turnpike.service.artifact.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
-from turnpike.service.codec.classification import probabilities
+from turnpike.service.classification import probabilities
 from turnpike.service.codec.feature_names import expect_features
 from turnpike.service.codec.json_document import (
     MISSING,

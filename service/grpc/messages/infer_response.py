@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from turnpike.service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
-from turnpike.service.codec.classification import classification
+from turnpike.service.classification import classification
 from turnpike.service.errors import NotFiniteError
 from turnpike.service.grpc.messages.descriptors import message_class
 from turnpike.service.grpc.messages.infer_request import CONTENT_FIELDS
