@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.endpoint import ModelEndpoint, add_model_routes
@@ -95,8 +95,8 @@ GATES = operation(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GatesRun(Generic[SummaryT]):
+# a tuple: creating a frozen object takes longer
+class GatesRun(NamedTuple, Generic[SummaryT]):
     """How the gates of one request are read."""
 
     reader: GateReader[SummaryT]
@@ -109,28 +109,26 @@ class GatesRun(Generic[SummaryT]):
     # whether a summary alone is wanted, of gates that are small enough to read them within the run
     in_run: bool
 
-    async def answer(self, call: InferenceCall, encode: Callable[[GatesAnswer[SummaryT]], T]) -> T:
+    def answer(self, call: InferenceCall, encode: Callable[[GatesAnswer[SummaryT]], T]) -> Awaitable[T]:
         """Run the model, and encode the answer. `encode` is called in a thread if the gates are large."""
-        if self.in_run:
-            return encode(await self._summarize_in_run(call))
-        arrays = await self._run_for_arrays(call)
-        size = sum([arrays[name].nbytes for name in self.gate_names])
+        return self._summarize_in_run(call, encode) if self.in_run else self._read_after_run(call, encode)
+
+    async def _summarize_in_run(self, call: InferenceCall, encode: Callable[[GatesAnswer[SummaryT]], T]) -> T:
+        """Read the gates for all requests of a run together; they are dropped after it."""
+        await call.start(call.plan(call.inference.form.output_names, self.reader))
+        result = call.result()
+        return encode(GatesAnswer(call.infer_answer(result.arrays), result.processed))
+
+    async def _read_after_run(self, call: InferenceCall, encode: Callable[[GatesAnswer[SummaryT]], T]) -> T:
+        """Read the gates of one request. With moved gates, the run is this request's alone."""
+        names = tuple(dict.fromkeys((*call.inference.form.output_names, *self.gate_names)))
+        arrays = await call.run_named(names, self.moved_biases)
         # only the run may have shown how large they are
+        size = sum([arrays[name].nbytes for name in self.gate_names])
         check_response_size(self.query, size, self.max_bytes)
         if size < LARGE_GATE_BYTES:
             return encode(self._read_arrays(call, arrays))
         return await asyncio.to_thread(lambda: encode(self._read_arrays(call, arrays)))
-
-    async def _summarize_in_run(self, call: InferenceCall) -> GatesAnswer[SummaryT]:
-        """Read the gates for all requests of a run together; they are dropped after it."""
-        await call.start(call.plan(call.inference.form.output_names, self.reader))
-        result = call.result()
-        return GatesAnswer(call.infer_answer(result.arrays), result.processed)
-
-    async def _run_for_arrays(self, call: InferenceCall) -> dict[str, Array]:
-        """The outputs and the gates. With moved gates, the run is this request's alone."""
-        names = tuple(dict.fromkeys((*call.inference.form.output_names, *self.gate_names)))
-        return await call.run_named(names, self.moved_biases, unbatched=bool(self.moved_biases))
 
     def _read_arrays(self, call: InferenceCall, arrays: Mapping[str, Array]) -> GatesAnswer[SummaryT]:
         """Read the gates of one request, and take the tensors that its query asks for."""
@@ -202,7 +200,7 @@ class GatesEndpoint(GatedEndpoint):
             # a request like an earlier one, whose answer was written in the run
             return await _answer_in_run(call, form.plan)
         query = parse_gate_query(query_string, form.parameters)
-        if query.binary:
+        if query.binary and not all(output.binary for output in form.outputs):
             call.inference = call.inference.with_binary_outputs()
         run = self._runner.prepare_run(call, query)
         plan = _plan_of_whole_answer(call, run.reader) if run.in_run else None

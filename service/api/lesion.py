@@ -11,7 +11,7 @@ from turnpike.service.api.inference import InferenceCall
 from turnpike.service.api.openapi.operation import DIGIT_TENSOR, example, operation
 from turnpike.service.codec.gates_response import encode_lesion
 from turnpike.service.errors import NotFiniteError, RequestError
-from turnpike.service.gates.answers import CurveAnswer, LesionAnswer
+from turnpike.service.gates.answers import LesionAnswer
 from turnpike.service.gates.lesions import (
     LESION_KEYS,
     LesionEffect,
@@ -52,7 +52,7 @@ class LesionEndpoint(GatedEndpoint):
         return encode_lesion(await run_lesion(call))
 
 
-async def run_lesion(call: InferenceCall) -> LesionAnswer | CurveAnswer:
+async def run_lesion(call: InferenceCall) -> LesionAnswer:
     """Run the model without and with what the parameters of the request move, and compare."""
     lesion = parse_lesion_request(call.inference.form.parameters, call.model.gates)
     return await (_close_each_layer(call) if lesion.curve else _compare(call, lesion))
@@ -77,10 +77,10 @@ async def _compare(call: InferenceCall, lesion: LesionRequest) -> LesionAnswer:
             )
         labels = model.labels if len(model.labels) == before[class_output].shape[1] else ()
         report |= {**effect.summary(), "by_row": effect.by_row(labels)}
-    return LesionAnswer(call.named_answer(before), call.named_answer(after), report)
+    return LesionAnswer(call.named_answer(before), report, call.named_answer(after))
 
 
-async def _close_each_layer(call: InferenceCall) -> CurveAnswer:
+async def _close_each_layer(call: InferenceCall) -> LesionAnswer:
     model, form = call.model, call.inference.form
     layers = curve_layers(model.gates, form.rows)
     class_output = next(iter(model.signature.outputs))
@@ -98,7 +98,7 @@ async def _close_each_layer(call: InferenceCall) -> CurveAnswer:
         entries.append({"layer": layer, "gates": [gate.name for gate in gates], **summary})
     skipped = sorted(gates_by_layer(model.gates).keys() - {layer for layer, _ in layers})
     curve = {"rows": form.rows, "layers": entries, "skipped": skipped}
-    return CurveAnswer(call.named_answer(before), curve)
+    return LesionAnswer(call.named_answer(before), curve)
 
 
 def unmoved_biases(model: Model) -> Mapping[str, Array]:

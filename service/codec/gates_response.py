@@ -16,21 +16,18 @@ from turnpike.service.codec.infer_response import (
     Buffer,
     JsonAnswers,
     assemble,
-    expect_finite_tensors,
     infer_entry,
     tensor_entry,
+    to_text,
+    with_tail,
 )
 from turnpike.service.errors import NotFiniteError, expect_finite
-from turnpike.service.gates.answers import (
-    GATE_FIELDS,
-    CurveAnswer,
-    GatesAnswer,
-    LesionAnswer,
-    RunStatistics,
-)
+from turnpike.service.gates.answers import GATE_FIELDS, GatesAnswer, LesionAnswer, RunStatistics
 from turnpike.service.gates.reader import GateReader
 from turnpike.service.inference_types import Array
 
+# the members of an infer response without its closing brace, and a summary
+WITH_SUMMARY = b'%b,"gates":%b,"route":%b}'
 ROUTE = b'{"per":"%b","layers":%d,"carried":[%%b],"effective_depth":[%%b],"longest_closed":[%%b]}'
 
 # words of four bytes of JSON text, see JsonTemplate
@@ -48,25 +45,22 @@ JsonSummary = tuple[bytes, bytes]
 def encode_gates(answer: GatesAnswer[JsonSummary], *, binary: bool) -> tuple[bytes, int | None]:
     """Encode the answer to a request for gates, with its `tensors` in JSON or as bytes; see `assemble`."""
     tail: list[Buffer] = []
-    head = infer_entry(answer.infer, tail)
-    if isinstance(answer.summary, NotFiniteError):
-        # as in an answer that is written in the run, an error of the outputs comes first
-        expect_finite_tensors(head)
-    gates, route = expect_finite(answer.summary)
-    head |= {"gates": orjson.Fragment(gates), "route": orjson.Fragment(route)}
+    outputs = to_text(infer_entry(answer.infer, tail))
+    text = WITH_SUMMARY % (outputs[:-1], *expect_finite(answer.summary))
     if answer.tensors:
-        head["tensors"] = [tensor_entry(name, array, tail, binary=binary) for name, array in answer.tensors]
-    return assemble(head, tail)
+        entries = [tensor_entry(name, array, tail, binary=binary) for name, array in answer.tensors]
+        text = b"%b,%b" % (text[:-1], to_text({"tensors": entries})[1:])
+    return with_tail(text, tail)
 
 
-def encode_lesion(answer: LesionAnswer | CurveAnswer) -> tuple[bytes, int | None]:
+def encode_lesion(answer: LesionAnswer) -> tuple[bytes, int | None]:
     """Encode the answer to a request for a lesion; the tensors with the lesion follow those without."""
     tail: list[Buffer] = []
     head = infer_entry(answer.infer, tail)
-    if isinstance(answer, LesionAnswer):
-        head |= {"lesion": answer.lesion, "lesioned": infer_entry(answer.lesioned, tail)}
+    if answer.lesioned is None:
+        head["curve"] = answer.effect
     else:
-        head["curve"] = answer.curve
+        head |= {"lesion": answer.effect, "lesioned": infer_entry(answer.lesioned, tail)}
     return assemble(head, tail)
 
 
@@ -86,7 +80,7 @@ class JsonGatesAnswers:
             if isinstance(body, NotFiniteError)
             else summary
             if isinstance(summary, NotFiniteError)
-            else b'%b,"gates":%b,"route":%b}' % (body[:-1], *summary)
+            else WITH_SUMMARY % (body[:-1], *summary)
             for body, summary in zip(bodies, summaries, strict=True)
         ]
 

@@ -106,15 +106,21 @@ def _before_numbers(
 
 
 def assemble(head: Entry, tail: Sequence[Buffer]) -> tuple[bytes, int | None]:
-    """Build a body from its JSON object and the bytes that follow it.
+    """Build a body from its JSON object and the bytes that follow it; see `to_text` and `with_tail`."""
+    return with_tail(to_text(head), tail)
 
-    Returns the body, and how many bytes of it are JSON; None if all are. Raises NotFiniteError if a tensor in
-    the JSON has NaN or Inf.
-    """
+
+def to_text(head: Entry) -> bytes:
+    """The text of a JSON object. Raises NotFiniteError if a tensor in it has NaN or Inf."""
     text = orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)
     # orjson writes NaN and Inf as null
     if b"null" in text:
-        expect_finite_tensors(head)
+        _expect_finite(head)
+    return text
+
+
+def with_tail(text: bytes, tail: Sequence[Buffer]) -> tuple[bytes, int | None]:
+    """A body of JSON and the bytes that follow it, and how many bytes of it are JSON; None if all are."""
     return (b"".join((text, *tail)), len(text)) if tail else (text, None)
 
 
@@ -151,11 +157,11 @@ def _pop_strings(entry: Entry) -> bytes:
     return data
 
 
-def expect_finite_tensors(head: Entry) -> None:
+def _expect_finite(head: Entry) -> None:
     """Raise NotFiniteError if a tensor of the JSON, or of a response inside it, has NaN or Inf."""
     for key, value in head.items():
         if isinstance(value, dict):
-            expect_finite_tensors(value)
+            _expect_finite(value)
         for entry in value if isinstance(value, list) else ():
             data = entry.get("data") if isinstance(entry, dict) else None
             if isinstance(data, np.ndarray) and not np.isfinite(data).all():

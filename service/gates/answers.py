@@ -1,9 +1,11 @@
-"""What requests for gates and lesions are answered with: values, which each transport encodes once."""
+"""What requests for gates and lesions are answered with: values, which each transport encodes once.
+
+They are tuples because creating a frozen object takes longer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -18,7 +20,6 @@ SummaryT = TypeVar("SummaryT")
 GATE_FIELDS = {"name", "layer", "depth", "time", "kind", "carry", "units"}
 
 
-# a tuple: creating a frozen object takes longer
 class RunStatistics(NamedTuple):
     """Statistics of all gates, for the requests of a run. These have equally many rows, perhaps none."""
 
@@ -42,8 +43,7 @@ class RunStatistics(NamedTuple):
         return NotFiniteError(f"gates: expected rows on which every gate is a number, got NaN in {name!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class GatesAnswer(Generic[SummaryT]):
+class GatesAnswer(NamedTuple, Generic[SummaryT]):
     """The outputs of a run, the summary of its gates, and the tensors that the request asked for.
 
     The encoder of the transport has written the summary together with those of the other requests of the run.
@@ -54,18 +54,12 @@ class GatesAnswer(Generic[SummaryT]):
     tensors: Sequence[tuple[str, Array]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LesionAnswer:
-    """The outputs without and with a lesion. `lesion` has the gates that moved, and the effect, by field."""
+class LesionAnswer(NamedTuple):
+    """The outputs without a lesion, and its effect, by the names of the fields.
+
+    `lesioned` are the outputs with the lesion; None if the effect is a curve, of each layer closed alone.
+    """
 
     infer: InferAnswer
-    lesioned: InferAnswer
-    lesion: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class CurveAnswer:
-    """The outputs without a lesion. `curve` has the effect of closing each layer alone, by field."""
-
-    infer: InferAnswer
-    curve: dict[str, Any]
+    effect: dict[str, Any]
+    lesioned: InferAnswer | None = None

@@ -11,13 +11,7 @@ import orjson
 from turnpike.service.artifact.datatypes import DATATYPE_BY_DTYPE
 from turnpike.service.artifact.manifest import Gate
 from turnpike.service.errors import expect_finite
-from turnpike.service.gates.answers import (
-    GATE_FIELDS,
-    CurveAnswer,
-    GatesAnswer,
-    LesionAnswer,
-    RunStatistics,
-)
+from turnpike.service.gates.answers import GATE_FIELDS, GatesAnswer, LesionAnswer, RunStatistics
 from turnpike.service.grpc.messages.descriptors import message_class
 from turnpike.service.grpc.messages.infer_response import fill_response
 from turnpike.service.inference_types import Array
@@ -25,6 +19,8 @@ from turnpike.service.inference_types import Array
 ReadGatesResponse = message_class("turnpike.v1.ReadGatesResponse")
 LesionResponse = message_class("turnpike.v1.LesionResponse")
 LesionCurveResponse = message_class("turnpike.v1.LesionCurveResponse")
+# the fields of a route that have a number for each row
+ROUTE = ("carried", "effective_depth", "longest_closed")
 
 
 def encode_gates(answer: GatesAnswer[Any], request_id: bytes) -> bytes:
@@ -41,13 +37,13 @@ def encode_gates(answer: GatesAnswer[Any], request_id: bytes) -> bytes:
     return _serialize(message, request_id)
 
 
-def encode_lesion(answer: LesionAnswer | CurveAnswer, request_id: bytes) -> bytes:
+def encode_lesion(answer: LesionAnswer, request_id: bytes) -> bytes:
     """The answer of Lesion or LesionCurve."""
-    if isinstance(answer, LesionAnswer):
-        message = LesionResponse(lesion=answer.lesion)
-        fill_response(message.lesioned, answer.lesioned)
+    if answer.lesioned is None:
+        message = LesionCurveResponse(curve=answer.effect)
     else:
-        message = LesionCurveResponse(curve=answer.curve)
+        message = LesionResponse(lesion=answer.effect)
+        fill_response(message.lesioned, answer.lesioned)
     fill_response(message.infer, answer.infer)
     return _serialize(message, request_id)
 
@@ -69,47 +65,31 @@ class MessageSummaries:
 
     def __call__(self, statistics: RunStatistics) -> list[Any]:
         """The message for each request, or the error that takes its place."""
-        if not statistics.has_rows:
-            route = {"per": statistics.per, "layers": self._layers}
-            return [ReadGatesResponse(gates=self._fields, route=route) for _ in statistics.table]
         columns = (statistics.carried, statistics.effective_depth, statistics.longest_closed)
-        routes = zip(*map(_decimals, columns), strict=True)
-        return [
-            ReadGatesResponse(
-                gates=[self._gate(fields, row) for fields, row in zip(self._fields, table, strict=True)],
-                route={
-                    "per": statistics.per,
-                    "layers": self._layers,
-                    "carried": carried,
-                    "effective_depth": depth,
-                    "longest_closed": longest,
-                },
-            )
-            if table is not None
-            else statistics.not_finite_error(index, self._gates)
-            for index, (table, (carried, depth, longest)) in enumerate(
-                zip(map(_rounded, statistics.table), routes, strict=True)
-            )
-        ]
+        messages = []
+        for index, route in enumerate(zip(*map(_decimals, columns), strict=True)):
+            table = _rounded(statistics.table[index])
+            if table is None:
+                messages.append(statistics.not_finite_error(index, self._gates))
+                continue
+            # without rows, there are no numbers
+            gates = list(map(self._gate, self._fields, table)) if table else self._fields
+            fields = {"per": statistics.per, "layers": self._layers, **dict(zip(ROUTE, route, strict=True))}
+            messages.append(ReadGatesResponse(gates=gates, route=fields))
+        return messages
 
-    def _gate(self, fields: dict[str, Any], row: Sequence[float]) -> dict[str, Any]:
-        mean, sd, *quantiles, closed, opened, carried = row
-        return {
-            **fields,
-            "mean": mean,
-            "sd": sd,
-            "quantiles": dict(zip(self._levels, quantiles, strict=True)),
-            "closed": closed,
-            "open": opened,
-            "carried": carried,
-        }
+    def _gate(self, fields: dict[str, Any], numbers: Sequence[float]) -> dict[str, Any]:
+        mean, sd, *quantiles, closed, opened, carried = numbers
+        shares = {"closed": closed, "open": opened, "carried": carried}
+        by_level = dict(zip(self._levels, quantiles, strict=True))
+        return {**fields, "mean": mean, "sd": sd, "quantiles": by_level, **shares}
 
 
 def _rounded(table: Array) -> list[list[float]] | None:
     """The statistics of one request: with six decimals, as in JSON, if all are from 0 to 1; None with NaN."""
     if not np.isfinite(table).all():
         return None
-    if np.signbit(table).any() or table.max() > 1:
+    if (np.signbit(table) | (table > 1)).any():
         return _decimals(table)
     rounded: list[list[float]] = (np.rint(table * np.float32(1e6)).astype(np.float64) / 1e6).tolist()
     return rounded
