@@ -28,6 +28,11 @@ to the client as it is, so it contains no path, no address and no text from a li
 
 from __future__ import annotations
 
+from copy import copy
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 class ServiceError(Exception):
     """Base of every error that this package reports in a sentence instead of crashing."""
@@ -136,6 +141,14 @@ class NotFiniteError(RequestError):
     """The result contains NaN or Inf, which JSON cannot represent."""
 
     status, reason = 422, "not_finite"
+
+
+def expect_finite(answer: T | NotFiniteError) -> T:
+    """What was computed for one request of a run; raises the error that takes its place."""
+    if isinstance(answer, NotFiniteError):
+        # a copy: an error holds the frames that it passes, and these hold the result, which holds the answer
+        raise copy(answer)
+    return answer
 
 
 class InternalError(RequestError):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -91,6 +91,17 @@ class InferenceRequest:
     form: RequestForm
     feeds: Feeds
 
+    def with_binary_outputs(self, parameters: Mapping[str, Any] | None = None) -> InferenceRequest:
+        """The same request with all outputs as bytes; `parameters` replace its own.
+
+        Its form is a new one: the other has a plan for other answers.
+        """
+        outputs = tuple([replace(output, binary=True) for output in self.form.outputs])
+        if parameters is None:
+            parameters = self.form.parameters
+        form = replace(self.form, outputs=outputs, parameters=parameters, plan=None)
+        return InferenceRequest(form, self.feeds)
+
 
 # compared by identity: most requests of a run have the same plan
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,6 +149,19 @@ class InferenceResult:
     batch_rows: int = 0
     processed: Any = None
     processing_ns: int = 0
+
+
+# a tuple: creating a frozen object takes longer
+class InferAnswer(NamedTuple):
+    """The outputs that a request asked for: a value, which JSON, bytes and protobuf each encode once."""
+
+    model_name: str
+    model_version: int
+    form: RequestForm
+    # those of `form.outputs`, in their order
+    arrays: Sequence[Array]
+    # the model's class labels
+    labels: Sequence[str] = ()
 
 
 class Waiter(Protocol):

@@ -138,9 +138,9 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         },
         "grpc": {"grpc.methods", "grpc.messages", "api", "requests", "config.settings"},
         "grpc.methods": {
-            *("grpc.messages", "grpc.connection", "api", "requests", "registry", "memory"),
+            *("grpc.messages", "grpc.connection", "api", "requests", "registry", "gates", "memory"),
         },
-        "grpc.messages": {"codec", "artifact"},
+        "grpc.messages": {"codec", "gates", "artifact"},
         "grpc.connection": {"http.connection", "requests"},
         "api": {
             *("api.openapi", "http.connection", "http", "requests", "registry", "batching", "gates", "codec"),
@@ -160,8 +160,8 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             "memory",
             "telemetry",
         },
-        "gates": {"codec", "artifact"},
-        "codec": {"artifact"},
+        "codec": {"gates", "artifact"},
+        "gates": {"artifact"},
         "config": {"config.settings", "remote", "repository", "artifact"},
         "config.settings": {"artifact"},
         "telemetry": {"batching"},
@@ -403,17 +403,17 @@ def test_the_direction_check_finds_wrong_imports(tmp_path: Path) -> None:
         tmp_path,
         service__errors="from turnpike.service.config import settings\n",
         service__config__settings="import turnpike.service.errors\n",
-        service__gates__reader=(
-            "from turnpike.service.codec import tensors\nfrom turnpike.service.errors import X\n"
+        service__codec__tensors=(
+            "from turnpike.service.gates import reader\nfrom turnpike.service.errors import X\n"
         ),
-        service__codec__tensors="def f():\n    from turnpike.service.gates.reader import R\n",
+        service__gates__reader="def f():\n    from turnpike.service.codec.tensors import T\n",
         service__api__openapi__document="from turnpike.service.api.app import App\n",
         service__api__app="from turnpike.service.api.openapi.document import document\n",
     )
     assert wrong_directions("service", tmp_path) == [
         "service/api/openapi/document.py imports service.api.app",
-        "service/codec/tensors.py imports service.gates.reader",
         "service/errors.py imports service.config.settings",
+        "service/gates/reader.py imports service.codec.tensors",
     ]
 
 

@@ -9,8 +9,8 @@ import pyarrow
 
 from turnpike.score.errors import ScoreError, UsageError
 from turnpike.score.readers.parts import RowBatch, spans, to_arrow
+from turnpike.service.classification import probabilities
 from turnpike.service.cli.model_argument import find_model
-from turnpike.service.codec.classification import probabilities
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ServiceError
 from turnpike.service.inference_types import Array

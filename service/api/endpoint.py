@@ -7,7 +7,7 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Mapping
 from functools import cached_property, partial
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.inference import InferenceCall, run_deadline
@@ -28,7 +28,11 @@ TIMEOUT_HEADER = b"x-request-timeout-ms"
 LARGE_BODY_BYTES = 1 << 16
 
 
-class ModelEndpoint(ABC):
+# the requests of a transport
+RequestT = TypeVar("RequestT", bound=Request)
+
+
+class ModelEndpoint(ABC, Generic[RequestT]):
     """Handles a request that runs a model; a subclass implements how it is run and encoded (`answer`)."""
 
     # keys that the JSON body may have in addition to those of an infer request
@@ -51,25 +55,25 @@ class ModelEndpoint(ABC):
         """The model that the path of the request names."""
         return self.context.registry.find(params["model"], params.get("version"))
 
-    def decode(self, body: bytes, request: Request, model: Model) -> InferenceRequest:
+    def decode(self, body: bytes, request: RequestT, model: Model) -> InferenceRequest:
         """Decode the body."""
         length = request.head.fields.get(JSON_LENGTH_FIELD)
         json_length = None if length is None else _json_length(length)
         return self._decoder.decode(body, json_length, model.signature, model.serial)
 
-    def client_timeout(self, request: Request) -> float | None:
+    def client_timeout(self, request: RequestT) -> float | None:
         """Seconds that the client is willing to wait, if it says so."""
         header = request.head.fields.get(TIMEOUT_HEADER)
         return None if header is None else parse_timeout_ms(header) / 1e3
 
     @abstractmethod
-    async def answer(self, call: InferenceCall) -> ResponseBody | Response:
+    async def answer(self, call: InferenceCall, request: RequestT) -> ResponseBody | Response:
         """Run the model, and encode the response."""
 
-    def __call__(self, request: Request) -> Awaitable[Response]:
+    def __call__(self, request: RequestT) -> Awaitable[Response]:
         return self.run(self.find_model(request.path_params), request)
 
-    async def run(self, model: Model, request: Request) -> Response:
+    async def run(self, model: Model, request: RequestT) -> Response:
         """Answer a request for a model, and count it among the requests of the model."""
         call = None
         try:
@@ -86,7 +90,7 @@ class ModelEndpoint(ABC):
                 body = b""
             deadline = run_deadline(inference.form, self.client_timeout(request), self._timeout_ms)
             call = InferenceCall(model, inference, deadline, request)
-            answer = await self.answer(call)
+            answer = await self.answer(call, request)
         except RequestError as error:
             model.counters.count_failure(error.reason, perf_counter_ns() - request.started_ns)
             raise

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.endpoint import ModelEndpoint, add_model_routes
-from turnpike.service.api.inference import InferenceCall, expect_bytes, merge_json
+from turnpike.service.api.inference import InferenceCall
 from turnpike.service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation, parameter
 from turnpike.service.bounded_cache import BoundedCache
-from turnpike.service.codec.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors
+from turnpike.service.codec.gates_response import JsonGatesAnswers, JsonSummaries, JsonSummary, encode_gates
+from turnpike.service.codec.infer_response import JsonAnswers
 from turnpike.service.config.cpus import threads_per_worker
-from turnpike.service.errors import NotFiniteError, NotFoundError, RequestError
+from turnpike.service.errors import NotFoundError, RequestError, expect_finite
+from turnpike.service.gates.answers import GatesAnswer, SummaryT
 from turnpike.service.gates.lesions import MOVE_KEYS, parse_lesion_request
 from turnpike.service.gates.query import (
     GateQuery,
@@ -23,11 +27,14 @@ from turnpike.service.gates.query import (
     parse_gate_query,
     requested_tensors,
 )
-from turnpike.service.gates.reader import GateReader, GateSummary
-from turnpike.service.inference_types import Array, InferenceRequest
+from turnpike.service.gates.reader import GateReader, MakeEncoder
+from turnpike.service.inference_types import Array, RunPlan
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import ResponseBody
 from turnpike.service.requests.router import Router
+
+T = TypeVar("T")
 
 # the group of the routes of gates on the page /docs
 GATES_TAG = "Gates"
@@ -45,7 +52,7 @@ def find_model_with_gates(context: ServiceContext, params: Mapping[str, str]) ->
     return model
 
 
-class GatedEndpoint(ModelEndpoint):
+class GatedEndpoint(ModelEndpoint[Request]):
     """An endpoint that runs a model with gates."""
 
     def find_model(self, params: Mapping[str, str]) -> Model:
@@ -53,10 +60,10 @@ class GatedEndpoint(ModelEndpoint):
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedModel:
+class PreparedModel(Generic[SummaryT]):
     """What is computed once per model for all requests for its gates."""
 
-    reader: GateReader
+    reader: GateReader[SummaryT]
     # the outputs of its layers
     blocks: tuple[str, ...]
     sizes: OutputSizes
@@ -88,53 +95,68 @@ GATES = operation(
 )
 
 
-class GatesAnswers:
-    """Writes answers with a tensor in JSON and a summary of the gates: an `OutputProcessor`."""
+# a tuple: creating a frozen object takes longer
+class GatesRun(NamedTuple, Generic[SummaryT]):
+    """How the gates of one request are read."""
 
-    def __init__(self, answers: JsonAnswers, gates: GateReader) -> None:
-        self._answers, self._gates = answers, gates
-        self.output_names = tuple(dict.fromkeys(answers.output_names + gates.output_names))
+    reader: GateReader[SummaryT]
+    query: GateQuery
+    # the hidden outputs to read, which may take this many bytes
+    gate_names: tuple[str, ...]
+    max_bytes: int
+    # to feed if the request closes, opens or shifts gates
+    moved_biases: dict[str, Array] | None
+    # whether a summary alone is wanted, of gates that are small enough to read them within the run
+    in_run: bool
 
-    def process(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[bytes | NotFiniteError]:
-        """The answer to each request, or the error that takes its place."""
-        bodies = self._answers.process(arrays, rows, requests)
-        summaries = self._gates.process(arrays, rows, requests)
-        return [
-            body
-            if isinstance(body, NotFiniteError)
-            else summary
-            if isinstance(summary, NotFiniteError)
-            else b"%b,%b}" % (body[:-1], summary)
-            for body, summary in zip(bodies, summaries, strict=True)
-        ]
+    def answer(self, call: InferenceCall, encode: Callable[[GatesAnswer[SummaryT]], T]) -> Awaitable[T]:
+        """Run the model, and encode the answer. `encode` is called in a thread if the gates are large."""
+        return self._summarize_in_run(call, encode) if self.in_run else self._read_after_run(call, encode)
+
+    async def _summarize_in_run(self, call: InferenceCall, encode: Callable[[GatesAnswer[SummaryT]], T]) -> T:
+        """Read the gates for all requests of a run together; they are dropped after it."""
+        await call.start(call.plan(call.inference.form.output_names, self.reader))
+        result = call.result()
+        return encode(GatesAnswer(call.infer_answer(result.arrays), result.processed))
+
+    async def _read_after_run(self, call: InferenceCall, encode: Callable[[GatesAnswer[SummaryT]], T]) -> T:
+        """Read the gates of one request. With moved gates, the run is this request's alone."""
+        names = tuple(dict.fromkeys((*call.inference.form.output_names, *self.gate_names)))
+        arrays = await call.run_named(names, self.moved_biases)
+        # only the run may have shown how large they are
+        size = sum([arrays[name].nbytes for name in self.gate_names])
+        check_response_size(self.query, size, self.max_bytes)
+        if size < LARGE_GATE_BYTES:
+            return encode(self._read_arrays(call, arrays))
+        return await asyncio.to_thread(lambda: encode(self._read_arrays(call, arrays)))
+
+    def _read_arrays(self, call: InferenceCall, arrays: Mapping[str, Array]) -> GatesAnswer[SummaryT]:
+        """Read the gates of one request, and take the tensors that its query asks for."""
+        rows = call.inference.form.rows
+        (summary,) = self.reader.process(arrays, rows)
+        names = self.reader.output_names
+        tensors = requested_tensors(self.query, call.model.gates, names, arrays, rows)
+        return GatesAnswer(call.named_answer(arrays), summary, tensors)
 
 
-class GatesEndpoint(GatedEndpoint):
-    """`POST …/gates`: the outputs, a summary of each gate, and each row's route through the layers."""
+class GatesRunner(Generic[SummaryT]):
+    """Reads the gates of models for the requests of a transport, whose encoder `make_encoder` makes."""
 
-    extra_keys = MOVE_KEYS
+    def __init__(
+        self,
+        context: ServiceContext,
+        make_encoder: MakeEncoder[SummaryT],
+        max_prepared_models: int = MAX_PREPARED_MODELS,
+    ) -> None:
+        self._make_encoder = make_encoder
+        self._max_gates = context.settings.max_gates
+        self._threads = threads_per_worker(context.settings)
+        self._prepared: BoundedCache[str, PreparedModel[SummaryT]] = BoundedCache(max_prepared_models)
 
-    def __init__(self, context: ServiceContext, max_prepared_models: int = MAX_PREPARED_MODELS) -> None:
-        super().__init__(context)
-        self._prepared: BoundedCache[str, PreparedModel] = BoundedCache(max_prepared_models)
-
-    async def answer(self, call: InferenceCall) -> ResponseBody:
-        form = call.inference.form
-        if form.plan is not None and not call.request.head.query:
-            # a request like an earlier one, which was for a summary
-            await call.start(form.plan)
-            return expect_bytes(call.result().processed), None
-
-        # parse the query, and check the size of the response
-        query = parse_gate_query(call.request.head.query, form.parameters)
-        if query.binary:
-            outputs = tuple(replace(output, binary=True) for output in form.outputs)
-            form = replace(form, outputs=outputs)
-            call.inference = InferenceRequest(form, call.inference.feeds)
-        prepared = self._prepared.get(call.model.digest) or self._prepare(call.model)
-        reader = prepared.reader
-        gate_names = reader.output_names
-        sizes = prepared.sizes
+    def prepare_run(self, call: InferenceCall, query: GateQuery) -> GatesRun[SummaryT]:
+        """Decide how to read the gates, and check their size as far as it is known before the run."""
+        prepared = self._prepared.get(call.model.digest) or self.prepare_model(call.model)
+        gate_names, sizes = prepared.reader.output_names, prepared.sizes
         if query.blocks:
             if not prepared.blocks:
                 raise RequestError(
@@ -145,36 +167,14 @@ class GatesEndpoint(GatedEndpoint):
         size = sizes.total_bytes(call.inference)
         check_response_size(query, size, self._max_gates)
         moved_biases = _moved_biases(call)
-
-        # a summary alone is computed within the run, for all its requests together
         is_small = sizes.is_exact and size < LARGE_GATE_BYTES
-        if query.detail == "summary" and not query.blocks and is_small and not moved_biases:
-            model = call.model
-            answers = JsonAnswers.of(model.name, model.version, form, model.signature)
-            if answers is not None:
-                plan = call.plan((), GatesAnswers(answers, reader))
-                if not call.request.head.query:
-                    form.plan = plan
-                await call.start(plan)
-                return expect_bytes(call.result().processed), None
-            await call.start(call.plan(form.output_names, reader))
-            result = call.result()
-            infer_body = encode_infer(model.name, model.version, form, result, model.labels)
-            return _add_summary(infer_body, result.processed)
+        in_run = query.detail == "summary" and not query.blocks and is_small and not moved_biases
+        return GatesRun(prepared.reader, query, gate_names, self._max_gates, moved_biases, in_run)
 
-        # anything else needs the gates as arrays, whose exact size may be known only after the run
-        names = tuple(dict.fromkeys((*form.output_names, *gate_names)))
-        arrays = await call.run_named(names, moved_biases, unbatched=bool(moved_biases))
-        size = sum([arrays[name].nbytes for name in gate_names])
-        check_response_size(query, size, self._max_gates)
-        if size < LARGE_GATE_BYTES:
-            return _encode_gates(call, query, reader, arrays)
-        return await asyncio.to_thread(_encode_gates, call, query, reader, arrays)
-
-    def _prepare(self, model: Model) -> PreparedModel:
+    def prepare_model(self, model: Model) -> PreparedModel[SummaryT]:
+        """Compute what all requests for a model have in common."""
         profile = None if model.manifest is None else model.manifest.profile
-        threads = threads_per_worker(self.context.settings)
-        reader = GateReader(model.gates, model.signature, profile, threads)
+        reader = GateReader(model.gates, model.signature, profile, self._make_encoder, self._threads)
         blocks = block_names(model.gates)
         prepared = PreparedModel(
             reader,
@@ -185,6 +185,44 @@ class GatesEndpoint(GatedEndpoint):
         return self._prepared.add(model.digest, prepared)
 
 
+class GatesEndpoint(GatedEndpoint):
+    """`POST …/gates`: the outputs, a summary of each gate, and each row's route through the layers."""
+
+    extra_keys = MOVE_KEYS
+
+    def __init__(self, context: ServiceContext) -> None:
+        super().__init__(context)
+        self._runner = GatesRunner(context, JsonSummaries)
+
+    async def answer(self, call: InferenceCall, request: Request) -> ResponseBody:
+        form, query_string = call.inference.form, request.head.query
+        if form.plan is not None and not query_string:
+            # a request like an earlier one, whose answer was written in the run
+            return await _answer_in_run(call, form.plan)
+        query = parse_gate_query(query_string, form.parameters)
+        if query.binary and not all(output.binary for output in form.outputs):
+            call.inference = call.inference.with_binary_outputs()
+        run = self._runner.prepare_run(call, query)
+        plan = _plan_of_whole_answer(call, run.reader) if run.in_run else None
+        if plan is None:
+            return await run.answer(call, partial(encode_gates, binary=query.binary))
+        if not query_string:
+            form.plan = plan
+        return await _answer_in_run(call, plan)
+
+
+def _plan_of_whole_answer(call: InferenceCall, reader: GateReader[JsonSummary]) -> RunPlan | None:
+    """A run that writes the whole answer to each of its requests; None if not all of it is plain JSON."""
+    model = call.model
+    answers = JsonAnswers.of(model.name, model.version, call.inference.form, model.signature)
+    return None if answers is None else call.plan((), JsonGatesAnswers(answers, reader))
+
+
+async def _answer_in_run(call: InferenceCall, plan: RunPlan) -> ResponseBody:
+    await call.start(plan)
+    return expect_finite(call.result().processed), None
+
+
 def _moved_biases(call: InferenceCall) -> dict[str, Array] | None:
     """The biases to feed if the request closes, opens or shifts gates; None if it does not."""
     parameters = call.inference.form.parameters
@@ -192,25 +230,6 @@ def _moved_biases(call: InferenceCall) -> dict[str, Array] | None:
         return None
     lesion = parse_lesion_request(parameters, call.model.gates)
     return lesion.bias_overrides(call.model.biases)
-
-
-def _encode_gates(
-    call: InferenceCall, query: GateQuery, reader: GateReader, arrays: Mapping[str, Array]
-) -> ResponseBody:
-    """The outputs, the summary of the gates, and the tensors that the query asks for."""
-    rows = call.inference.form.rows
-    (summary,) = reader.process(arrays, rows)
-    body = _add_summary(call.encode_infer(arrays), summary)
-    tensors = requested_tensors(query, call.model.gates, reader.output_names, arrays, rows)
-    entries, tail = encode_tensors(tensors, binary=query.binary)
-    return merge_json(body, assemble({"tensors": entries}, tail)) if entries else body
-
-
-def _add_summary(body: ResponseBody, summary: GateSummary) -> ResponseBody:
-    summary = expect_bytes(summary)
-    if body[1] is None:
-        return b"%b,%b}" % (body[0][:-1], summary), None
-    return merge_json(body, (b"{%b}" % summary, None))
 
 
 def add_routes(router: Router, context: ServiceContext) -> None:

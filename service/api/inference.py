@@ -1,10 +1,9 @@
-"""Runs the model on a decoded request, once or several times, and combines the bodies of responses."""
+"""Runs the model on a decoded request, once or several times."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from copy import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic, perf_counter_ns
 from typing import Any
@@ -13,11 +12,11 @@ import numpy as np
 
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.batching.queue import QueuedRequest
-from turnpike.service.codec.infer_response import encode_infer
-from turnpike.service.errors import InternalError, NotFiniteError, RequestError, RunError
+from turnpike.service.errors import InternalError, RequestError, RunError
 from turnpike.service.inference_types import (
     Array,
     Feeds,
+    InferAnswer,
     InferenceRequest,
     InferenceResult,
     OutputProcessor,
@@ -27,7 +26,6 @@ from turnpike.service.inference_types import (
 )
 from turnpike.service.registry.model import Model
 from turnpike.service.requests.request import Request
-from turnpike.service.requests.response import ResponseBody
 
 log = logging.getLogger(__name__)
 
@@ -152,41 +150,20 @@ class InferenceCall:
         result = self.result()
         return dict(zip(names, result.arrays, strict=True))
 
-    def encode_infer(self, arrays: Mapping[str, Array]) -> ResponseBody:
-        """The body of an infer response with these arrays."""
-        model, form = self.model, self.inference.form
-        result = InferenceResult(tuple(arrays[name] for name in form.output_names))
-        return encode_infer(model.name, model.version, form, result, model.labels)
+    def infer_answer(self, arrays: Sequence[Array]) -> InferAnswer:
+        """The answer with these arrays of the requested outputs."""
+        model = self.model
+        return InferAnswer(model.name, model.version, self.inference.form, arrays, model.labels)
+
+    def named_answer(self, arrays: Mapping[str, Array]) -> InferAnswer:
+        """The answer with the requested outputs among these."""
+        return self.infer_answer([arrays[name] for name in self.inference.form.output_names])
 
     def _empty_result(self, plan: RunPlan) -> InferenceResult:
         """The result for no rows, without a run."""
         empty = {name: _empty_output(self.model, name, self.inference) for name in plan.needed_names}
         processed = None if plan.processor is None else plan.processor.process(empty, 0, 1)[0]
         return InferenceResult(tuple(empty[name] for name in plan.output_names), processed=processed)
-
-
-def expect_bytes(answer: bytes | NotFiniteError) -> bytes:
-    """The answer that a processor has written; raises the error that it returned in place of one."""
-    if isinstance(answer, NotFiniteError):
-        # a copy: an error holds the frames that it passes, and these hold the result, which holds the answer
-        raise copy(answer)
-    return answer
-
-
-def merge_json(first: ResponseBody, second: ResponseBody) -> ResponseBody:
-    """Merge two bodies: the JSON objects into one, then the bytes of their tensors one after the other."""
-    json, more_json = first[0][: first[1]], second[0][: second[1]]
-    merged = json[:-1] + b"," + more_json[1:]
-    if first[1] is second[1] is None:
-        return merged, None
-    return b"".join((merged, first[0][len(json) :], second[0][len(more_json) :])), len(merged)
-
-
-def wrap_json(name: str, body: ResponseBody) -> ResponseBody:
-    """Make a body the only value of a JSON object, `{name: body}`."""
-    json = body[0][: body[1]]
-    wrapped = b'{"%s":%s}' % (name.encode(), json)
-    return wrapped + body[0][len(json) :], None if body[1] is None else len(wrapped)
 
 
 def _run_failed(model: Model, error: RunError) -> RequestError:

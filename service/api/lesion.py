@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import orjson
 
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.endpoint import add_model_routes
 from turnpike.service.api.gates import GATES_TAG, GatedEndpoint
-from turnpike.service.api.inference import InferenceCall, merge_json, wrap_json
+from turnpike.service.api.inference import InferenceCall
 from turnpike.service.api.openapi.operation import DIGIT_TENSOR, example, operation
+from turnpike.service.codec.gates_response import encode_lesion
 from turnpike.service.errors import NotFiniteError, RequestError
+from turnpike.service.gates.answers import LesionAnswer
 from turnpike.service.gates.lesions import (
     LESION_KEYS,
     LesionEffect,
@@ -24,6 +23,7 @@ from turnpike.service.gates.lesions import (
 )
 from turnpike.service.inference_types import Array
 from turnpike.service.registry.model import Model
+from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import ResponseBody
 from turnpike.service.requests.router import Router
 
@@ -48,12 +48,17 @@ class LesionEndpoint(GatedEndpoint):
 
     extra_keys = LESION_KEYS
 
-    async def answer(self, call: InferenceCall) -> ResponseBody:
-        lesion = parse_lesion_request(call.inference.form.parameters, call.model.gates)
-        return await (_lesion_curve(call) if lesion.curve else _lesion(call, lesion))
+    async def answer(self, call: InferenceCall, request: Request) -> ResponseBody:
+        return encode_lesion(await run_lesion(call))
 
 
-async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
+async def run_lesion(call: InferenceCall) -> LesionAnswer:
+    """Run the model without and with what the parameters of the request move, and compare."""
+    lesion = parse_lesion_request(call.inference.form.parameters, call.model.gates)
+    return await (_close_each_layer(call) if lesion.curve else _compare(call, lesion))
+
+
+async def _compare(call: InferenceCall, lesion: LesionRequest) -> LesionAnswer:
     model, form = call.model, call.inference.form
     class_output = next(iter(model.signature.outputs))
     names = tuple(dict.fromkeys((*form.output_names, class_output)))
@@ -62,7 +67,7 @@ async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
     before = await call.run_named(names, unmoved, unbatched=True)
     moved = {**unmoved, **lesion.bias_overrides(model.biases)}
     after = await call.run_named(names, moved, unbatched=True)
-    report: dict[str, Any] = {"rows": form.rows, **lesion.to_json(model.gates)}
+    report = {"rows": form.rows, **lesion.to_json(model.gates)}
     if has_class_scores(model, before[class_output]):
         effect = _effect(model, before[class_output], after[class_output])
         if not effect.is_finite:
@@ -72,12 +77,10 @@ async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
             )
         labels = model.labels if len(model.labels) == before[class_output].shape[1] else ()
         report |= {**effect.summary(), "by_row": effect.by_row(labels)}
-    lesioned = wrap_json("lesioned", call.encode_infer(after))
-    added = merge_json((orjson.dumps({"lesion": report}), None), lesioned)
-    return merge_json(call.encode_infer(before), added)
+    return LesionAnswer(call.named_answer(before), report, call.named_answer(after))
 
 
-async def _lesion_curve(call: InferenceCall) -> ResponseBody:
+async def _close_each_layer(call: InferenceCall) -> LesionAnswer:
     model, form = call.model, call.inference.form
     layers = curve_layers(model.gates, form.rows)
     class_output = next(iter(model.signature.outputs))
@@ -95,7 +98,7 @@ async def _lesion_curve(call: InferenceCall) -> ResponseBody:
         entries.append({"layer": layer, "gates": [gate.name for gate in gates], **summary})
     skipped = sorted(gates_by_layer(model.gates).keys() - {layer for layer, _ in layers})
     curve = {"rows": form.rows, "layers": entries, "skipped": skipped}
-    return merge_json(call.encode_infer(before), (orjson.dumps({"curve": curve}), None))
+    return LesionAnswer(call.named_answer(before), curve)
 
 
 def unmoved_biases(model: Model) -> Mapping[str, Array]:

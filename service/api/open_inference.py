@@ -11,12 +11,13 @@ from turnpike.common.datatypes import DATATYPES
 from turnpike.common.distribution import VERSION
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.endpoint import ModelEndpoint, add_model_routes
-from turnpike.service.api.inference import InferenceCall, expect_bytes
+from turnpike.service.api.inference import InferenceCall
 from turnpike.service.api.model_facts import find_model
 from turnpike.service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.codec.infer_response import JsonAnswers, encode_infer
+from turnpike.service.errors import expect_finite
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.requests.request import Request
@@ -62,19 +63,20 @@ READY = operation("Ready", "Whether a model is served now", TAG, unready_respons
 CONFIG = operation("Config", "A model's configuration, in Triton's format", TAG)
 
 
-class InferEndpoint(ModelEndpoint):
+class InferEndpoint(ModelEndpoint[Request]):
     """`POST …/infer`: tensors in, tensors out, as JSON or binary."""
 
-    async def answer(self, call: InferenceCall) -> ResponseBody:
-        model, form = call.model, call.inference.form
+    async def answer(self, call: InferenceCall, request: Request) -> ResponseBody:
+        form = call.inference.form
         if form.plan is None:
+            model = call.model
             answers = JsonAnswers.of(model.name, model.version, form, model.signature)
             form.plan = call.plan(() if answers else form.output_names, answers)
         await call.start(form.plan)
         result = call.result()
         if form.plan.processor is None:
-            return encode_infer(model.name, model.version, form, result, model.labels)
-        return expect_bytes(result.processed), None
+            return encode_infer(call.infer_answer(result.arrays))
+        return expect_finite(result.processed), None
 
 
 class JsonEndpoint:

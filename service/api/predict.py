@@ -44,7 +44,7 @@ MODELS = operation("Models", "The names of all models", TAG)
 MODEL = operation("Ready", "Whether a model is served now", TAG)
 
 
-class PredictEndpoint(ModelEndpoint):
+class PredictEndpoint(ModelEndpoint[Request]):
     """`{"instances": […]}` to `{"predictions": […]}`, each of them in JSON or as a table in CSV."""
 
     def decode(self, body: bytes, request: Request, model: Model) -> InferenceRequest:
@@ -52,13 +52,11 @@ class PredictEndpoint(ModelEndpoint):
             return decode_csv(body, model.signature, self.context.limits)
         return decode_instances(body, model.signature, self.context.limits)
 
-    async def answer(self, call: InferenceCall) -> ResponseBody | Response:
-        model, form = call.model, call.inference.form
-        await call.start(call.plan(form.output_names))
-        content = encode_predictions(
-            model.name, model.version, form, call.result(), model.labels, model.distribution
-        )
-        if call.request.head.wants_csv:
+    async def answer(self, call: InferenceCall, request: Request) -> ResponseBody | Response:
+        await call.start(call.plan(call.inference.form.output_names))
+        answer = call.infer_answer(call.result().arrays)
+        content = encode_predictions(answer, call.model.distribution)
+        if request.head.wants_csv:
             # in a thread, because a large table takes long
             return Response(await asyncio.to_thread(_to_csv, content), CSV_LINES)
         return content, None

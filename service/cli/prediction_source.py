@@ -25,7 +25,7 @@ from turnpike.service.cli.model_argument import find_model
 from turnpike.service.codec.predict_json import decode_instances, encode_predictions
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import RequestError, ServiceError, SettingError
-from turnpike.service.inference_types import Array, InferenceResult
+from turnpike.service.inference_types import Array, InferAnswer
 from turnpike.service.registry.loader import load
 from turnpike.service.telemetry.counters import RequestCounters
 
@@ -50,13 +50,11 @@ def local_model(path: Path) -> tuple[Signature, Predict]:
             raise RequestError("--gates: expected a model with gates, and it has none")
         form = request.form
         arrays = loaded.runtime.run(request.feeds, [*form.output_names, *names])
-        result = InferenceResult(tuple(arrays[: len(form.output_names)]))
-        answer = encode_predictions(
-            loaded.name, loaded.version, form, result, loaded.labels, loaded.distribution
-        )
-        values = zip(names, arrays[len(form.output_names) :], strict=True)
-        means = {name: _row_means(name, array, form.rows) for name, array in values}
-        return json.loads(answer)["predictions"], means
+        outputs, values = arrays[: len(form.output_names)], arrays[len(form.output_names) :]
+        answer = InferAnswer(loaded.name, loaded.version, form, outputs, loaded.labels)
+        content = encode_predictions(answer, loaded.distribution)
+        means = {name: _row_means(name, array, form.rows) for name, array in zip(names, values, strict=True)}
+        return json.loads(content)["predictions"], means
 
     return loaded.signature, predict
 

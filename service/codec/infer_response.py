@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,9 +12,9 @@ import orjson
 
 from turnpike.common.datatypes import BYTES, DATATYPE_BY_DTYPE
 from turnpike.service.artifact.signature import Signature
-from turnpike.service.codec.classification import classification
+from turnpike.service.classification import classification
 from turnpike.service.errors import NotFiniteError, RequestError
-from turnpike.service.inference_types import Array, InferenceResult, RequestForm
+from turnpike.service.inference_types import Array, InferAnswer, RequestForm
 
 HALF = "float16"
 
@@ -25,31 +25,28 @@ Entry = dict[str, Any]
 Buffer = bytes | memoryview
 
 
-def encode_infer(
-    name: str, version: int, form: RequestForm, result: InferenceResult, labels: Sequence[str]
-) -> tuple[bytes, int | None]:
-    """Encode the response; see `assemble` for what is returned.
-
-    Args:
-        name: The model's name.
-        version: The model's version.
-        form: Names the outputs.
-        result: Has their arrays.
-        labels: The model's class labels, for outputs requested as classes.
-    """
-    entries: list[Entry] = []
+def encode_infer(answer: InferAnswer) -> tuple[bytes, int | None]:
+    """Encode the response; see `assemble` for what is returned."""
     tail: list[Buffer] = []
-    for output, array in zip(form.outputs, result.arrays, strict=True):
+    return assemble(infer_entry(answer, tail), tail)
+
+
+def infer_entry(answer: InferAnswer, tail: list[Buffer]) -> Entry:
+    """The JSON object of a response; the bytes of its binary tensors go to the tail."""
+    form = answer.form
+    entries: list[Entry] = []
+    for output, array in zip(form.outputs, answer.arrays, strict=True):
         if output.classes:
-            entries.append(_class_entry(output.name, array, form.rows, output.classes, labels))
+            entries.append(_class_entry(output.name, array, form.rows, output.classes, answer.labels))
             if output.binary:
                 tail.append(_pop_strings(entries[-1]))
         else:
-            entries.append(_tensor_entry(output.name, array, tail, binary=output.binary))
-    head: Entry = {"model_name": name, "model_version": str(version), "outputs": entries}
+            entries.append(tensor_entry(output.name, array, tail, binary=output.binary))
+    name, version = answer.model_name, str(answer.model_version)
+    entry: Entry = {"model_name": name, "model_version": version, "outputs": entries}
     if form.id is not None:
-        head["id"] = form.id
-    return assemble(head, tail)
+        entry["id"] = form.id
+    return entry
 
 
 @dataclass(frozen=True)
@@ -108,26 +105,26 @@ def _before_numbers(
     return text.removesuffix(AFTER_NUMBERS)
 
 
-def encode_tensors(pairs: Iterable[tuple[str, Array]], *, binary: bool) -> tuple[list[Entry], list[Buffer]]:
-    """Encode tensors as JSON entries, and the bytes that follow the JSON; both are meant for `assemble`."""
-    tail: list[Buffer] = []
-    return [_tensor_entry(name, array, tail, binary=binary) for name, array in pairs], tail
-
-
 def assemble(head: Entry, tail: Sequence[Buffer]) -> tuple[bytes, int | None]:
-    """Build a body from its JSON object and the bytes that follow it.
+    """Build a body from its JSON object and the bytes that follow it; see `to_text` and `with_tail`."""
+    return with_tail(to_text(head), tail)
 
-    Returns the body, and how many bytes of it are JSON; None if all are. Raises NotFiniteError if a tensor in
-    the JSON has NaN or Inf.
-    """
+
+def to_text(head: Entry) -> bytes:
+    """The text of a JSON object. Raises NotFiniteError if a tensor in it has NaN or Inf."""
     text = orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)
     # orjson writes NaN and Inf as null
     if b"null" in text:
         _expect_finite(head)
+    return text
+
+
+def with_tail(text: bytes, tail: Sequence[Buffer]) -> tuple[bytes, int | None]:
+    """A body of JSON and the bytes that follow it, and how many bytes of it are JSON; None if all are."""
     return (b"".join((text, *tail)), len(text)) if tail else (text, None)
 
 
-def _tensor_entry(name: str, array: Array, tail: list[Buffer], *, binary: bool) -> Entry:
+def tensor_entry(name: str, array: Array, tail: list[Buffer], *, binary: bool) -> Entry:
     """The JSON entry of a tensor; the bytes of a binary tensor go to the tail."""
     entry: Entry = {"name": name, "datatype": DATATYPE_BY_DTYPE[array.dtype], "shape": array.shape}
     if binary:
@@ -161,9 +158,11 @@ def _pop_strings(entry: Entry) -> bytes:
 
 
 def _expect_finite(head: Entry) -> None:
-    """Raise NotFiniteError if a tensor of the JSON has NaN or Inf."""
-    for key, entries in head.items():
-        for entry in entries if isinstance(entries, list) else ():
+    """Raise NotFiniteError if a tensor of the JSON, or of a response inside it, has NaN or Inf."""
+    for key, value in head.items():
+        if isinstance(value, dict):
+            _expect_finite(value)
+        for entry in value if isinstance(value, list) else ():
             data = entry.get("data") if isinstance(entry, dict) else None
             if isinstance(data, np.ndarray) and not np.isfinite(data).all():
                 raise _not_finite(key, entry["name"])

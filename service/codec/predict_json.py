@@ -15,7 +15,7 @@ from simdjson import Parser
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
-from turnpike.service.codec.classification import probabilities
+from turnpike.service.classification import probabilities
 from turnpike.service.codec.feature_names import expect_features
 from turnpike.service.codec.json_document import (
     MISSING,
@@ -37,8 +37,8 @@ from turnpike.service.errors import NotFiniteError, RequestError
 from turnpike.service.inference_types import (
     Array,
     FeedLayout,
+    InferAnswer,
     InferenceRequest,
-    InferenceResult,
     RequestedOutput,
     RequestForm,
 )
@@ -226,29 +226,17 @@ def _shape_of_first(value: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def encode_predictions(
-    name: str,
-    version: int,
-    form: RequestForm,
-    result: InferenceResult,
-    labels: Sequence[str],
-    distribution: bool | None,
-) -> bytes:
+def encode_predictions(answer: InferAnswer, distribution: bool | None) -> bytes:
     """Encode a prediction for each row.
 
     If the first output has one value for each label, a prediction has the label and all probabilities;
     otherwise it has the values. With several outputs, it is an object with a value for each output's name.
 
-    Args:
-        name: The model's name.
-        version: The model's version.
-        form: Names the outputs.
-        result: Has their arrays.
-        labels: The model's class labels.
-        distribution: True if the first output has probabilities, False for logits, None for neither.
+    `distribution` is True if the first output has probabilities, False for logits, None for neither.
     """
+    name, version, form, arrays, labels = answer
     columns = {}
-    for index, (output, array) in enumerate(zip(form.outputs, result.arrays, strict=True)):
+    for index, (output, array) in enumerate(zip(form.outputs, arrays, strict=True)):
         if array.shape[:1] != (form.rows,):
             raise RequestError(
                 f"{output.name}: expected an output of {form.rows} rows, got shape {list(array.shape)}; "

@@ -1,4 +1,4 @@
 """Reads, moves and watches gates: hidden outputs of a run become summaries, lesion effects and drift.
 
-Imports `protocol` and `artifact`.
+Imports `artifact`.
 """

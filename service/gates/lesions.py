@@ -11,7 +11,7 @@ import numpy as np
 
 from turnpike.service.artifact.levers import SATURATING_SHIFT, override_biases
 from turnpike.service.artifact.manifest import Gate
-from turnpike.service.codec.classification import probabilities
+from turnpike.service.classification import probabilities
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array
 

@@ -1,23 +1,19 @@
-"""Reads the gates of a run: statistics of each gate, and the route of each row through the layers, as JSON.
-
-docs/reference/gates.md describes the response that these become part of.
-"""
+"""Reads the gates of a run: statistics of each gate, and the route of each row through the layers."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from math import ceil
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
-import orjson
 
 from turnpike.service.artifact.manifest import Gate, Profile
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.errors import NotFiniteError
+from turnpike.service.gates.answers import RunStatistics, SummaryT
 from turnpike.service.gates.statistics import (
     carried_product,
     gate_statistics,
@@ -36,23 +32,15 @@ DEFAULT_LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 MAX_VALUES_PER_PASS = 2**18
 # values of T that are worth a thread: they take ten times as long to read as to hand over
 MIN_VALUES_PER_THREAD = 2**16
-# fields of a gate in the response
-GATE_FIELDS = {"name", "layer", "depth", "time", "kind", "carry", "units"}
-ROUTE = b'%%b,"route":{"per":"%b","layers":%d,"carried":[%%b],"effective_depth":[%%b],"longest_closed":[%%b]}'
 
-# words of four bytes of JSON text, see JsonTemplate
-WORD = np.dtype(np.uint32)
-# the first four bytes of a number ("0.00" to "1.00") by its hundredths, and the last four by the rest
-FIRST_WORDS = np.frombuffer(b"".join([b"%d.%02d" % divmod(n, 100) for n in range(101)]), WORD)
-LAST_WORDS = np.frombuffer(b"".join([b"%04d" % n for n in range(10_000)]), WORD)
-EMPTY_SLOT = b" " * 8
-ONE_BITS = np.float32(1).view(np.uint32)
-
-# `gates` and `route` of a request as members of a JSON object, or the error that takes their place
-GateSummary = bytes | NotFiniteError
+# Encodes the statistics of a run: for each of its requests the summary, or the error that takes its place.
+# It is called by several threads at a time.
+Encode = Callable[[RunStatistics], list[SummaryT | NotFiniteError]]
+# makes the encoder for a model with these gates and these levels of the quantiles
+MakeEncoder = Callable[[Sequence[Gate], Sequence[float]], Encode[SummaryT]]
 
 
-class GateReader:
+class GateReader(Generic[SummaryT]):
     """Reads the gates of one model; an `OutputProcessor` that the batcher calls for all requests of a run.
 
     If a gate's rows cannot be separated, all rows of a request count as one.
@@ -61,6 +49,7 @@ class GateReader:
         gates: The model's gates.
         signature: The model's tensors.
         profile: The gate profile of the export, whose epsilon and quantile levels are used.
+        make_encoder: Makes the encoder of the transport.
         threads: The number of threads among which large batches are divided; NumPy releases the GIL.
         max_values_per_pass: The number of values of T that are read in one pass.
         min_values_per_thread: The number of values of T that are worth a thread.
@@ -71,6 +60,7 @@ class GateReader:
         gates: Sequence[Gate],
         signature: Signature,
         profile: Profile | None,
+        make_encoder: MakeEncoder[SummaryT],
         threads: int = 1,
         max_values_per_pass: int = MAX_VALUES_PER_PASS,
         min_values_per_thread: int = MIN_VALUES_PER_THREAD,
@@ -91,23 +81,24 @@ class GateReader:
             (gate.name, (axis, gate.carry_gate is None, gate.time is None))
             for gate, axis in zip(gates, self._row_axes, strict=True)
         ]
-        self._template = _json_template(gates, self._levels)
-        self._routes = {per: ROUTE % (per, len(layers)) for per in (b"row", b"request")}
+        self._encode = make_encoder(self._gates, self._levels)
         self._threads = threads
         self._max_values_per_pass = max_values_per_pass
         self._min_values_per_thread = min_values_per_thread
         # the threads start when there is work for them, and end when the reader is dropped
         self._pool = ThreadPoolExecutor(threads, "gates")
 
-    def process(self, arrays: Mapping[str, Array], rows: int, requests: int = 1) -> list[GateSummary]:
+    def process(
+        self, arrays: Mapping[str, Array], rows: int, requests: int = 1
+    ) -> list[SummaryT | NotFiniteError]:
         """Return the summary of each of `requests` requests of `rows` rows.
 
         It is a NotFiniteError for a request with a gate that is NaN. The rows of the requests follow one
         another along axis 0 of all `output_names`.
         """
         if rows == 0:
-            nulls = self._template.render_text([b"null"] * len(self._gates) * (5 + len(self._levels)))
-            return [self._routes[b"row"] % (nulls, b"", b"", b"")] * requests
+            none = np.empty((requests, 0), np.float32)
+            return self._encode(RunStatistics("row", none, none, none, none))
 
         # read few values here and now; cut many into parts
         if requests == 1:
@@ -123,7 +114,7 @@ class GateReader:
         if parts <= 1:
             return self._read_part(arrays, rows, requests)
 
-        def read_part(part: int) -> list[GateSummary]:
+        def read_part(part: int) -> list[SummaryT | NotFiniteError]:
             start, stop = requests * part // parts, requests * (part + 1) // parts
             own = {name: _slice_requests(arrays[name], start, stop, requests) for name in self.output_names}
             return self._read_part(own, rows, stop - start)
@@ -137,30 +128,21 @@ class GateReader:
                 self._pool = ThreadPoolExecutor(self._threads, "gates")
         return list(chain.from_iterable(map(read_part, range(parts))))
 
-    def _read_part(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[GateSummary]:
+    def _read_part(
+        self, arrays: Mapping[str, Array], rows: int, requests: int
+    ) -> list[SummaryT | NotFiniteError]:
         """`process` in one pass. A NaN affects the statistics of its own request only."""
-        # compute the statistics, and turn them into JSON for all requests together
-        per, count = (b"row", rows) if rows == 1 or None not in self._row_axes else (b"request", 1)
+        by_row = rows == 1 or None not in self._row_axes
         with np.errstate(all="ignore"):
-            table, means, carried = self._statistics(arrays, count, requests)
-            gates_json = self._template.render(table.reshape(requests, -1))
-            routes_json = orjson.dumps(
-                (carried, np.add.reduce(means, axis=1)), option=orjson.OPT_SERIALIZE_NUMPY
+            table, means, carried = self._statistics(arrays, rows if by_row else 1, requests)
+            statistics = RunStatistics(
+                "row" if by_row else "request",
+                table,
+                carried,
+                np.add.reduce(means, axis=1),
+                self._longest_closed(means),
             )
-
-        # cut the JSON of two lists of lists, carried and effective depth, into one text for each request
-        carried_texts, depth_texts = [part.split(b"],[") for part in routes_json[3:-3].split(b"]],[[")]
-        summaries: list[GateSummary] = []
-        for index, (text, longest) in enumerate(zip(gates_json, self._longest_closed(means), strict=True)):
-            if text is None:
-                name = self._gates[int(np.isfinite(table[index]).all(1).argmin())].name
-                message = f"gates: expected rows on which every gate is a number, got NaN in {name!r}"
-                summaries.append(NotFiniteError(message))
-            else:
-                summaries.append(
-                    self._routes[per] % (text, carried_texts[index], depth_texts[index], longest)
-                )
-        return summaries
+            return self._encode(statistics)
 
     def _statistics(
         self, arrays: Mapping[str, Array], rows: int, requests: int
@@ -200,91 +182,18 @@ class GateReader:
             table = gate_statistics(t, mean, carried, self._epsilon, self._levels)
         return table, means, carried_product(c, [gate.time for gate in gates])
 
-    def _longest_closed(self, means: Array) -> list[bytes]:
-        """The most consecutive layers that are closed, as JSON: row by row for each request."""
+    def _longest_closed(self, means: Array) -> Array:
+        """The most consecutive layers that are closed: requests x rows."""
         requests, _, rows = means.shape
         if np.minimum.reduce(means, axis=None) >= self._epsilon:
-            return [b",".join([b"0"] * rows)] * requests
-        lengths = longest_run(means < self._epsilon).tolist()
-        return [b",".join([b"%d" % length for length in of_request]) for of_request in lengths]
+            return np.zeros((requests, rows), np.int64)
+        return longest_run(means < self._epsilon)
 
 
 def unit_statistics(gate: Gate, t: Array) -> tuple[Array, Array]:
     """Mean and deviation of T by unit, over rows and positions. A unit that never varies is a fixed route."""
     by_unit = np.moveaxis(t, gate.unit_axis, -1).reshape(-1, t.shape[gate.unit_axis]).astype(np.float64)
     return by_unit.mean(0).astype(np.float32), by_unit.std(0).astype(np.float32)
-
-
-def _json_template(gates: Sequence[Gate], levels: Sequence[float]) -> JsonTemplate:
-    """The JSON list of the gates, with slots for mean, sd, quantiles, closed, open and carried of each."""
-    pieces: list[str] = []
-    before = '"gates":['
-    for gate in gates:
-        fields = gate.model_dump(include=GATE_FIELDS, exclude_none=True)
-        pieces.append(f'{before}{json.dumps(fields, separators=(",", ":"))[:-1]},"mean":')
-        pieces.append(',"sd":')
-        opening = ',"quantiles":{'
-        for level in levels:
-            pieces.append(f'{opening}"{level:g}":')
-            opening = ","
-        pieces += ['},"closed":', ',"open":', ',"carried":']
-        before = "},"
-    return JsonTemplate([piece.encode() for piece in (*pieces, "}]")])
-
-
-class JsonTemplate:
-    """JSON text with slots for numbers from 0 to 1, filled in for many requests at once by table lookup.
-
-    A number has six decimals, so it takes eight bytes: two words of four bytes, each of which is looked up
-    in a table for all numbers in one call to NumPy. For the gates of 20 layers (240 numbers) this takes 10 µs
-    for one request and 1.4 µs a request for 64 of them. Building the objects and writing them with orjson
-    takes 19 µs for each.
-
-    `pieces` are the texts before, between and after the numbers.
-    """
-
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        self._format = b"%b".join([piece.replace(b"%", b"%%") for piece in pieces])
-        # The same text as words of four bytes. Spaces, which mean nothing in JSON, align the slots to words.
-        text, slots = b"", []
-        for piece in pieces[:-1]:
-            text = _pad_to_words(text + piece)
-            slots.append(len(text) // WORD.itemsize)
-            text += EMPTY_SLOT
-        self._words = np.frombuffer(_pad_to_words(text + pieces[-1]), WORD)
-        self._slots = np.array(slots, np.intp)
-
-    def render(self, table: Array) -> list[bytes | None]:
-        """The text for each row of float32 numbers; None for a row with NaN or Inf.
-
-        A row with numbers outside of 0 to 1 gets them with as many digits as they need.
-        """
-        # read as an unsigned integer, every other float32 (negative, NaN, Inf) is greater than 1.0 is
-        if np.maximum.reduce(table.view(np.uint32), axis=None) <= ONE_BITS:
-            return [text.tobytes() for text in self._look_up(table)]
-        if len(table) > 1:
-            return [self.render(row[None])[0] for row in table]
-        if not np.isfinite(table).all():
-            return [None]
-        return [self.render_text(orjson.dumps(table[0], option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b","))]
-
-    def render_text(self, numbers: Sequence[bytes]) -> bytes:
-        """The text with numbers that are text already."""
-        return self._format % tuple(numbers)
-
-    def _look_up(self, table: Array) -> Array:
-        rest = np.rint(table * np.float32(1e6)).astype(np.int64)
-        hundredths = rest // len(LAST_WORDS)
-        rest -= hundredths * len(LAST_WORDS)
-        words = np.empty((len(table), len(self._words)), WORD)
-        words[:] = self._words
-        words[:, self._slots] = FIRST_WORDS.take(hundredths)
-        words[:, self._slots + 1] = LAST_WORDS.take(rest)
-        return words
-
-
-def _pad_to_words(text: bytes) -> bytes:
-    return text + b" " * (-len(text) % WORD.itemsize)
 
 
 def _row_axis(name: str, signature: Signature) -> int | None:

@@ -14,8 +14,9 @@ from turnpike.service.requests.auth import AccessLevel
 from turnpike.service.requests.request import Request, RequestHead
 from turnpike.service.requests.response import Response
 
-# an endpoint returns its answer, or None if it has sent one itself
-Endpoint = Callable[[Request], Awaitable[Response | None]]
+# An endpoint returns its answer, or None if it has sent one itself. It takes the requests of its transport,
+# such as the calls of gRPC.
+Endpoint = Callable[[Any], Awaitable[Response | None]]
 
 # more than the pairs of method and path that are in use at a time
 MAX_CACHED_MATCHES = 1024

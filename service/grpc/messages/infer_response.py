@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from turnpike.common.datatypes import BYTES, DATATYPE_BY_DTYPE
-from turnpike.service.codec.classification import classification
+from turnpike.service.classification import classification
 from turnpike.service.errors import NotFiniteError
 from turnpike.service.grpc.messages.descriptors import message_class
 from turnpike.service.grpc.messages.infer_request import CONTENT_FIELDS
-from turnpike.service.inference_types import Array, InferenceResult, RequestedOutput, RequestForm
+from turnpike.service.inference_types import Array, InferAnswer, RequestedOutput, RequestForm
 
 InferResponse = message_class("inference.ModelInferResponse")
 # first bytes of the fields `id` and `raw_output_contents`
@@ -86,28 +86,27 @@ def encode_raw(name: str, version: int, pairs: Sequence[tuple[str, Array]]) -> b
     return b"".join(parts)
 
 
-def encode_response(
-    name: str, version: int, form: RequestForm, result: InferenceResult, labels: Sequence[str]
-) -> bytes:
-    """Encode a response of any kind: raw or typed tensors, or classes.
+def encode_response(answer: InferAnswer) -> bytes:
+    """Encode a response of any kind: raw or typed tensors, or classes."""
+    message = InferResponse()
+    fill_response(message, answer)
+    data: bytes = message.SerializeToString()
+    return data
 
-    Args:
-        name: The model's name.
-        version: The model's version.
-        form: Names the outputs.
-        result: Has their arrays.
-        labels: The model's class labels, for outputs requested as classes.
-    """
-    message = InferResponse(model_name=name, model_version=str(version))
+
+def fill_response(message: Any, answer: InferAnswer) -> None:
+    """Fill a ModelInferResponse, which may be part of another message."""
+    form = answer.form
+    message.model_name, message.model_version = answer.model_name, str(answer.model_version)
     # there is no typed FP16, and either all tensors of a message are raw or none is
     is_raw = any(
         output.binary or (array.dtype == np.float16 and not output.classes)
-        for output, array in zip(form.outputs, result.arrays, strict=True)
+        for output, array in zip(form.outputs, answer.arrays, strict=True)
     )
-    for output, array in zip(form.outputs, result.arrays, strict=True):
+    for output, array in zip(form.outputs, answer.arrays, strict=True):
         entry = message.outputs.add(name=output.name)
         if output.classes:
-            shape, strings = _classes(output, array, form.rows, labels)
+            shape, strings = _classes(output, array, form.rows, answer.labels)
             entry.datatype = BYTES
             entry.shape.extend(shape)
             if is_raw:
@@ -123,8 +122,6 @@ def encode_response(
             message.raw_output_contents.append(array.tobytes())
         else:
             getattr(entry.contents, CONTENT_FIELDS[array.dtype.name]).extend(array.ravel().tolist())
-    data: bytes = message.SerializeToString()
-    return data
 
 
 def _classes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from turnpike.service.errors import NotFoundError, NotReadyError, RequestError
 from turnpike.service.grpc.connection.call import Call
@@ -13,7 +13,6 @@ from turnpike.service.grpc.methods.read_messages import read_message
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.requests.body import BodyReader
-from turnpike.service.requests.request import Request
 
 HealthRequest = message_class("grpc.health.v1.HealthCheckRequest")
 HealthResponse = message_class("grpc.health.v1.HealthCheckResponse")
@@ -74,8 +73,7 @@ class WatchEndpoint:
         self._bodies, self._budget = bodies, budget
         self._health, self._is_draining = health, is_draining
 
-    async def __call__(self, request: Request) -> None:
-        call = cast("Call", request)
+    async def __call__(self, call: Call) -> None:
         name = parse(HealthRequest, await read_message(self._bodies, call)).service
         if len(name) > MAX_NAME_LENGTH:
             # it is kept as long as the stream, which needs no key

@@ -12,7 +12,6 @@ from turnpike.service.grpc.messages.infer_request_cache import InferMessageDecod
 from turnpike.service.grpc.methods.read_messages import read_message
 from turnpike.service.inference_types import InferenceRequest
 from turnpike.service.registry.model import Model
-from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import Response
 
 # units of the header `grpc-timeout`, in seconds
@@ -20,7 +19,7 @@ TIMEOUT_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"
 MAX_TIMEOUT_DIGITS = 8
 
 
-class GrpcModelEndpoint(ModelEndpoint):
+class GrpcModelEndpoint(ModelEndpoint[MessageRequest]):
     """Reads the message of a call, and runs the model that it names.
 
     A subclass says how to `answer`. One whose messages contain a ModelInferRequest overrides `split` as well.
@@ -34,12 +33,13 @@ class GrpcModelEndpoint(ModelEndpoint):
         """Split the ModelInferRequest in the message of a call."""
         return self.messages.split(data)
 
-    async def __call__(self, request: Request) -> Response:
+    async def __call__(self, request: MessageRequest) -> Response:
         if request.complete_body is None:
+            # a message of a stream is complete
             request.complete_body = await read_message(self._bodies, cast("Call", request))
             # counted again by `run`, which takes the complete body
             self._budget.release(request)
-        model = self._named_model(cast("MessageRequest", request), request.complete_body)
+        model = self._named_model(request, request.complete_body)
         return await self.run(model, request)
 
     def _named_model(self, request: MessageRequest, data: bytes) -> Model:
@@ -51,15 +51,14 @@ class GrpcModelEndpoint(ModelEndpoint):
             params["version"] = message.model_version
         return self.find_model(params)
 
-    def decode(self, body: bytes, request: Request, model: Model) -> InferenceRequest:
-        request = cast("MessageRequest", request)
+    def decode(self, body: bytes, request: MessageRequest, model: Model) -> InferenceRequest:
         inference = self.messages.decode(request.infer_message, model.signature, model.serial)
         # only the arrays are counted from now on, and a client may take long to read the answer
         request.infer_message = None
         return inference
 
-    def client_timeout(self, request: Request) -> float | None:
-        timeout = cast("MessageRequest", request).head.timeout
+    def client_timeout(self, request: MessageRequest) -> float | None:
+        timeout = request.head.timeout
         return None if timeout is None else parse_timeout(timeout)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from google.protobuf.descriptor import FileDescriptor
 
@@ -13,7 +13,6 @@ from turnpike.service.grpc.messages.descriptors import POOL, message_class, pars
 from turnpike.service.grpc.methods.read_messages import next_message
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.requests.body import BodyReader
-from turnpike.service.requests.request import Request
 
 ReflectionRequest = message_class("grpc.reflection.v1.ServerReflectionRequest")
 ReflectionResponse = message_class("grpc.reflection.v1.ServerReflectionResponse")
@@ -26,8 +25,7 @@ class ReflectionEndpoint:
         self._bodies, self._budget = bodies, budget
         self._services = sorted(services)
 
-    async def __call__(self, request: Request) -> None:
-        call = cast("Call", request)
+    async def __call__(self, call: Call) -> None:
         while (data := await next_message(self._bodies, self._budget, call)) is not None:
             answer = self._answer(parse(ReflectionRequest, data))
             await call.send_message(answer.SerializeToString())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
 from turnpike.service.errors import RequestError
 from turnpike.service.grpc.connection.call import Call, MessageRequest
@@ -86,8 +86,7 @@ class StreamInferEndpoint:
     ) -> None:
         self._bodies, self._budget, self._handle = bodies, budget, handle
 
-    async def __call__(self, request: Request) -> None:
-        call = cast("Call", request)
+    async def __call__(self, call: Call) -> None:
         head = GrpcHead(INFER_PATH, call.head.headers, is_grpc=True)
         in_flight: deque[StreamedRequest] = deque()
         # the deadline of the stream, if it has one, is not that of each message

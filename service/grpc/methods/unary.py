@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from turnpike.service.grpc.connection.call import Call
 from turnpike.service.grpc.messages.descriptors import message_class, parse
 from turnpike.service.grpc.methods.read_messages import read_message
 from turnpike.service.requests.body import BodyReader
-from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import Response
 
 
@@ -28,8 +27,8 @@ class UnaryEndpoint:
         self._request_class = message_class(request_name)
         self._answer = answer
 
-    async def __call__(self, request: Request) -> Response:
-        data = await read_message(self._bodies, cast("Call", request))
+    async def __call__(self, call: Call) -> Response:
+        data = await read_message(self._bodies, call)
         answer = self._answer(parse(self._request_class, data))
         if asyncio.iscoroutine(answer):
             answer = await answer

@@ -12,6 +12,7 @@ import pytest
 from tests.support.gates_client import GatesClient, array_of, infer, manifest_of, profile_of, random_rows
 from tests.support.tiny_highway import Gated, highway
 from turnpike.service.api import gates as gates_endpoint
+from turnpike.service.codec.gates_response import JsonSummaries
 from turnpike.service.errors import NotFiniteError, NotFoundError, RequestError, TooLargeError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -92,9 +93,9 @@ def test_gates_are_read_by_the_number_of_threads_of_a_run(
     thread_counts: list[int] = []
     reader = gates_endpoint.GateReader
 
-    def recording_reader(gates: Any, signature: Any, profile: Any, threads: int) -> Any:
-        thread_counts.append(threads)
-        return reader(gates, signature, profile, threads)
+    def recording_reader(*arguments: Any) -> Any:
+        thread_counts.append(arguments[-1])
+        return reader(*arguments)
 
     monkeypatch.setattr(gates_endpoint, "GateReader", recording_reader)
     GatesClient.of(tmp_path, gated, manifest_of(gated), threads=threads).gates(random_rows(2))
@@ -254,9 +255,9 @@ def test_invalid_options_and_missing_gates_are_refused(client: GatesClient, tmp_
 
 def test_readers_of_replaced_models_are_dropped(client: GatesClient, tmp_path: Path) -> None:
     """A repository that is reloaded for years must not fill the memory with readers."""
-    endpoint = gates_endpoint.GatesEndpoint(client.context, max_prepared_models=2)
+    runner = gates_endpoint.GatesRunner(client.context, JsonSummaries, max_prepared_models=2)
     for seed in range(5):
-        endpoint._prepare(
+        runner.prepare_model(
             GatesClient.of(tmp_path, other := highway(seed=seed, layers=1), manifest_of(other)).model
         )
-        assert len(endpoint._prepared) <= 2
+        assert len(runner._prepared) <= 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,9 +14,16 @@ from tests.support.fake_models import make_runner
 from tests.support.fake_request import FakeRequest
 from tests.support.infer_bodies import signature
 from turnpike.service.api.endpoint import parse_timeout_ms
-from turnpike.service.api.inference import InferenceCall, expect_bytes, merge_json, run_deadline, wrap_json
+from turnpike.service.api.inference import InferenceCall, run_deadline
 from turnpike.service.artifact.tensor import Tensor
-from turnpike.service.errors import InternalError, NotFiniteError, OverloadedError, RequestError, RunError
+from turnpike.service.errors import (
+    InternalError,
+    NotFiniteError,
+    OverloadedError,
+    RequestError,
+    RunError,
+    expect_finite,
+)
 from turnpike.service.inference_types import (
     FeedLayout,
     InferenceRequest,
@@ -26,7 +32,6 @@ from turnpike.service.inference_types import (
     RequestForm,
 )
 from turnpike.service.registry.model import Model
-from turnpike.service.requests.response import ResponseBody
 
 WORDS = signature(Tensor("ids", "int64", ("batch", "words")))
 
@@ -142,45 +147,9 @@ def test_any_other_run_error_gives_500(caplog: pytest.LogCaptureFixture) -> None
     assert "out of memory at 0x7f" in caplog.text
 
 
-ONE: ResponseBody = (b'{"a":1}', None)
-TWO: ResponseBody = (b'{"b":[2]}', None)
-ONE_WITH_BYTES: ResponseBody = (b'{"a":1}xyz', 7)
-TWO_WITH_BYTES: ResponseBody = (b'{"b":[2]}123', 9)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "tail"),
-    [
-        (ONE, TWO, None),
-        (ONE_WITH_BYTES, TWO, b"xyz"),
-        (ONE, TWO_WITH_BYTES, b"123"),
-        (ONE_WITH_BYTES, TWO_WITH_BYTES, b"xyz123"),
-    ],
-)
-def test_merge_json_joins_two_responses(
-    first: ResponseBody, second: ResponseBody, tail: bytes | None
-) -> None:
-    """One JSON object, followed by the bytes of the first answer and then of the second."""
-    content, length = merge_json(first, second)
-    assert json.loads(content[:length]) == {"a": 1, "b": [2]}
-    assert (length is None) == (tail is None)
-    if length is not None:
-        assert content[length:] == tail
-
-
 def test_an_error_of_a_result_does_not_hold_the_request() -> None:
     """The result holds the error. If that held the frames of the request, both would stay in memory."""
     error = NotFiniteError("outputs: NaN")
     with pytest.raises(NotFiniteError, match="outputs: NaN"):
-        expect_bytes(error)
+        expect_finite(error)
     assert error.__traceback__ is None
-
-
-def test_wrap_json_puts_a_response_into_another() -> None:
-    """The bytes of the inner answer follow all of the JSON."""
-    assert wrap_json("in", ONE) == (b'{"in":{"a":1}}', None)
-    assert wrap_json("in", ONE_WITH_BYTES) == (b'{"in":{"a":1}}xyz', 14)
-    content, length = merge_json(ONE_WITH_BYTES, wrap_json("in", TWO_WITH_BYTES))
-    assert json.loads(content[:length]) == {"a": 1, "in": {"b": [2]}}
-    assert length is not None
-    assert content[length:] == b"xyz123"

@@ -20,8 +20,8 @@ from turnpike.service.codec.predict_json import decode_instances
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import (
     FeedLayout,
+    InferAnswer,
     InferenceRequest,
-    InferenceResult,
     RequestedOutput,
     RequestForm,
 )
@@ -198,9 +198,8 @@ def test_a_response_sent_back_has_the_same_bits(values: list[float]) -> None:
     model = signature(Tensor("x", "float32", ("batch",)))
     for as_binary in (False, True):
         wanted = (RequestedOutput("x", binary=as_binary),)
-        text, header = encode_infer(
-            "m", 1, RequestForm(len(array), wanted, FeedLayout.of({})), InferenceResult((array,)), ()
-        )
+        form = RequestForm(len(array), wanted, FeedLayout.of({}))
+        text, header = encode_infer(InferAnswer("m", 1, form, [array]))
         answer = json.loads(text[:header])
         again = json.dumps({"inputs": answer["outputs"]}).encode()
         content, length = (again + text[header:], len(again)) if as_binary else (again, None)

@@ -11,9 +11,9 @@ import pytest
 from turnpike.common.datatypes import DATATYPES, WIRE_DTYPES
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
-from turnpike.service.codec.infer_response import JsonAnswers, assemble, encode_infer, encode_tensors
+from turnpike.service.codec.infer_response import JsonAnswers, assemble, encode_infer, tensor_entry
 from turnpike.service.errors import NotFiniteError, RequestError
-from turnpike.service.inference_types import Array, FeedLayout, InferenceResult, RequestedOutput, RequestForm
+from turnpike.service.inference_types import Array, FeedLayout, InferAnswer, RequestedOutput, RequestForm
 
 
 def encoded(
@@ -21,9 +21,8 @@ def encoded(
 ) -> tuple[bytes, int | None]:
     """The answer to a request of two rows whose id is `name`."""
     requested, arrays = zip(*pairs, strict=True)
-    return encode_infer(
-        "digits", 3, RequestForm(2, requested, FeedLayout.of({}), name), InferenceResult(arrays), labels
-    )
+    form = RequestForm(2, requested, FeedLayout.of({}), name)
+    return encode_infer(InferAnswer("digits", 3, form, arrays, labels))
 
 
 def outputs(*pairs: tuple[RequestedOutput, Array], **more: Any) -> list[dict[str, Any]]:
@@ -157,27 +156,24 @@ def test_classes_are_encoded_as_json_and_binary() -> None:
 def test_tensors_are_added_to_any_json_object() -> None:
     """Null values of the object itself stay null."""
     pairs = [("a", np.float32([1, 2])), ("b", np.int8([3]))]
-    entries, tail = encode_tensors(pairs, binary=True)
+    tail: list[Any] = []
+    entries = [tensor_entry(*pair, tail, binary=True) for pair in pairs]
     text, header = assemble({"x": None, "tensors": entries}, tail)
     assert json.loads(text[:header])["x"] is None
     assert text[header:] == np.float32([1, 2]).tobytes() + b"\3"
-    entries, tail = encode_tensors(pairs, binary=False)
-    assert assemble({"x": None, "tensors": entries}, tail)[1] is None
-    entries, tail = encode_tensors([("a", np.float32([np.nan]))], binary=False)
-    with pytest.raises(NotFiniteError, match="tensors: 'a' has NaN"):
-        assemble({"x": None, "tensors": entries}, tail)
+    entries = [tensor_entry(*pair, [], binary=False) for pair in pairs]
+    assert assemble({"x": None, "tensors": entries}, [])[1] is None
+    entries = [tensor_entry("a", np.float32([np.nan]), [], binary=False)]
+    for head in ({"x": None, "tensors": entries}, {"inner": {"x": None, "tensors": entries}}):
+        with pytest.raises(NotFiniteError, match="tensors: 'a' has NaN"):
+            assemble(head, [])
 
 
 def test_a_missing_array_is_an_error() -> None:
     """Names and arrays are paired one to one."""
+    form = RequestForm(1, (RequestedOutput("a"), RequestedOutput("b")), FeedLayout.of({}))
     with pytest.raises(ValueError, match="zip"):
-        encode_infer(
-            "digits",
-            1,
-            RequestForm(1, (RequestedOutput("a"), RequestedOutput("b")), FeedLayout.of({})),
-            InferenceResult((np.float32([1]),)),
-            (),
-        )
+        encode_infer(InferAnswer("digits", 1, form, [np.float32([1])]))
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (6, 2, 2), (3, 0), (3,)])
@@ -187,7 +183,7 @@ def test_answers_of_a_run_are_those_of_each_request(shape: tuple[int, ...], dtyp
     array = np.random.default_rng(0).standard_normal(shape).astype(dtype)
     answers = JsonAnswers("digits", 3, "y").process({"y": array}, 1, 3)
     form = RequestForm(1, (RequestedOutput("y"),), FeedLayout.of({}))
-    own = [encode_infer("digits", 3, form, InferenceResult((part,)), ()) for part in np.split(array, 3)]
+    own = [encode_infer(InferAnswer("digits", 3, form, [part])) for part in np.split(array, 3)]
     assert [(json.loads(answer), None) for answer in answers if isinstance(answer, bytes)] == [
         (json.loads(text), length) for text, length in own
     ]

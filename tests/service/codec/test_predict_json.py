@@ -20,8 +20,8 @@ from turnpike.service.errors import NotFiniteError, RequestError, TooLargeError
 from turnpike.service.inference_types import (
     Array,
     FeedLayout,
+    InferAnswer,
     InferenceRequest,
-    InferenceResult,
     RequestedOutput,
     RequestForm,
 )
@@ -212,7 +212,7 @@ def test_a_repeated_key_is_refused() -> None:
 def predicted(*arrays: Array, labels: Any = (), distribution: bool | None = None) -> Any:
     outputs = tuple(RequestedOutput(f"y{index}") for index in range(len(arrays)))
     form = RequestForm(len(arrays[0]), outputs, FeedLayout.of({}))
-    return json.loads(encode_predictions("digits", 3, form, InferenceResult(arrays), labels, distribution))
+    return json.loads(encode_predictions(InferAnswer("digits", 3, form, arrays, labels), distribution))
 
 
 def test_labelled_predictions_have_label_and_probabilities() -> None:
@@ -272,7 +272,7 @@ def test_outputs_that_cannot_be_predictions_are_errors() -> None:
         predicted(np.float32([[np.nan]]))
     form = RequestForm(2, (RequestedOutput("y"),), FeedLayout.of({}))
     with pytest.raises(RequestError, match=r"y: expected an output of 2 rows, got shape \[3\]"):
-        encode_predictions("digits", 1, form, InferenceResult((np.float32([1, 2, 3]),)), (), None)
+        encode_predictions(InferAnswer("digits", 1, form, [np.float32([1, 2, 3])]), None)
 
 
 def test_the_size_of_json_is_limited() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.gate_arrays import Dims, f32, gate, random_gates, signature
 from turnpike.service.artifact.manifest import Gate
-from turnpike.service.errors import NotFiniteError
+from turnpike.service.codec.gates_response import JsonSummaries
+from turnpike.service.errors import NotFiniteError, expect_finite
 from turnpike.service.gates.reader import DEFAULT_LEVELS, GateReader, unit_statistics
 from turnpike.service.gates.statistics import MAX_FLOAT_SORT
 
@@ -26,13 +27,11 @@ def read(
     splittable: frozenset[str] = frozenset(),
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The gates and the route of a summary."""
-    reader = GateReader(gates, signature(dict.fromkeys(arrays, dims), splittable), None)
+    reader = GateReader(gates, signature(dict.fromkeys(arrays, dims), splittable), None, JsonSummaries)
     assert set(reader.output_names) == set(arrays)
     (summary,) = reader.process(arrays, rows)
-    if isinstance(summary, NotFiniteError):
-        raise summary
-    answered = json.loads(b"{%b}" % summary)
-    return answered["gates"], answered["route"]
+    summaries, route = map(json.loads, expect_finite(summary))
+    return summaries, route
 
 
 def test_a_response_worked_out_by_hand() -> None:

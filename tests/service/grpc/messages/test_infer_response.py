@@ -23,7 +23,7 @@ from turnpike.service.grpc.messages.infer_response import (
 from turnpike.service.inference_types import (
     Array,
     FeedLayout,
-    InferenceResult,
+    InferAnswer,
     RequestedOutput,
     RequestForm,
 )
@@ -39,9 +39,9 @@ def form_of(*outputs: RequestedOutput, rows: int = 2) -> RequestForm:
 
 def encoded(*pairs: tuple[RequestedOutput, Array], labels: tuple[str, ...] = ()) -> Any:
     """The message for these outputs with their arrays, as protobuf reads it."""
-    result = InferenceResult(tuple(array for _, array in pairs))
     form = form_of(*(output for output, _ in pairs))
-    return InferResponse.FromString(encode_response("net", 3, form, result, labels))
+    answer = InferAnswer("net", 3, form, [array for _, array in pairs], labels)
+    return InferResponse.FromString(encode_response(answer))
 
 
 @pytest.mark.parametrize("dtype", DATATYPES)

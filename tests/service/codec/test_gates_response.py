@@ -1,4 +1,4 @@
-"""Tests of the JSON template: numbers read back from its text, alone and in batches."""
+"""Tests of the JSON of gates: numbers read back from the text of a template, alone and in batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from turnpike.service.gates.reader import JsonTemplate
+from turnpike.service.codec.gates_response import JsonTemplate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

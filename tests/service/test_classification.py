@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from turnpike.service.codec.classification import classification, probabilities, top_classes
+from turnpike.service.classification import classification, probabilities, top_classes
 
 
 def test_logits_become_probabilities() -> None:
