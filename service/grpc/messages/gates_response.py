@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import orjson
-from turnpike.service.artifact.datatypes import DATATYPE_BY_DTYPE
 
+from turnpike.common.datatypes import DATATYPE_BY_DTYPE
 from turnpike.service.artifact.manifest import Gate
 from turnpike.service.errors import expect_finite
 from turnpike.service.gates.answers import GATE_FIELDS, GatesAnswer, LesionAnswer, RunStatistics
