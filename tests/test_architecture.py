@@ -113,9 +113,9 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "asgi": {"embedded"},
         "embedded": {
             *("api", "api.openapi", "process", "http", "requests", "config", "config.settings", "remote"),
-            *("repository", "telemetry"),
+            *("registry", "repository", "telemetry"),
         },
-        "grpc": {"grpc.methods", "grpc.messages", "api", "requests", "config.settings"},
+        "grpc": {"grpc.methods", "grpc.messages", "api", "registry", "requests", "config.settings"},
         "grpc.methods": {
             *("grpc.messages", "grpc.connection", "api", "requests", "registry", "memory"),
         },
