@@ -146,7 +146,7 @@ class HookedRunner(BatchRunner):
         for name, tensor in tensors.items():
             array = returned[name]
             expected = Tensor(name, tensor.dtype, dims[name])
-            if not isinstance(array, np.ndarray):
+            if not isinstance(array, np.ndarray | np.generic):
                 raise self._wrong_return(hook, str(expected), type(array).__name__)
             if array.dtype != np.dtype(tensor.dtype) or not _has_dims(array, dims[name]):
                 raise self._wrong_return(

@@ -102,10 +102,8 @@ def expect_rows_first(tensors: Iterable[Tensor], network: Signature, where: str)
     """Raise ModelFileError unless the first dimension of the tensors is that of the network's rows."""
     for tensor in tensors:
         if network.batch is not None and tensor.dims[:1] != (network.batch,):
-            raise _misfit(
-                where,
-                f"{tensor.name}: expected the first dimension {network.batch!r} of the rows, got {tensor}",
-            )
+            expected = f"the first dimension {network.batch!r}, as in the network"
+            raise _misfit(where, f"{tensor.name}: expected {expected}, got {tensor}")
 
 
 def _checked(field: str, tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:

@@ -9,6 +9,7 @@ from tests.support.manifests import MANIFEST
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.service.config.settings import Settings
+from turnpike.service.registry.hooks import Hooks
 from turnpike.service.registry.loader import load
 from turnpike.service.registry.model import Model
 from turnpike.service.repository.scan import MODEL_FILE, ModelFile, file_identity
@@ -31,6 +32,6 @@ def put_model(root: Path, name: str = "net", version: int = 1, data: bytes | Non
     return ModelFile(name, version, path, file_identity(path.stat()))
 
 
-def load_model(file: ModelFile, **settings: Any) -> Model:
+def load_model(file: ModelFile, *, hooks: Hooks | None = None, **settings: Any) -> Model:
     """Load a model as a worker does."""
-    return load(file, Settings(**settings), RequestCounters(), 1)
+    return load(file, Settings(**settings), RequestCounters(), 1, hooks=hooks)
