@@ -30,7 +30,7 @@ def look_up(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if not hasattr(local, "connection"):
         local.connection = sqlite3.connect(DATABASE)
     found = local.connection.execute(
-        "SELECT ids.value, pixels FROM json_each(?) AS ids LEFT JOIN pictures ON id = ids.value ORDER BY key",
+        "SELECT value, pixels FROM json_each(?) LEFT JOIN pictures ON pictures.id = value ORDER BY key",
         (json.dumps(rows["picture_id"].tolist()),),
     ).fetchall()
     for picture_id, pixels in found:

@@ -116,7 +116,7 @@ class GatesEndpoint(GatedEndpoint):
 
     def __init__(self, context: ServiceContext, max_prepared_models: int = MAX_PREPARED_MODELS) -> None:
         super().__init__(context)
-        self._prepared: BoundedCache[str, PreparedModel] = BoundedCache(max_prepared_models)
+        self._prepared: BoundedCache[int, PreparedModel] = BoundedCache(max_prepared_models)
 
     async def answer(self, call: InferenceCall) -> ResponseBody:
         form = call.inference.form
@@ -131,7 +131,7 @@ class GatesEndpoint(GatedEndpoint):
             outputs = tuple(replace(output, binary=True) for output in form.outputs)
             form = replace(form, outputs=outputs)
             call.inference = InferenceRequest(form, call.inference.feeds)
-        prepared = self._prepared.get(call.model.digest) or self._prepare(call.model)
+        prepared = self._prepared.get(call.model.serial) or self._prepare(call.model)
         reader = prepared.reader
         gate_names = reader.output_names
         sizes = prepared.sizes
@@ -182,7 +182,7 @@ class GatesEndpoint(GatedEndpoint):
             OutputSizes(reader.output_names, model.signature),
             OutputSizes((*reader.output_names, *blocks), model.signature),
         )
-        return self._prepared.add(model.digest, prepared)
+        return self._prepared.add(model.serial, prepared)
 
 
 def _moved_biases(call: InferenceCall) -> dict[str, Array] | None:

@@ -148,7 +148,7 @@ class HookedRunner(BatchRunner):
             expected = Tensor(name, tensor.dtype, dims[name])
             if not isinstance(array, np.ndarray | np.generic):
                 raise self._wrong_return(hook, str(expected), type(array).__name__)
-            if array.dtype != np.dtype(tensor.dtype) or not _has_dims(array, dims[name]):
+            if array.dtype != np.dtype(tensor.dtype) or not _has_dims(array.shape, dims[name]):
                 raise self._wrong_return(
                     hook, str(expected), str(Tensor(name, str(array.dtype), array.shape))
                 )
@@ -170,9 +170,9 @@ def _read_only(feeds: Mapping[str, Array], names: Collection[str]) -> Arrays:
     return views
 
 
-def _has_dims(array: Array, dims: Dims) -> bool:
-    return array.ndim == len(dims) and all(
-        isinstance(dim, str) or dim == size for dim, size in zip(dims, array.shape, strict=True)
+def _has_dims(shape: tuple[int, ...], dims: Dims) -> bool:
+    return len(shape) == len(dims) and all(
+        isinstance(dim, str) or dim == size for dim, size in zip(dims, shape, strict=True)
     )
 
 

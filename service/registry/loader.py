@@ -142,6 +142,7 @@ def load(
         signature = hooks.signature(network, levers, where)
         served_manifest = hooks.manifest(manifest)
         runner = HookedRunner(runner, hooks, network, signature, f"{file.name}/{file.version}")
+        log.info("%s/%d: runs with hooks", file.name, file.version)
     # opening a file has used as much memory as its weights take
     trim_memory()
     model_counters = counters.for_model(file.name, file.version)

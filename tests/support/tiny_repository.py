@@ -8,6 +8,7 @@ from typing import Any
 from tests.support.manifests import MANIFEST
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.output.model_bytes import embed_manifest
+from turnpike.service.artifact.manifest import LayerProfile, Profile
 from turnpike.service.config.settings import Settings
 from turnpike.service.registry.hooks import Hooks
 from turnpike.service.registry.loader import load
@@ -20,6 +21,18 @@ def with_manifest(gated: Gated, **manifest: Any) -> bytes:
     """The network's file with a manifest; keyword arguments replace fields of the manifest."""
     fields = {"outputs": ("logits",), "labels": ("a", "b", "c"), "gates": gated.gates, **manifest}
     return embed_manifest(gated.model, MANIFEST.model_copy(update=fields))
+
+
+def profile(gated: Gated) -> Profile:
+    """A profile of the network's gates."""
+    layers = tuple(
+        LayerProfile(
+            gate=gate.name, mean=0.5, sd=0.1, quantiles=(0.5,), closed=0, open=0, histogram=(0.5, 0.5),
+            units=(0.5,), units_sd=(0.1,),
+        )
+        for gate in gated.gates
+    )  # fmt: skip
+    return Profile(rows=100, digest="0", epsilon=0.01, levels=(0.5,), layers=layers)
 
 
 def put_model(root: Path, name: str = "net", version: int = 1, data: bytes | None = None) -> ModelFile:

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 from tests.support.grpc_worker import INFERENCE, grpc_worker
 from tests.support.tiny_highway import highway
-from tests.support.tiny_repository import put_model, with_manifest
+from tests.support.tiny_repository import profile, put_model, with_manifest
 from turnpike import Hooks, RowsError, Tensor, create_app, open_model, router
 from turnpike.service.inference_types import Array
 
@@ -126,6 +126,9 @@ def test_gates_and_lesions_go_through_before(client: TestClient, repository: Pat
     np.testing.assert_allclose(gate["data"], expected.ravel(), rtol=1e-5)
     assert [output["name"] for output in gates["outputs"]] == ["logits", "best"]
     assert "gates" in client.post(f"{path}/gates", json=body(3, 4)).json()
+    # another model with the same file, and no hooks
+    plain = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": TABLE[3].tolist()}]}
+    assert "gates" in client.post("/v2/models/other/gates", json=plain).json()
 
     lesion = client.post(f"{path}/lesion", json=body(3, 4, close=[0, 1, 2]))
     assert lesion.status_code == 200, lesion.text
@@ -168,8 +171,6 @@ def test_a_router_has_hooks_too(repository: Path) -> None:
 
 def test_drift_is_of_the_rows_of_the_network(tmp_path: Path) -> None:
     """The monitor sees the gates of what `before` returned."""
-    from tests.service.registry.test_loader import profile
-
     gated = highway()
     put_model(tmp_path, "credit", data=with_manifest(gated, profile=profile(gated)))
     with TestClient(create_app(tmp_path, hooks=HOOKS)) as client:
