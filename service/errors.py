@@ -4,10 +4,12 @@ ServiceError
 ├── ModelFileError     an .onnx file that onnxruntime cannot open, or whose manifest makes no sense
 │   └── UntriedError   a file without a manifest, which needs a trial in a process of its own first
 ├── RunError           rows on which the model cannot be run
+├── HookError          a hook that raised an exception, or returned something wrong
 ├── DeviceError        a requested device that the machine lacks
 ├── SettingError       a setting with an invalid value
 │   └── StoreError     a remote repository that cannot be listed at the moment
 └── RequestError       400, and one class for each other HTTP status
+    ├── RowsError                   400, raised by hooks
     ├── UnauthorizedError           401
     ├── ForbiddenError              403
     ├── NotFoundError               404
@@ -70,6 +72,18 @@ class RunError(ServiceError):
         self.out_of_memory = out_of_memory
 
 
+class HookError(ServiceError):
+    """A hook of the application raised an exception, or returned something wrong.
+
+    The message is only for the log: the client gets a 500. `wrong_return` is True for a wrong return, which
+    concerns all requests of a run.
+    """
+
+    def __init__(self, message: str, *, wrong_return: bool = False) -> None:
+        super().__init__(message)
+        self.wrong_return = wrong_return
+
+
 class DeviceError(ServiceError):
     """The machine lacks the requested device, or onnxruntime cannot use it."""
 
@@ -93,6 +107,10 @@ class RequestError(ServiceError):
 
     status = 400
     reason = "bad_request"
+
+
+class RowsError(RequestError):
+    """Raised by hooks if the rows of a request are at fault. The client gets the text, with status 400."""
 
 
 class UnauthorizedError(RequestError):

@@ -123,20 +123,10 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         },
         "asgi": {"embedded"},
         "embedded": {
-            *(
-                "api",
-                "api.openapi",
-                "process",
-                "http",
-                "http.connection",
-                "requests",
-                "config",
-                "config.settings",
-                "remote",
-            ),
-            *("repository", "telemetry"),
+            *("api", "api.openapi", "process", "http", "http.connection", "requests", "config"),
+            *("config.settings", "remote", "registry", "repository", "telemetry"),
         },
-        "grpc": {"grpc.methods", "grpc.messages", "api", "requests", "config.settings"},
+        "grpc": {"grpc.methods", "grpc.messages", "api", "registry", "requests", "config.settings"},
         "grpc.methods": {
             *("grpc.messages", "grpc.connection", "api", "requests", "registry", "gates", "memory"),
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import requests
 
+from tests.support.asgi_servers import AsgiServer, asgi_server
 from tests.support.bundled_requests import BODY, INFER
 from tests.support.live_server import Server, free_port, serving
 from tests.support.python_path import python_path
@@ -87,6 +89,30 @@ def test_the_example_score_a_file_runs(server: Server, tmp_path: Path, suffix: s
     inputs = {"x": rows.astype(np.float32).reshape(-1, 1, 8, 8)}
     expected = open_model(MODEL).run(inputs, ["output"])[0]
     np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), expected)
+
+
+@contextlib.contextmanager
+def example_app(name: str, folder: Path) -> Iterator[AsgiServer]:
+    """A server that runs the application of an example in a folder."""
+    path = f"{EXAMPLES}{os.pathsep}{python_path()}"
+    with asgi_server("uvicorn", f"{name}:app", folder, PYTHONPATH=path) as running:
+        yield running
+
+
+def test_the_example_hooks_lookup_runs(tmp_path: Path) -> None:
+    with example_app("hooks_lookup", tmp_path) as app:
+        answer = app.post("/v1/models/digits-10:predict", {"instances": [2, 1, 2]}).json()
+        assert [prediction["label"] for prediction in answer["predictions"]] == ["1", "0", "1"]
+        refused = app.post("/v1/models/digits-10:predict", {"instances": [1, 3]})
+        assert (refused.status_code, refused.json()) == (400, {"error": "picture 3 is unknown"})
+
+
+def test_the_example_hooks_add_column_runs(tmp_path: Path) -> None:
+    with example_app("hooks_add_column", tmp_path) as app:
+        scores, margin = app.post(INFER, BODY).json()["outputs"]
+        best = sorted(scores["data"])
+        assert (margin["name"], margin["shape"]) == ("margin", [1])
+        assert margin["data"][0] == pytest.approx(best[-1] - best[-2], rel=1e-5)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ the same routes as a FastAPI application.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -41,6 +41,7 @@ from turnpike.service.http.compression import AnswerCompressor
 from turnpike.service.http.connection.shared_state import ConnectionLimits, HttpApplication
 from turnpike.service.http.cors import Cors
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.registry.hooks import Hooks
 from turnpike.service.registry.loader import load
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.served_models import ModelRegistry
@@ -61,10 +62,14 @@ from turnpike.service.telemetry.counters import RequestCounters
 class Application:
     """What a worker serves: `handle` is called by our own server, `__call__` by any ASGI server.
 
-    `handlers` handle the requests of the supervisor, by name.
+    `handlers` handle the requests of the supervisor, by name. `hooks` run before and after models, by the
+    names of these models.
     """
 
-    def __init__(self, settings: Settings, supervisor: SupervisorClient) -> None:
+    def __init__(
+        self, settings: Settings, supervisor: SupervisorClient, hooks: Mapping[str, Hooks] | None = None
+    ) -> None:
+        self._hooks = {} if hooks is None else dict(hooks)
         counters = RequestCounters()
         budget = MemoryBudget(max_held_bytes(settings))
         self._load = partial(load, settings=settings, counters=counters, threads=threads_per_worker(settings))
@@ -124,10 +129,11 @@ class Application:
 
     def _load_model(self, file: ModelFile) -> Model:
         """Load a model of the repository; at low priority if requests for other models may come meanwhile."""
+        hooks = self._hooks.get(file.name)
         if not self.registry.models:
-            return self._load(file, tried=file.tried)
+            return self._load(file, tried=file.tried, hooks=hooks)
         with low_priority_caller() as call:
-            return self._load(file, call=call, tried=file.tried)
+            return self._load(file, call=call, tried=file.tried, hooks=hooks)
 
     def is_ready(self) -> bool:
         """Whether load balancers should send requests here."""

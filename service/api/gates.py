@@ -151,11 +151,11 @@ class GatesRunner(Generic[SummaryT]):
         self._make_encoder = make_encoder
         self._max_gates = context.settings.max_gates
         self._threads = threads_per_worker(context.settings)
-        self._prepared: BoundedCache[str, PreparedModel[SummaryT]] = BoundedCache(max_prepared_models)
+        self._prepared: BoundedCache[int, PreparedModel[SummaryT]] = BoundedCache(max_prepared_models)
 
     def prepare_run(self, call: InferenceCall, query: GateQuery) -> GatesRun[SummaryT]:
         """Decide how to read the gates, and check their size as far as it is known before the run."""
-        prepared = self._prepared.get(call.model.digest) or self.prepare_model(call.model)
+        prepared = self._prepared.get(call.model.serial) or self.prepare_model(call.model)
         gate_names, sizes = prepared.reader.output_names, prepared.sizes
         if query.blocks:
             if not prepared.blocks:
@@ -182,7 +182,7 @@ class GatesRunner(Generic[SummaryT]):
             OutputSizes(reader.output_names, model.signature),
             OutputSizes((*reader.output_names, *blocks), model.signature),
         )
-        return self._prepared.add(model.digest, prepared)
+        return self._prepared.add(model.serial, prepared)
 
 
 class GatesEndpoint(GatedEndpoint):

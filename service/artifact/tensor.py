@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output of the graph. A dimension is a number, or a name if its size may vary."""
+    """An input or output of a graph, or of hooks. A dimension is a number, or a name if its size may vary."""
 
     name: str
     dtype: str

@@ -27,6 +27,9 @@ class CompletedBatch:
 class BatchRunner:
     """Runs requests together. It knows neither queues nor the event loop, and works in any thread.
 
+    A subclass may do more for the rows of a run (`run_rows`), and treat failed runs in another way
+    (`run_failed`).
+
     Args:
         run: Runs the model on feeds and returns the outputs of the given names.
         inputs: The names of the model's inputs, which every request feeds.
@@ -38,6 +41,9 @@ class BatchRunner:
         max_rows: The most rows in one run.
         unobserved_run: Like `run`, for runs that are left out of statistics of the model; `run` if None.
     """
+
+    # whether short runs may take place in the event loop
+    inline = True
 
     def __init__(
         self,
@@ -93,19 +99,29 @@ class BatchRunner:
         return RunPlan(rows, size, row_shapes, output_names, needed_names, processor)
 
     def run(self, requests: list[QueuedRequest]) -> list[CompletedBatch]:
-        """Set the outcome of every request; return the runs that this took.
-
-        If a run of several requests fails, each half is run again, and so on, so that only the request that
-        causes the error gets it.
-        """
+        """Set the outcome of every request; return the runs that this took."""
         try:
             if requests[0].plan.rows > self.max_rows and self._can_be_cut(requests[0]):
                 return self._run_in_pieces(requests[0])
             return [self._run_together(requests)]
         except Exception as error:  # whatever a model raises belongs to the request that caused it
-            if len(requests) == 1:
-                requests[0].outcome = error
-                return []
+            failure = error
+        # not within the handler of the error, so that errors of further runs are not chained to it
+        try:
+            return self.run_failed(requests, failure)
+        finally:
+            # its traceback holds this frame
+            del failure
+
+    def run_failed(self, requests: list[QueuedRequest], error: Exception) -> list[CompletedBatch]:
+        """Set the outcome of every request of a run that failed; return the runs that this took.
+
+        Each half of several requests is run again, and so on, so that only the request that causes the error
+        gets it.
+        """
+        if len(requests) == 1:
+            requests[0].outcome = error
+            return []
         half = len(requests) // 2
         return self.run(requests[:half]) + self.run(requests[half:])
 
@@ -131,7 +147,7 @@ class BatchRunner:
         # run the model, then the processors
         unobserved = any([request.unobserved for request in requests])  # noqa: C419, it is faster
         run = self._unobserved_run if unobserved else self._run
-        arrays = self._run_padded(run, feeds, rows, names)
+        arrays = self.run_rows(run, feeds, rows, names)
         ended = perf_counter_ns()
         outputs = dict(zip(names, arrays, strict=True))
         if have_one_plan and plan.processor is not None:
@@ -177,7 +193,7 @@ class BatchRunner:
                 name: array[row : row + rows] if name in self._inputs else array
                 for name, array in request.feeds.items()
             }
-            pieces.append(self._run_padded(run, feeds, rows, names))
+            pieces.append(self.run_rows(run, feeds, rows, names))
             batches.append(CompletedBatch(rows, perf_counter_ns() - piece_start))
 
         # put the outputs together again, so that the processor sees all rows as one request
@@ -193,10 +209,17 @@ class BatchRunner:
         )
         return batches
 
-    def _run_padded(
+    def run_rows(
         self, run: Run, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]
     ) -> list[Array]:
-        """One run of at most `max_rows` rows; pads a single row if the model needs that."""
+        """One run of at most `max_rows` rows; pads a single row if the model needs that.
+
+        Args:
+            run: One of the two functions that the runner was created with.
+            feeds: The rows of all inputs, and any other tensors to override (levers).
+            rows: The number of rows.
+            names: The outputs to return, in this order.
+        """
         if rows == 1 and self._pad_single_rows and self.batched and self._splittable.issuperset(names):
             # Single rows take a different kernel with different rounding. A copy next to the row makes the
             # result equal, bit for bit, to that of a batched run.

@@ -51,10 +51,11 @@ AT_LEAST_TWO = 2.0
 class RunTimeEstimator:
     """Predicts how long a run takes from the size of its input, by moving averages over past runs.
 
-    Sizes within a factor of two share a bucket.
+    Sizes within a factor of two share a bucket. Runs of less than `short_ns` are short.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, short_ns: int = SHORT_RUN_NS) -> None:
+        self._short_ns = short_ns
         # nanoseconds of a run, by bucket
         self._average_ns: dict[int, float] = {}
         # nanoseconds of a request's share of its run
@@ -71,7 +72,7 @@ class RunTimeEstimator:
             # take the nearest known size; assume that a larger run takes proportionally longer
             nearest = min(averages, key=lambda other: abs(other - bucket))
             average = averages[nearest] * 2.0 ** max(bucket - nearest, 0)
-        return average < SHORT_RUN_NS
+        return average < self._short_ns
 
     def observe(self, size: int, requests: int, ns: int) -> None:
         """Learn from a run of `requests` requests, with `size` numbers in total, that took `ns`."""
@@ -111,7 +112,8 @@ class Batcher:
         self._max_delay = max_delay
         self._max_queue = max_queue
         self._on_batch = on_batch
-        self._run_times = RunTimeEstimator()
+        # without inline runs, no run is short
+        self._run_times = RunTimeEstimator(SHORT_RUN_NS if runner.inline else 0)
         # the thread starts with the first long run, and ends when the batcher is dropped
         self._thread = ThreadPoolExecutor(1, "batcher")
         self._queue = RequestQueue()
@@ -292,6 +294,9 @@ class Batcher:
                 # The system has no thread left: run in the loop, since late is better than never. The pool is
                 # replaced because it keeps the batch that it could not start.
                 self._thread = ThreadPoolExecutor(1, "batcher")
+                if not self.runner.inline:
+                    self._refuse_batch(batch, size, loop)
+                    return
             else:
                 self._running = True
                 if self._queue:
@@ -301,6 +306,14 @@ class Batcher:
         start = perf_counter_ns()
         completed = self.runner.run(batch)
         self._finish_run(batch, size, completed, perf_counter_ns() - start, loop)
+
+    def _refuse_batch(self, batch: list[QueuedRequest], size: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Fail the requests of a batch that needs a thread, and gets none."""
+        for request in batch:
+            request.outcome = OverloadedError(
+                "server: this worker can start no thread for the run; try again"
+            )
+        self._finish_run(batch, size, [], 0, loop)
 
     def _run_in_thread(self, batch: list[QueuedRequest], size: int, loop: asyncio.AbstractEventLoop) -> None:
         start = perf_counter_ns()

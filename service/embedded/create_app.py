@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Unpack
@@ -19,12 +19,18 @@ from turnpike.service.embedded.embedded_service import EmbeddedService
 from turnpike.service.embedded.fast_routes import ServiceApp
 from turnpike.service.embedded.fastapi_routes import add_service_routes, document_of, services_in
 from turnpike.service.errors import SettingError
+from turnpike.service.registry.hooks import Hooks
 
 # the host in the settings decides for which names a local service answers; here the ASGI server listens
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104
 
 
-def create_app(models: str | Path | None = None, **settings: Unpack[ServiceSettings]) -> FastAPI:
+def create_app(
+    models: str | Path | None = None,
+    *,
+    hooks: Mapping[str, Hooks] | None = None,
+    **settings: Unpack[ServiceSettings],
+) -> FastAPI:
     """The whole service as a FastAPI application, to run under any ASGI server, to extend or to mount.
 
     Where it is mounted in another application, it starts at its first request, or with that application if
@@ -33,12 +39,13 @@ def create_app(models: str | Path | None = None, **settings: Unpack[ServiceSetti
     Args:
         models: What to serve, as `turnpike serve` takes it. The default is what the environment says, or the
             bundled model.
+        hooks: What runs before and after models, by the names of these models.
         settings: Settings of the service, see docs/reference/settings.md. They override the environment.
 
     Raises:
         SettingError: A setting is unknown or invalid.
     """
-    service = EmbeddedService(embedded_settings(models, settings))
+    service = EmbeddedService(embedded_settings(models, settings), hooks)
 
     @asynccontextmanager
     async def run(_: FastAPI) -> AsyncIterator[None]:
@@ -70,7 +77,12 @@ def create_app(models: str | Path | None = None, **settings: Unpack[ServiceSetti
     return app
 
 
-def router(models: str | Path | None = None, **settings: Unpack[ServiceSettings]) -> APIRouter:
+def router(
+    models: str | Path | None = None,
+    *,
+    hooks: Mapping[str, Hooks] | None = None,
+    **settings: Unpack[ServiceSettings],
+) -> APIRouter:
     """The routes of the service for `app.include_router`, which also starts and stops it with `app`.
 
     It has no pages unless `dashboard=True`, and no documentation of its own unless `docs=True`: the document
@@ -78,12 +90,15 @@ def router(models: str | Path | None = None, **settings: Unpack[ServiceSettings]
 
     Args:
         models: As `create_app` takes it.
+        hooks: As `create_app` takes them.
         settings: As `create_app` takes them.
 
     Raises:
         SettingError: A setting is unknown or invalid.
     """
-    service = EmbeddedService(embedded_settings(models, {"dashboard": False, "docs": False, **settings}))
+    service = EmbeddedService(
+        embedded_settings(models, {"dashboard": False, "docs": False, **settings}), hooks
+    )
 
     @asynccontextmanager
     async def run(_: Any) -> AsyncIterator[None]:

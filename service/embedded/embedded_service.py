@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from starlette.types import Receive, Scope, Send
 
@@ -13,6 +14,7 @@ from turnpike.service.config.settings import Settings
 from turnpike.service.embedded.in_process_supervisor import InProcessSupervisor
 from turnpike.service.errors import NotReadyError
 from turnpike.service.http.asgi import OUTER_REQUEST, AsgiRequest
+from turnpike.service.registry.hooks import Hooks
 from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import Response
 from turnpike.service.requests.router import Match
@@ -31,9 +33,9 @@ class EmbeddedService:
     each request.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, hooks: Mapping[str, Hooks] | None = None) -> None:
         self._supervisor = InProcessSupervisor(settings)
-        self.application = Application(settings, self._supervisor)
+        self.application = Application(settings, self._supervisor, hooks)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None
 

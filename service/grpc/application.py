@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from turnpike.service.api.app import Application
@@ -17,6 +17,7 @@ from turnpike.service.grpc.methods.open_inference import OpenInferenceMethods
 from turnpike.service.grpc.methods.reflection import ReflectionEndpoint
 from turnpike.service.grpc.methods.stream_infer import StreamInferEndpoint
 from turnpike.service.grpc.methods.unary import UnaryEndpoint
+from turnpike.service.registry.hooks import Hooks
 from turnpike.service.requests.auth import AccessLevel
 from turnpike.service.requests.hosts import AllowedHosts
 from turnpike.service.requests.middleware import RequestMiddleware
@@ -35,8 +36,10 @@ OLD_REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 class GrpcApplication(Application):
     """The application of HTTP, with `grpc` beside it: both have the same models, limits, counters and log."""
 
-    def __init__(self, settings: Settings, supervisor: SupervisorClient) -> None:
-        super().__init__(settings, supervisor)
+    def __init__(
+        self, settings: Settings, supervisor: SupervisorClient, hooks: Mapping[str, Hooks] | None = None
+    ) -> None:
+        super().__init__(settings, supervisor, hooks)
         self.grpc: GrpcService = GrpcService(self)
 
 

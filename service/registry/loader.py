@@ -30,6 +30,8 @@ from turnpike.service.gates.drift import DriftMonitor, sampled_run
 from turnpike.service.inference_types import Array
 from turnpike.service.memory.free_memory import trim_memory
 from turnpike.service.registry.device_agreement import check_device_agreement
+from turnpike.service.registry.hooked_runner import HookedRunner
+from turnpike.service.registry.hooks import Hooks
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.openvino_inputs import check_openvino_inputs
 from turnpike.service.registry.probe import ProbeResult, probe
@@ -49,6 +51,7 @@ def load(
     call: Caller = call_directly,
     *,
     tried: bool = True,
+    hooks: Hooks | None = None,
 ) -> Model:
     """Load a model file and find out how it may be served. A ModelFileError says why it may not be served.
 
@@ -59,6 +62,7 @@ def load(
         threads: The number of threads of one run.
         call: Makes the calls that take long and release the GIL; they may run in a thread of low priority.
         tried: False to raise an UntriedError for a file that needs a trial, as it has no manifest.
+        hooks: What runs before and after the network. The checks and the probe are without it.
     """
     start = time.perf_counter()
     where = str(file.path)
@@ -114,6 +118,31 @@ def load(
     drift = None
     if manifest is not None and manifest.profile is not None and manifest.profile.layers:
         drift = DriftMonitor(manifest.profile, manifest.gates, settings.drift_rows)
+    signature = Signature(
+        inputs=_by_name(runtime.inputs),
+        outputs=_by_name(runtime.outputs),
+        hidden=_by_name(runtime.hidden),
+        batch=batch,
+        splittable=result.splittable,
+        features=() if manifest is None else tuple(feature.name for feature in manifest.features),
+        text=text,
+    )
+    runner = BatchRunner(
+        sampled_run(runtime, drift, batch, pad_single_rows=pad_single_rows),
+        inputs=signature.inputs,
+        splittable=result.splittable,
+        batched=batched,
+        pad_single_rows=pad_single_rows,
+        max_rows=settings.max_batch,
+        unobserved_run=runtime.run,
+    )
+    served_manifest = manifest
+    if hooks is not None:
+        network, levers = signature, [tensor.name for tensor in runtime.levers]
+        signature = hooks.signature(network, levers, where)
+        served_manifest = hooks.manifest(manifest)
+        runner = HookedRunner(runner, hooks, network, signature, f"{file.name}/{file.version}")
+        log.info("%s/%d: runs with hooks", file.name, file.version)
     # opening a file has used as much memory as its weights take
     trim_memory()
     model_counters = counters.for_model(file.name, file.version)
@@ -124,29 +153,13 @@ def load(
         serial=next(_serials),
         digest=call(hashlib.sha256, data).hexdigest(),
         bytes=len(data),
-        manifest=manifest,
-        signature=Signature(
-            inputs=_by_name(runtime.inputs),
-            outputs=_by_name(runtime.outputs),
-            hidden=_by_name(runtime.hidden),
-            batch=batch,
-            splittable=result.splittable,
-            features=() if manifest is None else tuple(feature.name for feature in manifest.features),
-            text=text,
-        ),
+        manifest=served_manifest,
+        signature=signature,
         runtime=runtime,
         biases=biases,
         distribution=result.distribution,
         batcher=Batcher(
-            BatchRunner(
-                sampled_run(runtime, drift, batch, pad_single_rows=pad_single_rows),
-                inputs=[tensor.name for tensor in runtime.inputs],
-                splittable=result.splittable,
-                batched=batched,
-                pad_single_rows=pad_single_rows,
-                max_rows=settings.max_batch,
-                unobserved_run=runtime.run,
-            ),
+            runner,
             max_delay=settings.max_delay_ms / 1000,
             max_queue=settings.queue,
             on_batch=model_counters.count_batch,

@@ -57,7 +57,10 @@ if TYPE_CHECKING:
     )
     from turnpike.models.networks.transformer import HighwayJoin, Transformer, TransformerConfig
     from turnpike.service.artifact.runtime import Runtime, open_model
+    from turnpike.service.artifact.tensor import Tensor
     from turnpike.service.embedded.create_app import create_app, lifespan, router
+    from turnpike.service.errors import RowsError
+    from turnpike.service.registry.hooks import Hooks
 
 __all__ = [
     "AsyncClient",
@@ -88,6 +91,7 @@ __all__ = [
     "HighwayLstm",
     "HighwayLstmConfig",
     "HighwayLstmLayer",
+    "Hooks",
     "InputError",
     "Lesion",
     "Maxout",
@@ -99,9 +103,11 @@ __all__ = [
     "ResidualLayer",
     "Rhn",
     "RhnConfig",
+    "RowsError",
     "Runtime",
     "ServerError",
     "SubSample",
+    "Tensor",
     "Transformer",
     "TransformerConfig",
     "UnavailableError",
@@ -151,7 +157,10 @@ _PUBLIC_NAMES = {
     ),
     "turnpike.models.networks.transformer": ("HighwayJoin", "Transformer", "TransformerConfig"),
     "turnpike.service.artifact.runtime": ("Runtime", "open_model"),
+    "turnpike.service.artifact.tensor": ("Tensor",),
     "turnpike.service.embedded.create_app": ("create_app", "lifespan", "router"),
+    "turnpike.service.errors": ("RowsError",),
+    "turnpike.service.registry.hooks": ("Hooks",),
 }
 
 # package: the extra that installs what its names need

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,6 +27,7 @@ from turnpike.service.grpc.messages.descriptors import POOL, message_class
 from turnpike.service.http.connection.connection_counts import ConnectionCounts, SharedPort
 from turnpike.service.http.connection.listener import listen
 from turnpike.service.http.connection.server import DrainTiming, Server
+from turnpike.service.registry.hooks import Hooks
 from turnpike.service.repository.deployment import Deployment
 from turnpike.service.repository.scan import ModelFile, file_identity
 
@@ -102,12 +103,13 @@ async def grpc_worker(
     supervisor: SupervisorClient | None = None,
     name: str = NAME,
     path: Path = MODEL_FILE,
+    hooks: Mapping[str, Hooks] | None = None,
     **settings: Any,
 ) -> AsyncIterator[GrpcWorker]:
     """A worker with a model, by default the bundled one. At the end it drains, and must hold nothing."""
     options = Settings(threads=1, grpc_port=0, drain_wait=0, drain_seconds=1, **settings)
     with patch.object(app, "access_log", ACCESS_LOG):
-        application = GrpcApplication(options, supervisor or NoSupervisor())
+        application = GrpcApplication(options, supervisor or NoSupervisor(), hooks)
     file = ModelFile(name, 1, path, file_identity(path.stat()))
     assert not (await application.registry.commit(Deployment(1, {name: (file,)}).to_json()))["failed"]
     listener = listen("127.0.0.1", 0)

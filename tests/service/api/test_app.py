@@ -70,7 +70,7 @@ def test_later_models_are_loaded_with_low_priority(monkeypatch: pytest.MonkeyPat
     """Requests to served models go first. The first model is loaded at the usual priority."""
     application = Application(Settings(), NoSupervisor())
 
-    def load(file: ModelFile, call: Caller = call_directly, *, tried: bool) -> int:
+    def load(file: ModelFile, call: Caller = call_directly, **_: Any) -> int:
         return call(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
     monkeypatch.setattr(application, "_load", load)

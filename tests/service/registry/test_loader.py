@@ -18,9 +18,9 @@ import pytest
 from onnx import numpy_helper
 
 from tests.support.manifests import MANIFEST, stored_input
-from tests.support.tiny_highway import Gated, highway
-from tests.support.tiny_repository import load_model, put_model, with_manifest
-from turnpike.service.artifact.manifest import LayerProfile, Lever, Manifest, Profile, Sample
+from tests.support.tiny_highway import highway
+from tests.support.tiny_repository import load_model, profile, put_model, with_manifest
+from turnpike.service.artifact.manifest import Lever, Manifest, Sample
 from turnpike.service.artifact.runtime import open_model, open_runtime
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.config.settings import Settings
@@ -34,17 +34,6 @@ from turnpike.service.repository.scan import ModelFile
 from turnpike.service.telemetry.counters import RequestCounters
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-def profile(gated: Gated) -> Profile:
-    layers = tuple(
-        LayerProfile(
-            gate=gate.name, mean=0.5, sd=0.1, quantiles=(0.5,), closed=0, open=0, histogram=(0.5, 0.5),
-            units=(0.5,), units_sd=(0.1,),
-        )
-        for gate in gated.gates
-    )  # fmt: skip
-    return Profile(rows=100, digest="0", epsilon=0.01, levels=(0.5,), layers=layers)
 
 
 def test_a_file_is_loaded_as_a_model(tmp_path: Path) -> None:

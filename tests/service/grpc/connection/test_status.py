@@ -14,6 +14,7 @@ from turnpike.service.requests.response import ErrorResponse
 
 EXPECTED = {
     errors.RequestError: "INVALID_ARGUMENT",
+    errors.RowsError: "INVALID_ARGUMENT",
     errors.UnauthorizedError: "UNAUTHENTICATED",
     errors.ForbiddenError: "PERMISSION_DENIED",
     errors.NotFoundError: "NOT_FOUND",
