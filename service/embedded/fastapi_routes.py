@@ -23,6 +23,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 # FastAPI serves its own document, which also describes the routes that the user adds
 OWN_DOCUMENT = "openapi"
 REFERENCE = "#/components/schemas/"
+# names of the routes that most requests are for
+FREQUENT = frozenset({"infer", "predict", "infer_version", "predict_version"})
 
 
 class ServiceRoute(APIRoute):
@@ -67,7 +69,9 @@ def add_service_routes(router: APIRouter, service: EmbeddedService, *, inline_sc
         inline_schemas: Write schemas where they are used. Otherwise the document of the application must have
             them as components, see `document_of`.
     """
-    for route in service.application.router.routes:
+    # FastAPI tries one route after the other: first those of predictions, which have suffixes of their own
+    routes = sorted(service.application.router.routes, key=lambda route: route.name not in FREQUENT)
+    for route in routes:
         if route.name == OWN_DOCUMENT:
             continue
         operation = complete_operation(route) if route.operation else {}
