@@ -6,8 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from uvicorn.server import ServerState
-
 from turnpike.service.grpc.connection.call import Call
 from turnpike.service.grpc.connection.ends import End, GrpcConnectionApplication
 from turnpike.service.grpc.connection.frames import (
@@ -43,11 +41,10 @@ TYPE_OF_HEADERS = bytes((HEADERS,))
 class GrpcProtocol(Http2Connection, asyncio.Protocol):
     """One connection. Its limits need no timers: the server calls `check_timeouts` about once a second."""
 
-    def __init__(self, app: GrpcConnectionApplication, server_state: ServerState, turns: HeaderTurns) -> None:
+    def __init__(self, app: GrpcConnectionApplication, shared: SharedState, turns: HeaderTurns) -> None:
         super().__init__(app)
-        self.server_state = server_state
         self._turns = turns
-        self.shared = SharedState.of(server_state)
+        self.shared = shared
         self._unread_output = UnreadOutput()
         # further calls start in the next turn of the event loop
         self._starts_later = False
@@ -76,11 +73,11 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         if transport.get_extra_info("sslcontext"):
             # by default, a TLS transport holds half a megabyte before it pauses
             self.transport.set_write_buffer_limits(high=MAX_TLS_BUFFER_BYTES)
-        self.server_state.connections.add(self)  # type: ignore[arg-type]
+        self.shared.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the calls that wait for their run, so that no model runs for a client that has left."""
-        self.server_state.connections.discard(self)
+        self.shared.connections.discard(self)
         self._closing = True
         self._turns.leave(self)
         reason = self._end_reason or "client_left"
@@ -369,7 +366,7 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
             self.transport.write_eof()
 
 
-def grpc_protocols(app: GrpcConnectionApplication, state: ServerState) -> Callable[[], GrpcProtocol]:
+def grpc_protocols(app: GrpcConnectionApplication, shared: SharedState) -> Callable[[], GrpcProtocol]:
     """A function that creates the protocol of each connection."""
     turns = HeaderTurns()
-    return lambda: GrpcProtocol(app, state, turns)
+    return lambda: GrpcProtocol(app, shared, turns)

@@ -1,8 +1,4 @@
-"""HTTP/1.1 on one connection: pipelining, limits on time, and a graceful end.
-
-`HttpProtocol` has the constructor that uvicorn's option `http=` expects. Our own `Server` runs it, which
-spreads connections over the workers and drains without losing a request.
-"""
+"""HTTP/1.1 on one connection: pipelining, limits on time, and a graceful end."""
 
 from __future__ import annotations
 
@@ -14,11 +10,9 @@ import socket
 import termios
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import httptools
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 
 from turnpike.service.http.connection.malformed import MalformedRequestError, refusal
 from turnpike.service.http.connection.request_parser import RequestParser
@@ -53,17 +47,15 @@ class HttpProtocol(asyncio.Protocol):
 
     def __init__(
         self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
+        app: HttpApplication,
+        shared: SharedState,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.app = config.loaded_app
-        self.limits = self.app.connection_limits
-        self.server_state = server_state
-        self.shared = SharedState.of(server_state)
-        self._heads = self.shared.heads
-        self.loop = _loop or asyncio.get_running_loop()
+        self.app = app
+        self.limits = app.connection_limits
+        self.shared = shared
+        self._heads = shared.heads
+        self.loop = loop
         self.client: tuple[str, int] | None = None
         self.server: tuple[str, int] | None = None
         self.scheme = "http"
@@ -103,11 +95,11 @@ class HttpProtocol(asyncio.Protocol):
             self.scheme = "https"
             # by default, a TLS transport holds half a megabyte before it pauses
             self.transport.set_write_buffer_limits(high=MAX_TLS_BUFFER_BYTES)
-        self.server_state.connections.add(self)  # type: ignore[arg-type]
+        self.shared.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the requests that wait for their run, so that no model runs for a client that has left."""
-        self.server_state.connections.discard(self)
+        self.shared.connections.discard(self)
         self._closing = True
         self.pipeline.clear()
         if self._current is not None:
@@ -264,12 +256,6 @@ class HttpProtocol(asyncio.Protocol):
         ):
             self.transport.close()
 
-    def shutdown(self) -> None:
-        """Make the next answer the last. Called by uvicorn's own server when it ends."""
-        self.shared.draining = True
-        if not self.busy:
-            self.transport.close()
-
     # ---- requests to answers, in order
 
     def _advance(self) -> None:
@@ -361,7 +347,7 @@ class HttpProtocol(asyncio.Protocol):
             error,
             extra={"client": self.client[0] if self.client else None, "id": request_id},
         )
-        self._final_response = refusal(error, self.server_state.default_headers, request_id)
+        self._final_response = refusal(error, self.shared.first_lines(error.status), request_id)
         newest = self.newest
         if newest is not None and not newest.received and not self.in_head:
             self._drop(newest)
@@ -413,18 +399,7 @@ def _address(info: Any) -> tuple[str, int] | None:
     return (str(info[0]), int(info[1])) if isinstance(info, tuple) and len(info) >= 2 else None
 
 
-def http_protocols(app: HttpApplication, state: ServerState) -> Callable[[], HttpProtocol]:
+def http_protocols(app: HttpApplication, shared: SharedState) -> Callable[[], HttpProtocol]:
     """A function that creates the protocol of each connection."""
     loop = asyncio.get_running_loop()
-    config = Config(
-        cast("Any", app),
-        http=HttpProtocol,
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-    )
-    config.load()
-    return lambda: HttpProtocol(config, state, {}, loop)
+    return lambda: HttpProtocol(app, shared, loop)

@@ -35,9 +35,9 @@ from tests.support.in_process_worker import (
 )
 from tests.support.one_worker import with_supervisor
 from turnpike.service.http import compression
-from turnpike.service.requests import middleware
 from turnpike.service.http.compression import SLICE_BYTES, ZLIB_LEVEL, AnswerCompressor
 from turnpike.service.memory.budget import MemoryBudget
+from turnpike.service.requests import middleware
 from turnpike.service.requests.middleware import COMPRESSED_FROM_BYTES
 from turnpike.service.requests.response import LARGE_RESPONSE_BYTES, Response
 
