@@ -13,6 +13,7 @@ import h11
 from tests.support.fuzzing import Decoder, cut
 from tests.support.in_process_worker import MemoryTransport
 from turnpike.service.errors import RequestError
+from turnpike.service.http.connection.http_state import HttpState
 from turnpike.service.http.connection.protocol import HttpProtocol
 from turnpike.service.http.connection.shared_state import ConnectionLimits, SharedState
 from turnpike.service.requests.request import ClientGoneError, Request
@@ -69,6 +70,7 @@ def http_decoder(loop: Loop) -> Decoder:
             connection.connection_made(wire)
             for piece in cut(data, random.Random(data)):
                 wire.receive(piece)
+                check_state(connection)
                 await asyncio.sleep(0)
             for _ in range(3):
                 await asyncio.sleep(0)
@@ -124,6 +126,13 @@ def http_decoder(loop: Loop) -> Decoder:
         *(b"Content-Length: 5\r\nContent-Length: 6\r\n", b" folded\r\n", b"A" * 1100, b"X-Trailer: 2\r\n"),
     )
     return Decoder(read, seeds, (RequestError,), tokens, inputs=500)
+
+
+def check_state(connection: HttpProtocol) -> None:
+    """The state says whether a body is expected, as does the request that arrived last."""
+    newest, state = connection.newest, connection.state
+    if state < HttpState.REFUSED:
+        assert (state is HttpState.BODY) == (newest is not None and not newest.received)
 
 
 def reference_requests(data: bytes) -> list[tuple[Any, ...]]:
