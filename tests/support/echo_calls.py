@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import uvloop
-from uvicorn.server import ServerState
 
 from tests.support.h2_client import H2Client
 from tests.support.in_process_worker import MemoryTransport, until
@@ -123,7 +122,7 @@ class Connection:
 
     def __init__(self, server: EchoServer) -> None:
         self.server, self.client, self.wire = server, H2Client(), MemoryTransport()
-        self.protocol = GrpcProtocol(server.app, server.state, server.turns)
+        self.protocol = GrpcProtocol(server.app, server.shared, server.turns)
         self.wire.protocol = self.protocol
         self.protocol.connection_made(self.wire)
         self._read = 0
@@ -198,8 +197,7 @@ class EchoServer:
 
     def __init__(self, **options: Any) -> None:
         self.app = EchoCalls(Settings(**options))
-        self.state = ServerState()
-        self.shared = SharedState.of(self.state)
+        self.shared = SharedState()
         self.turns = HeaderTurns()
 
     def connect(self, *pairs: tuple[int, int]) -> Connection:
@@ -219,12 +217,12 @@ def run(scene: Callable[[EchoServer], Awaitable[None]], **options: Any) -> None:
         try:
             await scene(server)
         finally:
-            for connection in list(server.state.connections):
+            for connection in list(server.shared.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)
         await until(lambda: not (server.app.counters.in_flight or server.shared.running))
         assert server.app.budget.bytes == 0
-        assert not server.state.connections
+        assert not server.shared.connections
         assert not errors, errors
 
     uvloop.run(play())

@@ -153,7 +153,7 @@ async def echo_server(quiet: float = 0.05, **overrides: Any) -> AsyncIterator[Ec
     settings = Settings(**{"drain_wait": 0, "drain_seconds": 0.2, **overrides})
     application = AsgiApplication(app, settings, linger_seconds)
     server = Server(settings, SharedPort(listener, ConnectionCounts(1)), 1, application, timing)
-    app.connections = server.state.connections
+    app.connections = server.shared.connections
     echo = EchoServer(app, application, server, listener.getsockname()[1])
     try:
         yield echo

@@ -14,8 +14,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import uvloop
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 
 from tests.support.asgi import Reply
 from tests.support.live_server import ROOT
@@ -173,13 +171,8 @@ class InProcessWorker:
     def __init__(self, settings: Settings) -> None:
         with patch.object(app, "access_log", ACCESS_LOG):
             self.app = Application(settings, NoSupervisor())
-        self.state = ServerState()
-        self.shared = SharedState.of(self.state)
-        self.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 15:24:40 GMT")]
-        self.config = Config(
-            self.app, http=HttpProtocol, ws="none", lifespan="off", log_config=None, proxy_headers=False
-        )
-        self.config.load()
+        self.shared = SharedState()
+        self.shared.set_date(b"Sat, 21 Nov 2026 15:24:40 GMT")
 
     async def load(self) -> None:
         file = ModelFile(NAME, 1, MODEL_FILE, file_identity(MODEL_FILE.stat()))
@@ -191,7 +184,7 @@ class InProcessWorker:
 
     def connect(self) -> Client:
         wire = MemoryTransport()
-        connection = HttpProtocol(self.config, self.state, {}, asyncio.get_running_loop())
+        connection = HttpProtocol(self.app, self.shared, asyncio.get_running_loop())
         wire.protocol = connection
         connection.connection_made(wire)
         return Client(connection, wire)
@@ -255,7 +248,7 @@ def run_scene(worker: InProcessWorker, scene: Scene) -> None:
             assert worker.app.context.budget.bytes == 0
         finally:
             # a large response would wait for its client for ever
-            for connection in list(worker.state.connections):
+            for connection in list(worker.shared.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)
 

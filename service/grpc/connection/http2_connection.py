@@ -43,6 +43,7 @@ from turnpike.service.grpc.connection.frames import (
 )
 from turnpike.service.grpc.connection.header_blocks import NOT_GRPC, GrpcHead, HeaderBlocks
 from turnpike.service.grpc.connection.header_turns import MAX_WORK_AT_ONCE
+from turnpike.service.grpc.connection.http2_state import OPEN, PREFACE, REFUSING
 from turnpike.service.grpc.connection.preface import preface_bytes
 
 # calls of one client at a time; a client keeps further ones until some have ended
@@ -64,12 +65,13 @@ class Http2Connection:
         self.limits = app.connection_limits
         self.loop = asyncio.get_running_loop()
         self.client: tuple[str, int] | None = None
+        self._state = PREFACE
+        # the output of the transport is full, in whatever state
         self.write_paused = False
         # event-loop times: of the last input, and of the first part of a preface or headers that are not
         # complete
         self._last_input = self._head_since = self.loop.time()
 
-        self._has_preface = False
         self._header_blocks = HeaderBlocks(self.limits.max_header)
         # a header block whose continuation is expected: its stream, its flags and its bytes
         self._open_block: tuple[int, int, bytearray] | None = None
@@ -80,8 +82,6 @@ class Http2Connection:
         # calls that wait until the client's windows have room for the rest of a message, in turn
         self.blocked: dict[Call, None] = {}
         self._last_stream_id = 0
-        # the final GOAWAY was sent: new streams are ignored
-        self._refusing = False
 
         # windows: what we may send, and what the client may; and what it has not been allowed to send again
         self.send_window = self.initial_send_window = DEFAULT_WINDOW
@@ -100,11 +100,11 @@ class Http2Connection:
         position, end = 0, len(data)
         blocks = self._header_blocks
         blocks.work = 0
-        if not self._has_preface:
+        if self._state is PREFACE:
             position = preface_bytes(data)
             if not position:
                 return 0
-            self._has_preface = True
+            self._state = OPEN
             limits = {
                 MAX_CONCURRENT_STREAMS: MAX_STREAMS,
                 INITIAL_WINDOW_SIZE: STREAM_WINDOW,
@@ -186,7 +186,7 @@ class Http2Connection:
         if not stream_id % 2:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"expected an odd stream number, got {stream_id}")
         head = self._header_blocks.head(block)
-        if self._refusing:
+        if self._state is REFUSING:
             # after the final GOAWAY: the client knows that these are not answered
             self.app.count_stream_end("refused")
             return
@@ -290,7 +290,7 @@ class Http2Connection:
 
     def _expect_known(self, stream_id: int) -> None:
         """Raise Http2Error for a stream that the client has not opened."""
-        if not stream_id or (stream_id > self._last_stream_id and not self._refusing):
+        if not stream_id or (stream_id > self._last_stream_id and self._state is not REFUSING):
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected a stream that was opened")
 
     def _apply_settings(self, settings: dict[int, int]) -> None:

@@ -6,8 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from uvicorn.server import ServerState
-
 from turnpike.service.grpc.connection.call import Call
 from turnpike.service.grpc.connection.ends import End, GrpcConnectionApplication
 from turnpike.service.grpc.connection.frames import (
@@ -22,6 +20,14 @@ from turnpike.service.grpc.connection.frames import (
 )
 from turnpike.service.grpc.connection.header_turns import MAX_WORK_AT_ONCE, HeaderTurns
 from turnpike.service.grpc.connection.http2_connection import Http2Connection
+from turnpike.service.grpc.connection.http2_state import (
+    CLOSED,
+    GOING_AWAY,
+    LINGERING,
+    OPEN,
+    PREFACE,
+    REFUSING,
+)
 from turnpike.service.grpc.connection.preface import HTTP1_ANSWER, Http1Error
 from turnpike.service.http.connection.shared_state import SharedState
 from turnpike.service.http.connection.unread_output import UnreadOutput
@@ -43,27 +49,23 @@ TYPE_OF_HEADERS = bytes((HEADERS,))
 class GrpcProtocol(Http2Connection, asyncio.Protocol):
     """One connection. Its limits need no timers: the server calls `check_timeouts` about once a second."""
 
-    def __init__(self, app: GrpcConnectionApplication, server_state: ServerState, turns: HeaderTurns) -> None:
+    def __init__(self, app: GrpcConnectionApplication, shared: SharedState, turns: HeaderTurns) -> None:
         super().__init__(app)
-        self.server_state = server_state
         self._turns = turns
-        self.shared = SharedState.of(server_state)
+        self.shared = shared
         self._unread_output = UnreadOutput()
         # further calls start in the next turn of the event loop
         self._starts_later = False
 
         # a part of a frame or of the preface, or everything behind many headers
         self._tail = b""
-        # many headers are left in the tail. Later turns of the event loop decode them, and until then nothing
-        # more is read.
+        # Many headers are left in the tail, in any state before LINGERING. Later turns of the event loop
+        # decode them, and until then nothing more is read.
         self._is_behind = False
-        # event-loop times: since when the connection has been idle or closing, and of the GOAWAY that asks
-        # the client to open no more streams
-        self._since = self._last_input
-        self._going_away_since: float | None = None
+        # event-loop times: since when the connection has been idle or LINGERING, and GOING_AWAY
+        self._since = self._going_away_since = self._last_input
+        # our ping was sent since the last input
         self._pinged = False
-        # all was sent, and all input is ignored
-        self._closing = False
         # why the connection ends, if that is not because of the client
         self._end_reason: End | None = None
 
@@ -76,12 +78,12 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         if transport.get_extra_info("sslcontext"):
             # by default, a TLS transport holds half a megabyte before it pauses
             self.transport.set_write_buffer_limits(high=MAX_TLS_BUFFER_BYTES)
-        self.server_state.connections.add(self)  # type: ignore[arg-type]
+        self.shared.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the calls that wait for their run, so that no model runs for a client that has left."""
-        self.server_state.connections.discard(self)
-        self._closing = True
+        self.shared.connections.discard(self)
+        self._state = CLOSED
         self._turns.leave(self)
         reason = self._end_reason or "client_left"
         self.app.count_connection_end(reason)
@@ -94,7 +96,7 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         return False
 
     def data_received(self, data: bytes) -> None:
-        if self._closing:
+        if self._state >= LINGERING:
             return
         self._last_input, self._pinged = self.loop.time(), False
         is_continued = bool(self._tail)
@@ -108,7 +110,7 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
 
     def decode_more(self) -> None:
         """Decode more of the headers that were read."""
-        if self._closing or self.write_paused:
+        if self._state >= LINGERING or self.write_paused:
             return
         self._is_behind = False
         # a client's time is what passes after all that it has sent was looked at
@@ -248,7 +250,7 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         silence = now - self._last_input
         if self._unread_output.seconds(self.transport, now) > limits.idle_seconds:
             self._abort("unread", f"it read nothing for {limits.idle_seconds:g} seconds (--idle-seconds)")
-        elif self._closing:
+        elif self._state >= LINGERING:
             if now - self._since > limits.linger_seconds:
                 self.transport.close()
         elif self.write_paused or self._is_behind:
@@ -275,7 +277,7 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
     @property
     def _has_partial_head(self) -> bool:
         """Whether a part of the preface or of headers has arrived."""
-        if self._open_block is not None or not self._has_preface:
+        if self._open_block is not None or self._state is PREFACE:
             return True
         # the type of the frame, if it has arrived
         return bool(self._tail) and self._tail[3:4] in (b"", TYPE_OF_HEADERS)
@@ -290,8 +292,8 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
 
     def begin_drain(self) -> None:
         """Ask the client to open no streams here any more. Those that are on their way are answered."""
-        if self._has_preface and self._going_away_since is None and not self._closing:
-            self._going_away_since = self.loop.time()
+        if self._state is OPEN:
+            self._state, self._going_away_since = GOING_AWAY, self.loop.time()
             self.transport.write(goaway_frame(MAX_STREAM_ID, ErrorCode.NO_ERROR, "the server is stopping"))
 
     def close_if_idle(self, since: float) -> None:
@@ -302,12 +304,12 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         for call in list(self._calls.values()):
             if call.idle_since is not None and call.idle_since <= since:
                 call.stop()
-        if self._closing or self._is_behind:
+        if self._state >= LINGERING or self._is_behind:
             return
         if not self._calls and self._since <= since:
             self.close_gracefully("stopped")
-        elif self._going_away_since is not None and self._going_away_since <= since and not self._refusing:
-            self._refusing = True
+        elif self._state is GOING_AWAY and self._going_away_since <= since:
+            self._state = REFUSING
             self.transport.write(goaway_frame(self._last_stream_id, ErrorCode.NO_ERROR))
 
     # ---- the end
@@ -334,7 +336,7 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
     def _abort(self, reason: End, text: str) -> None:
         """End the connection at once, because its client receives nothing any more."""
         if not self.transport.is_closing():
-            if not self._closing:
+            if self._state < LINGERING:
                 self._log_end(text, None)
                 self._end_reason = reason
             self.transport.abort()
@@ -354,9 +356,9 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
 
         Closing with unread input would reset the connection.
         """
-        if self._closing or self.transport.is_closing():
+        if self._state >= LINGERING or self.transport.is_closing():
             return
-        self._closing, self._since = True, self.loop.time()
+        self._state, self._since = LINGERING, self.loop.time()
         if self._is_behind:
             self._is_behind, self._tail = False, b""
             self._turns.leave(self)
@@ -369,7 +371,7 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
             self.transport.write_eof()
 
 
-def grpc_protocols(app: GrpcConnectionApplication, state: ServerState) -> Callable[[], GrpcProtocol]:
+def grpc_protocols(app: GrpcConnectionApplication, shared: SharedState) -> Callable[[], GrpcProtocol]:
     """A function that creates the protocol of each connection."""
     turns = HeaderTurns()
-    return lambda: GrpcProtocol(app, state, turns)
+    return lambda: GrpcProtocol(app, shared, turns)

@@ -14,8 +14,6 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from uvicorn.server import ServerState
-
 from turnpike.service.http.connection.connection_counts import ConnectionCounts
 from turnpike.service.http.connection.listener import accept
 from turnpike.service.http.connection.shared_state import SharedState
@@ -42,7 +40,7 @@ class Acceptor:
 
     Args:
         listener: The shared port.
-        server_state: The server's open connections.
+        shared: The state of the server, with its open connections.
         make_protocol: Creates the protocol of a connection.
         tls_context: For TLS; None without it.
         handshake_seconds: Time limit of a TLS handshake.
@@ -53,7 +51,7 @@ class Acceptor:
     def __init__(
         self,
         listener: socket.socket,
-        server_state: ServerState,
+        shared: SharedState,
         make_protocol: Callable[[], asyncio.Protocol],
         *,
         tls_context: ssl.SSLContext | None,
@@ -63,8 +61,7 @@ class Acceptor:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
-        self._connections = server_state.connections
-        self._shared = SharedState.of(server_state)
+        self._shared = shared
         self._make_protocol = make_protocol
         self._tls_context = tls_context
         self._handshake_seconds = handshake_seconds if tls_context else None
@@ -99,7 +96,7 @@ class Acceptor:
 
     def _publish_count(self) -> int:
         """Publish the number of connections of this worker, and return it."""
-        count = len(self._connections) + len(self._handshakes)
+        count = len(self._shared.connections) + len(self._handshakes)
         self._counts.publish(self._number, count)
         return count
 

@@ -7,13 +7,12 @@ Transfer-Encoding beside a Content-Length.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import httptools
 import orjson
 
 from turnpike.service.requests.request import Headers
-from turnpike.service.requests.response import MAX_QUOTED_LENGTH, STATUS_LINES
+from turnpike.service.requests.response import MAX_QUOTED_LENGTH
 
 VERSIONS = ("1.1", "1.0")
 # a target has no fragment, and only OPTIONS may have the target *
@@ -148,14 +147,10 @@ def _quoted(value: bytes) -> str:
     return repr(value[:MAX_QUOTED_LENGTH].decode("latin-1"))
 
 
-def refusal(
-    error: MalformedRequestError, default_headers: Iterable[tuple[bytes, bytes]], request_id: str
-) -> bytes:
+def refusal(error: MalformedRequestError, first_lines: bytes, request_id: str) -> bytes:
     """The bytes of the answer to malformed input, which is the last answer of its connection."""
     body = orjson.dumps({"error": str(error)})
-    lines = b"".join(b"%b: %b\r\n" % header for header in default_headers)
     return (
-        b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n"
-        b"x-content-type-options: nosniff\r\nx-request-id: %b\r\n\r\n%b"
-        % (STATUS_LINES[error.status], lines, len(body), request_id.encode(), body)
+        b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n"
+        b"x-request-id: %b\r\n\r\n%b" % (first_lines, len(body), request_id.encode(), body)
     )

@@ -1,8 +1,4 @@
-"""HTTP/1.1 on one connection: pipelining, limits on time, and a graceful end.
-
-`HttpProtocol` has the constructor that uvicorn's option `http=` expects. Our own `Server` runs it, which
-spreads connections over the workers and drains without losing a request.
-"""
+"""HTTP/1.1 on one connection: pipelining, limits on time, and a graceful end."""
 
 from __future__ import annotations
 
@@ -14,12 +10,20 @@ import socket
 import termios
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import httptools
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 
+from turnpike.service.http.connection.http_state import (
+    BODY,
+    CLOSED,
+    HALF_CLOSED,
+    HEAD,
+    LINGERING,
+    NEW,
+    READY,
+    REFUSED,
+)
 from turnpike.service.http.connection.malformed import MalformedRequestError, refusal
 from turnpike.service.http.connection.request_parser import RequestParser
 from turnpike.service.http.connection.shared_state import HttpApplication, SharedState
@@ -53,20 +57,21 @@ class HttpProtocol(asyncio.Protocol):
 
     def __init__(
         self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
+        app: HttpApplication,
+        shared: SharedState,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.app = config.loaded_app
-        self.limits = self.app.connection_limits
-        self.server_state = server_state
-        self.shared = SharedState.of(server_state)
-        self._heads = self.shared.heads
-        self.loop = _loop or asyncio.get_running_loop()
+        self.app = app
+        self.limits = app.connection_limits
+        self.shared = shared
+        self._heads = shared.heads
+        self.loop = loop
         self.client: tuple[str, int] | None = None
         self.server: tuple[str, int] | None = None
         self.scheme = "http"
+        self.state = NEW
+        # Both are independent of the state. Reading pauses for a request's body, for the pipeline and for a
+        # client that found the queue full; the transport says when its output is full.
         self.read_paused = self.write_paused = False
         # done when the transport can take more output; awaited by `drain`
         self._writable: asyncio.Future[None] | None = None
@@ -75,22 +80,16 @@ class HttpProtocol(asyncio.Protocol):
         self._current: WireRequest | None = None
         self.pipeline: deque[WireRequest] = deque()
         self.newest: WireRequest | None = None
+        # `_advance` is starting requests; one that ends at once must not call it again
         self._advancing = False
 
         # created when data arrives that the cache of heads does not know
         self._parser: RequestParser | None = None
-        # a part of a head has arrived
-        self.in_head = False
 
-        # event-loop time at which the present state began: idle, receiving a head, or closing
+        # event-loop time of the last beginning of a head, end of a request, or beginning of LINGERING
         self._since = self.loop.time()
-        self._used = False
-        # sent when all requests are answered; once it is set, no more input is parsed
-        self._final_response: bytes | None = None
-        # all answers are sent; further input is ignored
-        self._closing = False
-        # the client has sent all that it will send, and may still read
-        self._half_closed = False
+        # sent after all answers in REFUSED, and in HALF_CLOSED after it
+        self._final_response = b""
         self._unread_output = UnreadOutput()
 
     # ---- called by the transport
@@ -103,12 +102,12 @@ class HttpProtocol(asyncio.Protocol):
             self.scheme = "https"
             # by default, a TLS transport holds half a megabyte before it pauses
             self.transport.set_write_buffer_limits(high=MAX_TLS_BUFFER_BYTES)
-        self.server_state.connections.add(self)  # type: ignore[arg-type]
+        self.shared.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the requests that wait for their run, so that no model runs for a client that has left."""
-        self.server_state.connections.discard(self)
-        self._closing = True
+        self.shared.connections.discard(self)
+        self.state = CLOSED
         self.pipeline.clear()
         if self._current is not None:
             self._current.abandon()
@@ -129,29 +128,25 @@ class HttpProtocol(asyncio.Protocol):
         `_ask_if_client_reads` finds out. In HTTP/1.0 nothing can be sent before the answer, so only GET is
         answered, which runs no model.
         """
-        if self._closing or self.scheme == "https" or not _is_tcp(self.transport):
+        if self.state >= LINGERING or self.scheme == "https" or not _is_tcp(self.transport):
             return False
-        if not self._half_closed:
+        if self.state is not HALF_CLOSED:
             # nothing is read while requests wait behind the current one, so it is the last
             current = self._current
             if current is None or not current.received or not _may_be_answered(current.head):
                 return False
             # a part of a head never becomes a request
-            self.in_head = False
-            self._half_closed = True
-            if self._final_response is None:
-                self._final_response = b""
+            self.state = HALF_CLOSED
             self.loop.call_later(ASK_SECONDS, self._ask_if_client_reads, CONTINUE)
         return self.busy
 
     def data_received(self, data: bytes) -> None:
-        if self._closing or self._final_response is not None:
+        state = self.state
+        if state >= REFUSED:
             return
-        newest = self.newest
-        at_start = not self.in_head and (newest is None or newest.received)
-        if at_start and (head := self._heads.find(data)) is not None:
+        if state <= READY and (head := self._heads.find(data)) is not None:
             # the data is all of a request
-            self._used = True
+            self.state = READY
             request = self.newest = WireRequest(self, head, data[head.head_bytes :])
             if self._current is None and not self.pipeline:
                 self._start(request)
@@ -169,7 +164,7 @@ class HttpProtocol(asyncio.Protocol):
         except httptools.HttpParserError as error:
             # a variable for it would be a reference cycle: the error's traceback refers to this call
             self._refuse(parser.explain(error))
-        if self.pipeline or self._final_response is not None:
+        if self.pipeline or self.state is REFUSED:
             self._advance()
 
     def pause_writing(self) -> None:
@@ -185,15 +180,21 @@ class HttpProtocol(asyncio.Protocol):
 
     def head_began(self) -> None:
         """Note that a part of a head has arrived."""
-        if not self.in_head:
-            self.in_head = self._used = True
+        if self.state is not HEAD:
+            self.state = HEAD
             self._since = self.loop.time()
 
     def head_received(self, head: RequestHead) -> None:
         """Queue the request with this head. Its body may follow."""
-        self.in_head, self._used = False, True
+        self.state = BODY
         self.newest = WireRequest(self, head)
         self.pipeline.append(self.newest)
+
+    def body_received(self) -> None:
+        """Note that all of the newest request has arrived."""
+        self.state = READY
+        if self.newest is not None:
+            self.newest.body_received()
 
     # ---- called by requests
 
@@ -219,7 +220,7 @@ class HttpProtocol(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """Whether a request is being received or answered."""
-        return self.in_head or self._current is not None or bool(self.pipeline)
+        return self.state is HEAD or self._current is not None or bool(self.pipeline)
 
     @property
     def has_pending_output(self) -> bool:
@@ -232,10 +233,10 @@ class HttpProtocol(asyncio.Protocol):
         limits = self.limits
         if self._unread_output.seconds(self.transport, now) > limits.idle_seconds:
             self.transport.abort()
-        elif self._closing:
+        elif self.state >= LINGERING:
             if elapsed > limits.linger_seconds:
                 self.transport.close()
-        elif self.in_head:
+        elif self.state is HEAD:
             if elapsed > limits.header_seconds and not self.read_paused:
                 within = f"{limits.header_seconds:g} seconds (--header-seconds)"
                 self._refuse(
@@ -244,8 +245,10 @@ class HttpProtocol(asyncio.Protocol):
                     )
                 )
                 self._advance()
-        elif not self.busy and elapsed > (limits.idle_seconds if self._used else limits.header_seconds):
-            self.transport.close()
+        elif not self.busy:
+            is_new = self.state is NEW
+            if elapsed > (limits.header_seconds if is_new else limits.idle_seconds):
+                self.transport.close()
 
     def begin_drain(self) -> None:
         """Do nothing: each answer says that it is the last, as `SharedState.draining` is set."""
@@ -258,16 +261,10 @@ class HttpProtocol(asyncio.Protocol):
         """Close the connection if it had no input or output since that time, and has no unread input."""
         if (
             not self.has_pending_output
-            and not self._closing
+            and self.state < LINGERING
             and self._since <= since
             and not self._has_unread_input()
         ):
-            self.transport.close()
-
-    def shutdown(self) -> None:
-        """Make the next answer the last. Called by uvicorn's own server when it ends."""
-        self.shared.draining = True
-        if not self.busy:
             self.transport.close()
 
     # ---- requests to answers, in order
@@ -278,7 +275,7 @@ class HttpProtocol(asyncio.Protocol):
             return
         self._advancing = True
         started = 0
-        while self._current is None and self.pipeline and not self._closing:
+        while self._current is None and self.pipeline and self.state < LINGERING:
             if started == MAX_REQUESTS_PER_TURN:
                 self.loop.call_soon(self._advance)
                 break
@@ -287,7 +284,7 @@ class HttpProtocol(asyncio.Protocol):
         self._advancing = False
         if self.pipeline:
             self.pause_reading()
-        elif self._current is None and self._final_response is not None and not self._closing:
+        elif self._current is None and REFUSED <= self.state < LINGERING:
             self.transport.write(self._final_response)
             self.close_gracefully()
 
@@ -311,14 +308,15 @@ class HttpProtocol(asyncio.Protocol):
             # an idle connection must not keep the body and the results of its last request
             self.newest = None
         self._since = self.loop.time()
-        if self._closing or self.transport.is_closing():
+        state = self.state
+        if state >= LINGERING or self.transport.is_closing():
             return
         if not request.response_complete:
             # the client would take the next answer for the rest of this one
             self.transport.close() if error is None else self.transport.abort()
         elif request.closes:
             self._end()
-        elif self.pipeline or self._final_response is not None:
+        elif self.pipeline or state >= REFUSED:
             self.resume_reading()
             self._advance()
         elif request.overloaded:
@@ -331,21 +329,19 @@ class HttpProtocol(asyncio.Protocol):
 
     def _end(self) -> None:
         """Close after the last answer, gracefully if the client may still be sending."""
-        newest = self.newest
-        still_receiving = self.in_head or (newest is not None and not newest.received)
-        if self.pipeline or still_receiving or self._final_response is not None:
+        if self.pipeline or self.state > READY:
             self.close_gracefully()
         else:
             self.transport.close()
 
     def close_gracefully(self) -> None:
         """Close after the client had time to read: closing with unread input would reset the connection."""
-        if self._closing or self.transport.is_closing():
+        if self.state >= LINGERING or self.transport.is_closing():
             return
-        if self._half_closed:
+        if self.state is HALF_CLOSED:
             self.transport.close()
             return
-        self._closing, self.in_head = True, False
+        self.state = LINGERING
         self._since = self.loop.time()
         self.pipeline.clear()
         if self.transport.can_write_eof():
@@ -361,11 +357,10 @@ class HttpProtocol(asyncio.Protocol):
             error,
             extra={"client": self.client[0] if self.client else None, "id": request_id},
         )
-        self._final_response = refusal(error, self.server_state.default_headers, request_id)
-        newest = self.newest
-        if newest is not None and not newest.received and not self.in_head:
-            self._drop(newest)
-        self.in_head = False
+        self._final_response = refusal(error, self.shared.first_lines(error.status), request_id)
+        if self.state is BODY and self.newest is not None:
+            self._drop(self.newest)
+        self.state = REFUSED
 
     def _drop(self, request: WireRequest) -> None:
         """Drop a request whose body is malformed."""
@@ -381,7 +376,7 @@ class HttpProtocol(asyncio.Protocol):
     def _ask_if_client_reads(self, data: bytes = b"") -> None:
         """Drop the requests if the client has closed. `data` is sent to find out, unless an answer is."""
         current = self._current
-        if current is None or self._closing or self.transport.is_closing():
+        if current is None or self.state >= LINGERING or self.transport.is_closing():
             return
         connection = self.transport.get_extra_info("socket")
         if connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSE:
@@ -413,18 +408,7 @@ def _address(info: Any) -> tuple[str, int] | None:
     return (str(info[0]), int(info[1])) if isinstance(info, tuple) and len(info) >= 2 else None
 
 
-def http_protocols(app: HttpApplication, state: ServerState) -> Callable[[], HttpProtocol]:
+def http_protocols(app: HttpApplication, shared: SharedState) -> Callable[[], HttpProtocol]:
     """A function that creates the protocol of each connection."""
     loop = asyncio.get_running_loop()
-    config = Config(
-        cast("Any", app),
-        http=HttpProtocol,
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-    )
-    config.load()
-    return lambda: HttpProtocol(config, state, {}, loop)
+    return lambda: HttpProtocol(app, shared, loop)

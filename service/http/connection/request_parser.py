@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httptools
 
 from turnpike.service.http.connection.head_cache import HEAD_END, HEAD_END_LENGTH
+from turnpike.service.http.connection.http_state import BODY
 from turnpike.service.http.connection.malformed import (
     MalformedRequestError,
     check_head,
@@ -63,7 +64,7 @@ class RequestParser:
         position, connection = 0, self._connection
         while position < len(data):
             newest = connection.newest
-            if newest is None or newest.received:
+            if newest is None or connection.state is not BODY:
                 position = self._feed_head(data, position)
             elif self._body_left is None:
                 position = self._feed_chunks(data, position, newest)
@@ -71,7 +72,7 @@ class RequestParser:
                 stop = position + self._body_left
                 newest.feed(data[position:stop])
                 if stop <= len(data):
-                    newest.body_received()
+                    connection.body_received()
                 else:
                     self._body_left = stop - len(data)
                 position = stop
@@ -99,7 +100,7 @@ class RequestParser:
         if stop == end and not self._head and (known := self._known_heads.get(piece)) is not None:
             self._begin(known)
             if not known.content_length:
-                self._connection.newest.body_received()  # type: ignore[union-attr]
+                self._connection.body_received()
             return stop
         self._head += piece
         if self._parser is None:
@@ -248,9 +249,8 @@ class RequestParser:
             newest.feed(body)
 
     def on_message_complete(self) -> None:
-        newest = self._connection.newest
-        if not self._upgrading and newest is not None:
-            newest.body_received()
+        if not self._upgrading:
+            self._connection.body_received()
 
 
 def _end_of_empty_line(data: bytes, position: int, tail: bytes) -> int | None:

@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import TypeVar, cast
-
-from uvicorn.server import ServerState
+from typing import TypeVar
 
 from turnpike.service.config.settings import Settings
 from turnpike.service.http.connection.acceptor import Acceptor
@@ -23,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 App = TypeVar("App", bound=HttpApplication)
-Protocols = Callable[[App, ServerState], Callable[[], asyncio.Protocol]]
+Protocols = Callable[[App, SharedState], Callable[[], asyncio.Protocol]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +63,12 @@ class Server:
         self._settings = settings
         self._timing = timing or DrainTiming()
         self._listener = port.listener
-        self.state = ServerState()
-        self._shared = SharedState.of(self.state)
+        self.shared = SharedState()
         loop = asyncio.get_running_loop()
         self._acceptor = Acceptor(
             port.listener,
-            self.state,
-            protocols(app, self.state),
+            self.shared,
+            protocols(app, self.shared),
             tls_context=tls_context(settings, alpn),
             handshake_seconds=settings.header_seconds,
             counts=port.counts,
@@ -82,8 +79,7 @@ class Server:
     @property
     def connections(self) -> list[Connection]:
         """The open connections."""
-        # uvicorn's type knows only its own protocols
-        return cast("list[Connection]", list(self.state.connections))
+        return list(self.shared.connections)
 
     async def drain(self, all_stopping: asyncio.Event) -> int:
         """End without losing a request. Returns how many requests were cut off.
@@ -94,7 +90,7 @@ class Server:
         `all_stopping` is set if no other worker goes on accepting, before `drain` is called or until the port
         closes.
         """
-        self._shared.draining = True
+        self.shared.draining = True
         for connection in self.connections:
             connection.begin_drain()
         await asyncio.sleep(self._settings.drain_wait)
@@ -121,7 +117,7 @@ class Server:
         """Wait for the requests in progress, up to `drain_seconds`; returns how many were cut off."""
         loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._settings.drain_seconds
-        while self.state.connections or self._shared.running or self._acceptor.has_handshakes:
+        while self.shared.connections or self.shared.running or self._acceptor.has_handshakes:
             for connection in self.connections:
                 connection.close_if_idle(loop.time() - self._timing.quiet)
             if time.monotonic() > deadline:
@@ -131,9 +127,9 @@ class Server:
 
     def _cut_off(self) -> int:
         """Cut off the requests that are left, and return their number."""
-        running = len(self._shared.running)
+        running = len(self.shared.running)
         pending = sum(connection.has_pending_output for connection in self.connections)
-        for request in list(self._shared.running):
+        for request in list(self.shared.running):
             request.cut_off()
         for connection in self.connections:
             connection.cut_off()
@@ -145,8 +141,7 @@ class Server:
         period = min(1.0, settings.header_seconds / 4, settings.idle_seconds / 4)
         due = loop.time()
         while True:
-            date = formatdate(time.time(), usegmt=True).encode()
-            self.state.default_headers = [(b"date", date)]
+            self.shared.set_date(formatdate(time.time(), usegmt=True).encode())
             # Not the present time: after a long turn of the event loop, what clients have sent during it was
             # not read yet, and nobody is ended for a delay of ours.
             self._check_timeouts(due)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from uvicorn.server import ServerState
-
 from turnpike.service.http.connection.head_cache import HeadCache
 from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import STATUS_LINES
+
+# keeps browsers from guessing another type of content than the Content-Type of an answer
+NOSNIFF = b"x-content-type-options: nosniff\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,32 +65,23 @@ class Connection(Protocol):
 
 @dataclass(eq=False)
 class SharedState:
-    """State that all connections of a worker share, in addition to uvicorn's own `ServerState`."""
+    """State that all connections of a server share."""
 
+    connections: set[Connection] = field(default_factory=set)
     draining: bool = False
     heads: HeadCache = field(default_factory=HeadCache)
     # requests being answered, including those whose connection is lost
     running: set[Any] = field(default_factory=set)
     on_connection_lost: Callable[[], object] | None = None
-    _default_headers: object = None
-    _ok_lines: bytes = b""
-    _default_lines: bytes = b""
+    # headers that all answers have, and these after the status 200, which nearly all answers have
+    _default_lines: bytes = NOSNIFF
+    _ok_lines: bytes = STATUS_LINES[200] + NOSNIFF
 
-    @classmethod
-    def of(cls, server_state: ServerState) -> SharedState:
-        """The shared state of a server, created on the first call."""
-        attributes = vars(server_state)
-        if "turnpike" not in attributes:
-            attributes["turnpike"] = cls()
-        state: SharedState = attributes["turnpike"]
-        return state
+    def set_date(self, date: bytes) -> None:
+        """Set the header Date of all answers from now on."""
+        self._default_lines = b"date: %b\r\n%b" % (date, NOSNIFF)
+        self._ok_lines = STATUS_LINES[200] + self._default_lines
 
-    def first_lines(self, status: int, server_state: ServerState) -> bytes:
+    def first_lines(self, status: int) -> bytes:
         """The first lines of an answer: the status, and the headers that all answers have, such as Date."""
-        # the server sets a new list each second
-        if server_state.default_headers is not self._default_headers:
-            self._default_headers = server_state.default_headers
-            headers = (*server_state.default_headers, (b"x-content-type-options", b"nosniff"))
-            self._default_lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-            self._ok_lines = STATUS_LINES[200] + self._default_lines
         return self._ok_lines if status == 200 else STATUS_LINES[status] + self._default_lines

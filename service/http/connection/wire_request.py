@@ -180,7 +180,7 @@ class WireRequest(Request):
         if response.close or not self.received or not self.head.keep_alive or shared.draining:
             self.closes = response.close or self._is_last()
         data = b"%b%b%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (
-            shared.first_lines(status, connection.server_state),
+            shared.first_lines(status),
             response.lines,
             self.extra_lines,
             b"connection: close\r\n" if self.closes else b"",
@@ -247,7 +247,7 @@ class WireRequest(Request):
             connection.transport.write(
                 b"%b%b%b\r\n"
                 % (
-                    connection.shared.first_lines(status, connection.server_state),
+                    connection.shared.first_lines(status),
                     b"".join(lines),
                     self.extra_lines,
                 )

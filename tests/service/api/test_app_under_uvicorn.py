@@ -27,7 +27,6 @@ from tests.support.in_process_worker import (
     request,
     rows,
 )
-from turnpike.service.http.connection.protocol import HttpProtocol
 
 GENERATED_ID = re.compile(rb"[0-9a-f]{16}-[0-9a-f]+")
 # Each server writes these itself.
@@ -159,40 +158,3 @@ def test_uvicorn_gives_the_same_answers(worker: InProcessWorker, expected: dict[
     replies = answers(worker, uvicorn_server)
     for name, reply in replies.items():
         assert comparable(reply) == comparable(expected[name]), name
-
-
-def test_uvicorn_works_with_our_protocol(worker: InProcessWorker, expected: dict[str, Reply]) -> None:
-    """The option `http` sets it. `proxy_headers` is off, as it would wrap the application."""
-
-    def server(worker: InProcessWorker) -> AbstractAsyncContextManager[int]:
-        return uvicorn_server(worker, http=HttpProtocol, ws="none", proxy_headers=False)
-
-    replies = answers(worker, server)
-    for name, reply in replies.items():
-        assert comparable(reply) == comparable(expected[name]), name
-        assert reply.headers.get("connection") == expected[name].headers.get("connection"), name
-
-
-def test_uvicorn_closes_our_connections(worker: InProcessWorker) -> None:
-    """An idle connection is closed, and one with a request in progress gets its last answer."""
-
-    async def test() -> None:
-        server = uvicorn_server(worker, http=HttpProtocol, ws="none", proxy_headers=False)
-        port = await server.__aenter__()
-        idle, busy = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        with worker.blocked_runs() as release:
-            busy[1].write(request(INFER, JSON, {"X-Api-Key": "open-sesame"}))
-            while not worker.model.batcher._running:
-                await asyncio.sleep(0.005)
-            ending = asyncio.create_task(server.__aexit__(None, None, None))
-            assert await asyncio.wait_for(idle[0].read(), 5) == b""
-            assert not ending.done()
-            release.set()
-            answer = await asyncio.wait_for(busy[0].read(), 5)
-        assert answer.startswith(b"HTTP/1.1 200 ")
-        assert b"\r\nconnection: close\r\n" in answer
-        await ending
-        for _, writer in (idle, busy):
-            writer.close()
-
-    asyncio.run(asyncio.wait_for(test(), 20))

@@ -9,14 +9,13 @@ import re
 from typing import Any
 
 import h11
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 
 from tests.support.fuzzing import Decoder, cut
 from tests.support.in_process_worker import MemoryTransport
 from turnpike.service.errors import RequestError
+from turnpike.service.http.connection.http_state import HttpState
 from turnpike.service.http.connection.protocol import HttpProtocol
-from turnpike.service.http.connection.shared_state import ConnectionLimits
+from turnpike.service.http.connection.shared_state import ConnectionLimits, SharedState
 from turnpike.service.requests.request import ClientGoneError, Request
 from turnpike.service.requests.response import Response
 
@@ -62,26 +61,24 @@ def http_decoder(loop: Loop) -> Decoder:
     loop.set_exception_handler(lambda _, context: errors.append(context))
 
     def read(data: bytes) -> None:
-        application, state = RecordingApplication(), ServerState()
-        config = Config(application, http=HttpProtocol, ws="none", lifespan="off", log_config=None)  # type: ignore[arg-type]
-        config.load()
-        config.loaded_app = application
+        application, shared = RecordingApplication(), SharedState()
         wire = MemoryTransport()
 
         async def serve() -> None:
-            connection = HttpProtocol(config, state, {}, loop)
+            connection = HttpProtocol(application, shared, loop)
             wire.protocol = connection
             connection.connection_made(wire)
             for piece in cut(data, random.Random(data)):
                 wire.receive(piece)
+                check_state(connection)
                 await asyncio.sleep(0)
             for _ in range(3):
                 await asyncio.sleep(0)
             wire.close()
             for _ in range(3):
                 await asyncio.sleep(0)
-            assert not state.connections
-            assert not connection.shared.running
+            assert not shared.connections
+            assert not shared.running
 
         loop.run_until_complete(serve())
         assert not errors, errors
@@ -129,6 +126,13 @@ def http_decoder(loop: Loop) -> Decoder:
         *(b"Content-Length: 5\r\nContent-Length: 6\r\n", b" folded\r\n", b"A" * 1100, b"X-Trailer: 2\r\n"),
     )
     return Decoder(read, seeds, (RequestError,), tokens, inputs=500)
+
+
+def check_state(connection: HttpProtocol) -> None:
+    """The state says whether a body is expected, as does the request that arrived last."""
+    newest, state = connection.newest, connection.state
+    if state < HttpState.REFUSED:
+        assert (state is HttpState.BODY) == (newest is not None and not newest.received)
 
 
 def reference_requests(data: bytes) -> list[tuple[Any, ...]]:

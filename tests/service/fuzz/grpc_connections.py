@@ -59,7 +59,7 @@ def grpc_decoder(loop: Loop) -> Decoder:
         await connection.turns(8)
         connection.wire.close()
         async with asyncio.timeout(10):
-            while server.app.counters.in_flight or server.shared.running or server.state.connections:
+            while server.app.counters.in_flight or server.shared.running or server.shared.connections:
                 await asyncio.sleep(0)
         assert server.app.budget.bytes == 0
         return connection.client

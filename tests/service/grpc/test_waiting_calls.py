@@ -11,7 +11,6 @@ from unittest.mock import patch
 
 import pytest
 import uvloop
-from uvicorn.server import ServerState
 
 from tests.support.echo_calls import Connection
 from tests.support.grpc_load import digit_request
@@ -38,8 +37,7 @@ class Worker:
         with patch.object(app, "access_log", ACCESS_LOG):
             self.application = GrpcApplication(Settings(threads=1, grpc_port=0), NoSupervisor())
         self.app = self.application.grpc
-        self.state = ServerState()
-        self.shared = SharedState.of(self.state)
+        self.shared = SharedState()
         self.turns = HeaderTurns()
 
     async def load(self) -> None:
@@ -81,7 +79,7 @@ def run(scene: Callable[[Worker], Awaitable[None]]) -> None:
         context = worker.application.context
         await until(lambda: not (context.counters.in_flight or worker.shared.running))
         assert context.budget.bytes == 0
-        for connection in list(worker.state.connections):
+        for connection in list(worker.shared.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
 

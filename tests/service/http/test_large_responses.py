@@ -93,7 +93,7 @@ def test_disconnecting_during_a_large_response_frees_its_memory(
         await until(lambda: worker.app.context.budget.bytes == 0)
         await until(lambda: len(access_log_lines) == 1)
         assert access_log_lines[0]["status"] == 200
-        assert client.connection not in worker.state.connections
+        assert client.connection not in worker.shared.connections
 
     run(scene)
 

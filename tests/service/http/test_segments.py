@@ -204,7 +204,7 @@ async def exchange(worker: InProcessWorker, segments: Segments, draw: random.Ran
     answers, ended = bytes(client.wire.written), client.wire.closing or client.wire.eof_written
     client.disconnect()
     async with asyncio.timeout(10):
-        while worker.shared.running or client.connection in worker.state.connections:
+        while worker.shared.running or client.connection in worker.shared.connections:
             await asyncio.sleep(0)
     assert worker.app.context.counters.in_flight == 0
     assert worker.app.context.budget.bytes == 0

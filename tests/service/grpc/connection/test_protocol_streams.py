@@ -232,7 +232,7 @@ def test_a_closed_channel_leaves_nothing_behind(path: str) -> None:
         protocol = weakref.ref(connection.protocol)
         connection.wire.close()
         await until(lambda: server.app.counters.in_flight == 0)
-        assert not server.state.connections
+        assert not server.shared.connections
         assert not server.shared.running
         del connection.protocol, connection.wire.protocol, connection.wire, connection, client
         await asyncio.sleep(0.01)

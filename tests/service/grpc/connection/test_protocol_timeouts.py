@@ -122,10 +122,10 @@ def test_an_idle_channel_is_closed(is_used: bool) -> None:
         connection.send(client.call(3, UNARY, b"late"))
         await connection.turns()
         assert b"late" not in server.app.read
-        assert server.state.connections
+        assert server.shared.connections
         connection.pass_time(3)
         await connection.turns()
-        assert not server.state.connections
+        assert not server.shared.connections
 
     run(scene)
 
@@ -180,7 +180,7 @@ def test_a_client_whose_machine_has_gone_is_noticed() -> None:
         assert connection.client.pings == [(0, b"turnpike")]
         connection.pass_time(IDLE_SECONDS + 1)
         await until(lambda: server.app.cancelled == 1)
-        assert not server.state.connections
+        assert not server.shared.connections
 
     run(scene)
 

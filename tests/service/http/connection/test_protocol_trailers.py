@@ -69,7 +69,7 @@ def test_endless_trailers_are_refused(piece: bytes) -> None:
         assert connection._parser is not None
         assert sum(len(name) + len(value) for name, value in connection._parser._headers) < MAX_HEADER
         client.disconnect()
-        await until(lambda: connection not in worker.state.connections)
+        await until(lambda: connection not in worker.shared.connections)
 
     run(scene, max_header=MAX_HEADER)
 
