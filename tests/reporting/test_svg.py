@@ -7,8 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from turnpike.loadtest.report.chart_parts import Axis, Bars, Chart, Level, Line, Marks, linear_axis, log_axis
-from turnpike.loadtest.report.svg import MAX_PLACES, TOP, draw
+from turnpike.reporting.chart import (
+    Area,
+    Axis,
+    Bars,
+    Chart,
+    Level,
+    Line,
+    Marks,
+    linear_axis,
+    log_axis,
+    position_axis,
+)
+from turnpike.reporting.svg import MAX_PLACES, TITLE_TOP, draw
 
 X = Axis("seconds", 0, 4, [(0, "0"), (4, "4")])
 CHART = Chart("c", "title", "words", [], X, linear_axis("ms", [100]))
@@ -28,7 +39,7 @@ def test_larger_values_are_higher_and_later_ones_further_right() -> None:
     dots = points(curve(replace(CHART, content=[Line("a", "1", [0, 1, 2], [0, 50, 100])])))
     (x0, y0), (x1, y1), (x2, y2) = dots
     assert x0 < x1 < x2
-    assert y2 == TOP
+    assert y2 == TITLE_TOP
     assert y0 - y1 == pytest.approx(y1 - y2)
 
 
@@ -50,13 +61,13 @@ def test_a_gap_stays_a_gap() -> None:
 
 def test_bars_stand_on_those_before_them() -> None:
     chart = replace(CHART, content=[Bars("a", "1", [1, 2], [40, 0]), Bars("b", "2", [1, 2], [60, 20])])
-    first, second = re.findall(r'<path d="(M[^"]*)" class="dot series-[12]"></path>', draw(chart))[:2]
+    first, second = re.findall(r'<path d="(M[^"]*)" class="bar series-[12]"></path>', draw(chart))[:2]
     # nothing is drawn for a count of zero
     assert (first.count("M"), second.count("M")) == (1, 2)
     bottom, top = points(first)[0][1], float(re.findall(r"V([\d.]+)", first)[0])
     assert top < bottom
     assert points(second)[0][1] == top
-    assert float(re.findall(r"V([\d.]+)", second)[0]) == TOP
+    assert float(re.findall(r"V([\d.]+)", second)[0]) == TITLE_TOP
     assert points(second)[1][1] == bottom
 
 
@@ -85,6 +96,65 @@ def test_names_are_text_and_keep_their_direction() -> None:
     assert "<img" not in text
     assert "\u202e" not in text
     assert "&lt;img src=x&gt;\\u202e" in text
+
+
+def test_a_mark_has_its_name_and_its_value() -> None:
+    """Zero is at the lower end of a logarithmic axis, and None is not drawn."""
+    marks = Marks(
+        "a", [1, 2, 3], [1e-8, 0, None], [("dot", "1")] * 3, ["the first", "the second", "the third"]
+    )
+    text = draw(replace(CHART, y=log_axis("", [1e-8, 1e-6]), content=[marks]))
+    assert "<title>the first, a: 1e-08</title>" in text
+    assert "the third" not in text
+    heights = [float(y) for y in re.findall(r'cy="([\d.]+)" r="3.2"', text)]
+    assert len(heights) == 2
+    assert heights[1] > heights[0]
+
+
+def test_an_area_is_between_its_ends() -> None:
+    band = Area("a", "1", [0, 4], [0, 0], [100, 50], is_band=True)
+    match = re.search(r'd="M([^"]*)Z" class="band series-1', draw(replace(CHART, content=[band])))
+    assert match is not None
+    corners = [tuple(map(float, corner.split(","))) for corner in match[1].split("L")]
+    (left, high), (right, middle), (_, low), (last, bottom) = corners
+    assert (last, bottom) == (left, low)
+    assert left < right
+    assert middle - high == pytest.approx(low - middle)
+
+
+def test_long_names_are_upright() -> None:
+    """Each has the whole name as a tooltip. Short names are level, and of many names some are left out."""
+    names = [f"layer{n:02}.transform_gate.of_a_long_name" for n in range(20)]
+    text = draw(replace(CHART, x=position_axis("tensor", names)))
+    assert text.count("rotate(-90)") == 20
+    for name in names:
+        assert f"<title>{name}</title>{name[:23]}…</text>" in text
+    assert "rotate" not in draw(replace(CHART, x=position_axis("layer", ["0", "1"])))
+    assert [tick for tick, _ in position_axis("layer", list(map(str, range(20)))).ticks] == [*range(0, 20, 3)]
+    assert len(position_axis("tensor", names * 10).ticks) <= 25
+
+
+def test_a_legend_has_each_name_once() -> None:
+    rings = [Marks("here", [n], [n], [("ring", "text")]) for n in (1, 2)]
+    hidden = Line("hidden", "2", [0], [1], in_legend=False)
+    text = draw(replace(CHART, content=[Line("a", "1", [0], [1]), hidden, *rings]))
+    assert re.findall(r"</svg>([^<]*)</span>", text) == ["a", "here"]
+    assert "legend" not in draw(replace(CHART, content=[hidden]))
+
+
+def test_an_axis_may_follow_the_values() -> None:
+    """Or have given ends; equal values have room on both sides."""
+    assert [tick for tick, _ in linear_axis("", [50, 95], low=None).ticks] == [50, 60, 70, 80, 90, 100]
+    assert [name for _, name in linear_axis("", [0.4], low=0, high=1).ticks][-1] == "1"
+    flat = linear_axis("", [0.5, 0.5], low=None)
+    assert flat.low < 0.5 < flat.high
+    assert (linear_axis("", [-2], low=None).low, linear_axis("", [-2], low=None).high) == (-3, -1)
+
+
+def test_ticks_of_a_logarithmic_axis_are_powers_if_they_are_long() -> None:
+    assert [name for _, name in log_axis("", [3e-8, 4e-6]).ticks][:3] == ["5·10⁻⁸", "10⁻⁷", "2·10⁻⁷"]
+    assert [name for _, name in log_axis("", [1, 10]).ticks] == ["1", "2", "5", "10"]
+    assert len(log_axis("", [1e-12, 1e6]).ticks) <= 6
 
 
 def test_axes_without_values() -> None:
