@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from turnpike.loadtest.report import sentences
@@ -28,6 +28,39 @@ from turnpike.reporting.page import (
 Figures = Mapping[str, Any]
 # drawn charts by name; those without data are missing
 Charts = Mapping[str, Markup]
+# the heading of a column, the key of its figures, and what makes a cell of a figure
+Column = tuple[str, str, Callable[[Any], Part]]
+
+
+def _number(value: float | None) -> Markup:
+    return aligned(fmt.number(value))
+
+
+def _time(value: float | None) -> Markup:
+    return aligned(fmt.seconds(value))
+
+
+def _share(value: float | None) -> Markup:
+    return aligned(fmt.share(value))
+
+
+def _times(*names: str) -> list[Column]:
+    """Columns of times, with the names of their figures as headings."""
+    return [(name, name, _time) for name in names]
+
+
+RATE: Column = ("good/s", "rate", _number)
+ROWS_RATE: Column = ("rows/s", "rows_rate", _number)
+LATE: Column = ("sent late, p99", "late_p99", _time)
+FAULTS: Column = ("errors", "bad", fmt.number)
+SERVER_COLUMNS: list[Column] = [
+    ("server: p99", "server_request_p99", _time),
+    ("queue p99", "server_queue_p99", _time),
+    ("run p99", "server_run_p99", _time),
+    ("batch", "server_batch_rows", fmt.number),
+    ("queue", "server_depth", fmt.number),
+    ("errors/s", "server_refused_rate", _number),
+]
 
 
 def render_report(report: Figures) -> str:
@@ -96,11 +129,9 @@ def _badges(outcome: Figures, capacity: Figures | None) -> list[Markup]:
         rate = f"capacity {sentences.capacity_rate(capacity)}"
         result = badge(rate, "ok" if capacity["limited_by"] == "server" else "off")
     elif capacity:
-        result = (
-            badge("no rate kept the SLO", "alarm")
-            if capacity["done"]
-            else badge("search not finished", "off")
-        )
+        result = badge("no rate kept the SLO", "alarm")
+        if not capacity["done"]:
+            result = badge("search not finished", "off")
     elif outcome["kept"] is not None:
         result = badge("SLO kept", "ok") if outcome["kept"] else badge("SLO missed", "alarm")
     elif outcome["failures"] and not outcome["wrong_answer"]:
@@ -120,118 +151,83 @@ def _slo(limits: Sequence[Figures]) -> Markup | None:
 def _capacity(capacity: Figures | None, charts: Charts) -> Markup | None:
     if not capacity:
         return None
-    rows: list[list[Part]] = []
+    columns: list[Column] = [("due/s", "due_rate", fmt.number), ("for", "seconds", fmt.length), RATE]
+    columns += [
+        *_times("p50", "p99", "max"),
+        ("errors", "errors", _share),
+        LATE,
+        ("verdict", "outcome", join),
+    ]
+    steps = []
     for step in capacity["steps"]:
         slow = ", load generator too slow" if step["limited"] else None
-        rows.append(
-            [
-                fmt.number(step["due_rate"]),
-                fmt.length(step["seconds"]),
-                *_numbers(step, "rate"),
-                *_times(step, "p50", "p99", "max"),
-                aligned(fmt.share(step["errors"])),
-                *_times(step, "late_p99"),
-                join((verdict(kept=step["held"]), slow)),
-            ]
-        )
-    head = ["due/s", "for", "good/s", "p50", "p99", "max", "errors", "sent late, p99", "verdict"]
+        steps.append({**step, "outcome": (verdict(kept=step["held"]), slow)})
+    caption = "All rates, in the order in which they were tried."
     return section(
         "Capacity",
         None,
         tag("p", capacity["sentence"]),
         _drawn(charts, "saturation", "goodput"),
-        table(head, rows, (8,), caption="All rates, in the order in which they were tried."),
+        _table(steps, columns, text_columns=(8,), caption=caption),
     )
 
 
 def _requests(report: Figures) -> Markup:
     kinds, drift = report["kinds"], report["drift"]
-    rows: list[list[Part]] = [
-        [
-            figures["kind"],
-            fmt.number(figures["requests"]),
-            *_numbers(figures, "rate", "rows_rate"),
-            *_times(figures, "p50", "p90", "p99", "p99.9", "max"),
-            fmt.number(figures["bad"]),
-            aligned(fmt.share(figures["errors"])),
-        ]
-        for figures in [*kinds, *([report["total"]] if len(kinds) > 1 else [])]
-    ]
-    head = ["kind", "requests", "good/s", "rows/s", "p50", "p90", "p99", "p99.9", "max", "errors", "share"]
+    rows = [*kinds, *([report["total"]] if len(kinds) > 1 else [])]
+    columns: list[Column] = [("kind", "kind", str), ("requests", "requests", fmt.number), RATE, ROWS_RATE]
+    columns += [*_times("p50", "p90", "p99", "p99.9", "max"), FAULTS, ("share", "errors", _share)]
+    change = None
+    if drift is not None:
+        change = _table(
+            [drift["first"], drift["last"]],
+            [("quarter", "kind", str), RATE, *_times("p50", "p99", "max"), ("errors", "errors", _share)],
+            text_columns=(0,),
+            caption=sentences.drift_sentence(report),
+        )
     return section(
         "Requests",
         None,
         tag("p", sentences.counted_sentence(report)),
-        table(head, rows, (0,), bold=len(kinds)),
-        None if drift is None else _drift(drift, report["counted"]["seconds"]),
+        _table(rows, columns, text_columns=(0,), bold=len(kinds)),
+        change,
     )
-
-
-def _drift(drift: Figures, seconds: float) -> Markup:
-    rows = [
-        [
-            quarter["kind"],
-            *_numbers(quarter, "rate"),
-            *_times(quarter, "p50", "p99", "max"),
-            aligned(fmt.share(quarter["errors"])),
-        ]
-        for quarter in (drift["first"], drift["last"])
-    ]
-    caption = (
-        f"Change over {fmt.length(seconds)} of load: the first quarter of the time, and the last quarter."
-    )
-    return table(["quarter", "good/s", "p50", "p99", "max", "errors"], rows, (0,), caption=caption)
 
 
 def _over_time(report: Figures, charts: Charts) -> Markup:
-    head = ["from", "due/s", "good/s", "rows/s", "p50", "p90", "p99", "max", "sent late, p99", "errors"]
-    if report["server"]:
-        head += ["server: p99", "queue p99", "run p99", "batch", "queue", "errors/s"]
-    rows: list[list[Part]] = []
-    for interval in report["stretches"]:
-        row: list[Part] = [
-            f"{fmt.number(round(interval['at']))} s",
-            *_numbers(interval, "due_rate", "good_rate", "rows_rate"),
-            *_times(interval, "p50", "p90", "p99", "max", "late_p99"),
-            fmt.number(interval["bad"]),
-        ]
-        if report["server"]:
-            row += _times(interval, "server_request_p99", "server_queue_p99", "server_run_p99")
-            row += [fmt.number(interval["server_batch_rows"]), fmt.number(interval["server_depth"])]
-            row += _numbers(interval, "server_refused_rate")
-        rows.append(row)
+    columns: list[Column] = [("from", "at", lambda at: f"{fmt.number(round(at))} s")]
+    columns += [("due/s", "due_rate", _number), ("good/s", "good_rate", _number), ROWS_RATE]
+    columns += [*_times("p50", "p90", "p99", "max"), LATE, FAULTS]
     return section(
         "Over time",
         sentences.shading_sentence(report) or None,
         _drawn(charts, "latency", "throughput", "rows"),
-        folded("As a table", table(head, rows)),
+        folded(
+            "As a table", _table(report["stretches"], columns + (SERVER_COLUMNS if report["server"] else []))
+        ),
     )
 
 
 def _errors(report: Figures, charts: Charts) -> Markup:
     total = report["total"]
     if "errors" not in charts:
-        return section(
-            "Errors", None, tag("p", sentences.NO_ERRORS if total["requests"] else sentences.NO_REQUESTS)
-        )
-    faults = None
-    if total["bad"]:
-        rows = [
-            [kind["kind"], fault, fmt.number(count)]
-            for kind in report["kinds"]
-            for fault, count in kind["faults"].items()
-        ]
-        faults = table(["kind", "what happened instead of a good answer", "requests"], rows, (0, 1))
-    none = None if total["bad"] else tag("p", "No errors in the measured time.")
-    return section("Errors", None, none, _drawn(charts, "errors", more=faults))
+        none = sentences.NO_ERRORS if total["requests"] else sentences.NO_REQUESTS
+        return section("Errors", None, tag("p", none))
+    if not total["bad"]:
+        return section("Errors", None, tag("p", "No errors in the measured time."), _drawn(charts, "errors"))
+    rows = [
+        [kind["kind"], fault, fmt.number(count)]
+        for kind in report["kinds"]
+        for fault, count in kind["faults"].items()
+    ]
+    faults = table(["kind", "what happened instead of a good answer", "requests"], rows, (0, 1))
+    return section("Errors", None, side_by_side(charts["errors"], faults))
 
 
 def _distribution(report: Figures, charts: Charts) -> Markup | None:
     if "distribution" not in charts:
         return None
-    rows = [
-        [f"{share * 100:.6g} %", aligned(fmt.seconds(latency))] for share, latency in report["distribution"]
-    ]
+    rows = [[f"{share * 100:.6g} %", _time(latency)] for share, latency in report["distribution"]]
     as_table = folded("As a table", table(["share of good answers", "latency up to"], rows))
     return section("Distribution", None, _drawn(charts, "distribution"), as_table)
 
@@ -240,21 +236,18 @@ def _server(report: Figures, charts: Charts) -> Markup | None:
     server, total = report["server"], report["total"]
     if not server:
         return None
-    measured = (
-        ("good answers, measured by clients", total["good"], total),
-        ("requests in the server", server["request"]["count"], server["request"]),
-        ("waiting in the queue", server["queue"]["count"], server["queue"]),
-        ("runs of the model", server["run"]["count"], server["run"]),
-    )
     rows = [
-        [name, fmt.number(count), *_times(figures, "mean", "p50", "p90", "p99")]
-        for name, count, figures in measured
+        {**total, "name": "good answers, measured by clients", "count": total["good"]},
+        {**server["request"], "name": "requests in the server"},
+        {**server["queue"], "name": "waiting in the queue"},
+        {**server["run"], "name": "runs of the model"},
     ]
+    columns: list[Column] = [("time of", "name", str), ("count", "count", fmt.number)]
     return section(
         "The server's own metrics",
         None,
         tag("p", "From the server's ", tag("code", "/metrics"), sentences.SERVER_METRICS),
-        table(["time of", "count", "mean", "p50", "p90", "p99"], rows, (0,)),
+        _table(rows, [*columns, *_times("mean", "p50", "p90", "p99")], text_columns=(0,)),
         tag("p", sentences.server_sentence(server)),
         _drawn(charts, "server", "batches", "queue"),
     )
@@ -270,14 +263,11 @@ def _explanation(load: Figures) -> Markup:
     )
 
 
-def _drawn(charts: Charts, *names: str, more: Markup | None = None) -> Markup:
+def _drawn(charts: Charts, *names: str) -> Markup:
     """The charts of these names that there are."""
-    return side_by_side(*(charts[name] for name in names if name in charts), more)
+    return side_by_side(*(charts[name] for name in names if name in charts))
 
 
-def _numbers(figures: Figures, *keys: str) -> Iterable[Markup]:
-    return (aligned(fmt.number(figures[key])) for key in keys)
-
-
-def _times(figures: Figures, *keys: str) -> Iterable[Markup]:
-    return (aligned(fmt.seconds(figures[key])) for key in keys)
+def _table(rows: Iterable[Figures], columns: Sequence[Column], **options: Any) -> Markup:
+    cells = [[text(figures[key]) for _, key, text in columns] for figures in rows]
+    return table([heading for heading, _, _ in columns], cells, **options)

@@ -90,6 +90,12 @@ def counted_sentence(report: Mapping[str, Any]) -> str:
     return f"All requests that were due in {run}, which took {seconds}."
 
 
+def drift_sentence(report: Mapping[str, Any]) -> str:
+    """Which parts of a soak test the table compares."""
+    seconds = fmt.length(report["counted"]["seconds"])
+    return f"Change over {seconds} of load: the first quarter of the time, and the last quarter."
+
+
 def shading_sentence(report: Mapping[str, Any]) -> str:
     """What the shaded bands in the charts mean; empty if there are none."""
     if report["capacity"] is not None:

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from tests.support.page_reader import PageReader, assert_self_contained
-from turnpike.reporting.chart import Chart, Line, linear_axis
+from tests.support.source_files import PACKAGES, ROOT, files
+from turnpike.reporting.chart import Chart, Level, Line, Marks, linear_axis, position_axis
 from turnpike.reporting.page import (
     aligned,
     badge,
@@ -29,10 +30,9 @@ EVIL = "</td></style></script><script>alert(1)</script>\"' onerror=x &amp; \u202
 
 
 def chart(name: str = "", words: str = "") -> Chart:
-    line = Line(EVIL, "1", [0, 1], [1, 2])
-    return Chart(
-        name, EVIL, words, [line], linear_axis(EVIL, [0, 1]), linear_axis(EVIL, [0, 2]), places=[EVIL] * 2
-    )
+    line, marks = Line(EVIL, "1", [0, 1], [1, 2]), Marks(EVIL, [1], [1], [("dot", "1")], [EVIL])
+    x, y = position_axis(EVIL, [EVIL, EVIL]), linear_axis(EVIL, [0, 2])
+    return Chart(name, EVIL, words, [line, marks], x, y, [Level(1, EVIL)], places=[EVIL, EVIL])
 
 
 def evil_page() -> str:
@@ -55,6 +55,12 @@ def test_names_are_shown_as_text() -> None:
     assert page.text.count("<script>alert(1)</script>") > 15
     assert page.text.count("\\u202e") > 15
     assert all("onerror" not in attributes for _, attributes in page.elements)
+
+
+def test_only_this_package_says_what_is_markup() -> None:
+    """Reports pass texts, which are escaped. tests/dashboard/test_hostile_names.py has whole pages."""
+    callers = [path for package in PACKAGES for path in files(package) if "Markup(" in path.read_text()]
+    assert {path.parent for path in callers} == {ROOT / "reporting"}
 
 
 @pytest.mark.parametrize(("has_images", "images"), [(False, ""), (True, "; img-src data:")])
