@@ -29,7 +29,7 @@ ReportDocument = Mapping[str, Any]
 MS = 1e3
 # measures of an SLO that are times
 TIME_MEASURES = ("p50", "p90", "p95", "p99", "p99.9", "max", "mean")
-# up to this many seconds, a time axis is divided by the second number and named by the third
+# up to this many seconds, a time axis has a unit of this many seconds, and its name
 TIME_UNITS = ((600, 1, "seconds"), (36_000, 60, "minutes"), (math.inf, 3600, "hours"))
 # colors of the most frequent faults; all others are shown as one
 FAULT_COLORS: tuple[Color, ...] = ("alarm", "2", "3", "4", "1")
@@ -70,22 +70,30 @@ def _time_chart(
         levels: Lines across the chart.
     """
     name, title, description = texts
+    # the axis is in seconds, and its names are in the unit that suits the length of the test
+    at, counted = report["series"]["at"], report["counted"]
+    last = at[-1] + report["series"]["interval"] if at else report["seconds"]
+    size, unit_name = next((size, name) for longest, size, name in TIME_UNITS if last <= longest)
+    ticks = [
+        (tick * size, text) for tick, text in linear_axis("", [last / size]).ticks if tick * size <= last
+    ]
+    uncounted = ((0.0, counted["from"]), (counted["from"] + counted["seconds"], last))
     return Chart(
         name,
         title,
         description,
         content,
-        _time_axis(report),
+        Axis(f"{unit_name} since the start", 0, last, ticks),
         linear_axis(unit, all_y(content)) if y is None else y,
         levels=levels,
-        shades=_uncounted_times(report),
-        places=_time_places(report),
+        shades=[(begin, end) for begin, end in uncounted if end - begin > 1],
+        places=[f"{second / size:.6g} {unit_name}" for second in at],
     )
 
 
 def _time_charts(report: ReportDocument) -> Iterator[Chart]:
     """Latency, throughput and rows over time."""
-    series, at = report["series"], _time_values(report)
+    series, at = report["series"], report["series"]["at"]
     if not at:
         return
     lines = [
@@ -126,7 +134,7 @@ def _error_chart(report: ReportDocument) -> Iterator[Chart]:
         rare = [counts for _, counts in faults[len(FAULT_COLORS) - 1 :]]
         others = ("other", [sum(column) for column in zip(*rare, strict=True)])
         faults = [*faults[: len(FAULT_COLORS) - 1], others]
-    at = _time_values(report)
+    at = report["series"]["at"]
     bars = [
         Bars(name, color, at, counts) for (name, counts), color in zip(faults, FAULT_COLORS, strict=False)
     ]
@@ -174,7 +182,7 @@ def _server_charts(report: ReportDocument) -> Iterator[Chart]:
     """The server's own metrics over time."""
     if report["server"] is None:
         return
-    series, at = report["series"], _time_values(report)
+    series, at = report["series"], report["series"]["at"]
     sources: tuple[tuple[str, str, Color], ...] = (
         ("client", "", "4"),
         ("server", "server_request_", "3"),
@@ -276,34 +284,6 @@ def _to_ms(values: Iterable[float | None]) -> list[float | None]:
     return [None if value is None else value * MS for value in values]
 
 
-def _time_values(report: ReportDocument) -> list[float]:
-    """The positions of the time series on the time axis."""
-    _, divisor, _ = _time_unit(report)
-    return [at / divisor for at in report["series"]["at"]]
-
-
-def _time_axis(report: ReportDocument) -> Axis:
-    """The axis of a chart over the whole test."""
-    last, divisor, name = _time_unit(report)
-    end = last / divisor
-    ticks = [tick for tick in linear_axis("", [0, end]).ticks if tick[0] <= end]
-    return Axis(f"{name} since the start", 0, end, ticks)
-
-
-def _time_places(report: ReportDocument) -> list[str]:
-    """The positions of the time series in words."""
-    _, _, name = _time_unit(report)
-    return [f"{at:.6g} {name}" for at in _time_values(report)]
-
-
-def _uncounted_times(report: ReportDocument) -> list[tuple[float, float]]:
-    """The parts of the time axis that the figures leave out."""
-    last, divisor, _ = _time_unit(report)
-    begin = report["counted"]["from"]
-    uncounted = [(0.0, begin), (begin + report["counted"]["seconds"], last)]
-    return [(left / divisor, right / divisor) for left, right in uncounted if right - left > 1]
-
-
 def _limit_levels(report: ReportDocument, measures: Sequence[str] = TIME_MEASURES) -> list[Level]:
     """A horizontal line for each limit of the SLO on one of these times."""
     return [
@@ -311,11 +291,3 @@ def _limit_levels(report: ReportDocument, measures: Sequence[str] = TIME_MEASURE
         for limit in report["verdict"]["limits"]
         if limit["measure"] in measures
     ]
-
-
-def _time_unit(report: ReportDocument) -> tuple[float, int, str]:
-    """The end of the test in seconds, and divisor and name of the unit that suits it."""
-    starts = report["series"]["at"]
-    last = starts[-1] + report["series"]["interval"] if starts else report["seconds"]
-    divisor, name = next((divisor, name) for longest, divisor, name in TIME_UNITS if last <= longest)
-    return last, divisor, name
