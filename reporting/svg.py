@@ -102,7 +102,8 @@ class _Drawing:
             else:
                 yield _text(self.x(value), self.bottom + 16, name, "middle")
         yield _text((self.left + WIDTH - RIGHT) / 2, self.height - 6, chart.x.title, "middle")
-        yield _text(0, 9, chart.y.title, "start")
+        if chart.y.title:
+            yield _text(0, 9, chart.y.title, "start")
 
     def _upright(self, x: float, name: str) -> Markup:
         at = f"translate({x + 4:.1f},{self.bottom + 8:.1f}) rotate(-90)"
