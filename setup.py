@@ -5,7 +5,7 @@ from pathlib import Path
 
 from setuptools import setup
 
-PACKAGES = ("client", "common", "export", "loadtest", "models", "score", "service", "tune")
+PACKAGES = ("client", "common", "export", "loadtest", "models", "reporting", "score", "service", "tune")
 
 missing = [name for name in PACKAGES if not Path("src/turnpike", name, "__init__.py").is_file()]
 if missing:

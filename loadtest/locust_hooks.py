@@ -26,7 +26,7 @@ from turnpike.loadtest.measure.record import Record
 from turnpike.loadtest.measure.server_metrics import MetricsPoller
 from turnpike.loadtest.measure.summary import failures, make_record
 from turnpike.loadtest.plan import LoadPlan
-from turnpike.loadtest.report.report import prepare_folder, write_report
+from turnpike.loadtest.report.write_report import prepare_folder, write_report
 from turnpike.loadtest.workload.workload import Workload
 
 # options that locust has itself (users, ...), or that only `turnpike loadtest` has (find_capacity, ...)

@@ -17,6 +17,7 @@ from tests.support.source_files import PACKAGES, ROOT, files, write
 # package: modules of other packages that it may import
 BRIDGES: dict[str, set[str]] = {
     "common": set(),
+    "reporting": set(),
     "models": set(),
     "service": set(),
     "loadtest": set(),
@@ -28,7 +29,8 @@ BRIDGES: dict[str, set[str]] = {
 
 # package: libraries it must not import
 FORBIDDEN_LIBRARIES = {
-    "common": set(),  # a test of its own
+    "common": set(),  # a test of its own, which covers reporting too
+    "reporting": set(),
     "models": {"onnx", "onnxruntime", "onnxscript", "fastapi"},
     # uvicorn can run the application in place of the service's own server, which needs nothing of it
     "service": {"torch", "onnx", "onnxscript", "uvicorn"},
@@ -44,6 +46,12 @@ FORBIDDEN_LIBRARIES = {
 # package: {folder or top-level module: parts of the same package that it may import}. A top-level module
 # that is not listed is a leaf: every folder may import it, and it may only import other leaves.
 DIRECTIONS: dict[str, dict[str, set[str]]] = {
+    "reporting": {
+        "page": {"svg", "chart", "markup"},
+        "svg": {"chart", "markup"},
+        "chart": set(),
+        "markup": set(),
+    },
     "models": {
         "cli": {"study", "plots", "training", "networks", "data"},
         "study": {"plots", "training", "networks", "data"},
@@ -244,7 +252,7 @@ def foreign_imports(package: str, root: Path = ROOT) -> list[str]:
     """Imports of other packages, apart from its bridges, and of libraries that a package must not know."""
     # `import turnpike` and `from turnpike import service` alone give the folder of a package
     bridges = BRIDGES[package] | {name.split(".")[0] for name in BRIDGES[package]} | {"turnpike"}
-    others = {*PACKAGES, "turnpike"} - {package, "common"}
+    others = {*PACKAGES, "turnpike"} - {package, "common", "reporting"}
 
     def is_allowed(module: str) -> bool:
         return module in bridges or any(module.startswith(f"{name}.") for name in BRIDGES[package])
@@ -320,15 +328,16 @@ def test_packages_import_only_what_they_may(package: str) -> None:
     assert foreign_imports(package) == []
 
 
-def test_common_imports_the_standard_library_alone() -> None:
-    """Apart from NumPy in `datatypes`, so that every other module of it runs on every installation."""
+@pytest.mark.parametrize(("package", "below"), [("common", ()), ("reporting", ("common",))])
+def test_the_ground_floor_imports_the_standard_library_alone(package: str, below: tuple[str, ...]) -> None:
+    """Apart from NumPy in `common.datatypes`, so that every other module runs on every installation."""
     importers = {
-        (path.name, module)
-        for path in files("common")
+        (str(path.relative_to(ROOT)), module)
+        for path in files(package)
         for module in imported_modules(path)
-        if module.split(".")[0] not in {*sys.stdlib_module_names, "common"}
+        if module.split(".")[0] not in {*sys.stdlib_module_names, package, *below}
     }
-    assert importers == {("datatypes.py", "numpy")}
+    assert importers == ({("common/datatypes.py", "numpy")} if package == "common" else set())
 
 
 def test_the_import_check_finds_foreign_imports(tmp_path: Path) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 
-from tests.support.source_files import ROOT
+from tests.support.source_files import PACKAGES, ROOT
 from turnpike.models.plots import style
+from turnpike.reporting.chart import Color
+from turnpike.reporting.page import STYLE_FILE
 
 DASHBOARD = ROOT / "service" / "dashboard" / "styles"
-REPORT = ROOT / "export" / "report" / "report.css"
-# tune has the page of the load test
-LOAD_REPORT = ROOT / "loadtest" / "report" / "template" / "report.css"
 DARK = "@media screen and (prefers-color-scheme: dark)"
 # components that a report must not lack
 COMPONENTS = {
@@ -63,7 +63,7 @@ def differing_components(css: str, components: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def report() -> str:
-    return REPORT.read_text(encoding="utf-8")
+    return STYLE_FILE.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +89,16 @@ def test_reports_have_the_components_of_the_dashboard(report: str, components: s
     assert differing_components(report, components) == []
 
 
-def test_all_reports_have_the_same_style(report: str) -> None:
-    assert LOAD_REPORT.read_text(encoding="utf-8") == report
+def test_all_reports_have_the_same_style() -> None:
+    """There is one style sheet beside that of the dashboard, which the service has for itself."""
+    sheets = [
+        path for package in PACKAGES if package != "service" for path in (ROOT / package).rglob("*.css")
+    ]
+    assert sheets == [ROOT / STYLE_FILE.relative_to(STYLE_FILE.parents[1])]
+
+
+def test_every_color_of_a_chart_is_in_the_style(report: str) -> None:
+    assert {f".series-{color}" for color in get_args(Color)} - set(read_rules(report)) == set()
 
 
 def test_pictures_have_the_colors_of_the_dashboard(report: str) -> None:

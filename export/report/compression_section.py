@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 
 from turnpike.export.compression_curve import curve_with_file, differs_from_curve, file_point
-from turnpike.export.report.charts import Series, bars, chart
+from turnpike.export.report.charts import Series, level, line_chart
 from turnpike.export.report.data import KeptUnits, ReportData
-from turnpike.export.report.html import Markup, Part, section, side_by_side, table
 from turnpike.export.report.maps import unit_map
+from turnpike.reporting.chart import Bars, Chart, Color, Content, Marks, linear_axis, position_axis
+from turnpike.reporting.markup import Markup, Part
+from turnpike.reporting.page import chart_figure, section, side_by_side, table
 from turnpike.service.artifact.manifest import Compression, CompressionPoint
 
 # the name of the rings around the points of the file
 FILE_SERIES = "this file"
 SHARE_AXIS_TITLE = "units kept, %"
 # colors of the curves of speed, by the number of rows
-SPEED_COLORS = ("series-1", "series-2", "series-4")
+SPEED_COLORS: tuple[Color, ...] = ("1", "2", "4")
 
 
 def compression_sections(report: ReportData) -> list[Markup]:
@@ -90,63 +92,71 @@ def _curve_charts(
     ascending, own = points[::-1], len(points) - 1 - own
     at = [100 * point.share for point in ascending]
     places = [f"{share:.1f} % of the units" for share in at]
+    x = linear_axis(SHARE_AXIS_TITLE, at, low=None)
 
-    def curve(name: str, figure: Callable[[CompressionPoint], float | None], color: str) -> list[Series]:
-        values = [figure(point) for point in ascending]
-        rings = [value if place == own else None for place, value in enumerate(values)]
+    def chart(
+        title: str, curves: Sequence[Series], whole: tuple[str, float] | None, low: float | None
+    ) -> Markup:
+        """A chart of these figures, with that of the whole network as a level."""
+        others: list[Content] = [
+            Marks(FILE_SERIES, [at[own]], [curve.values[own]], [("ring", "text")], [places[own]])
+            for curve in curves
+        ]
+        others += [] if whole is None else [level(*whole, x)]
         if differs:
-            values[own] = None
-        return [Series(name, values, color), Series(FILE_SERIES, rings, "", rings=True)]
+            gaps = [[*curve.values[:own], None, *curve.values[own + 1 :]] for curve in curves]
+            curves = [replace(curve, values=values) for curve, values in zip(curves, gaps, strict=True)]
+        return line_chart(title, curves, x, places, at=at, others=others, low=low)
 
-    def percent(share: float | None) -> float | None:
-        return None if share is None else 100 * share
-
-    has_accuracy = compression.metric is not None
-    accuracy = curve("accuracy, %", lambda point: percent(point.metric), "series-4") if has_accuracy else []
-    has_answers = compression.agreement is not None
-    agreement = curve("same answers, %", lambda point: percent(point.agreement), "series-2")
-    whole = percent(compression.metric_whole)
-    work = curve("multiplications left, %", lambda point: percent(point.macs), "series-4")
-    faster: list[Series] = []
-    for size, color in zip(compression.faster, SPEED_COLORS, strict=False):
-        faster += curve(_counted(size, "row"), partial(_times_faster, size), color)
-    chart_over_shares = partial(chart, below=SHARE_AXIS_TITLE, places=places, at=at)
-    answers = chart_over_shares(
-        "Accuracy and same answers" if has_accuracy else "Same answers",
-        [*accuracy, *agreement],
-        level=None if whole is None else ("accuracy of the whole network, %", [whole] * len(at)),
-    )
+    answers = [Series("same answers, %", [_percent(point.agreement) for point in ascending], "2")]
+    title, whole = "Same answers", None
+    if compression.metric is not None:
+        answers.insert(0, Series("accuracy, %", [_percent(point.metric) for point in ascending], "4"))
+        title = "Accuracy and same answers"
+    if compression.metric_whole is not None:
+        whole = ("accuracy of the whole network, %", 100 * compression.metric_whole)
+    work = Series("multiplications left, %", [100 * point.macs for point in ascending], "4")
+    faster = [
+        Series(_counted(size, "row"), [point.faster.get(size) for point in ascending], color)
+        for size, color in zip(compression.faster, SPEED_COLORS, strict=False)
+    ]
     return [
-        *([answers] if has_answers else []),
-        chart_over_shares("Multiplications left in the layers", work, bounds=(0, None)),
-        chart_over_shares(
-            "Times faster, by rows of a run",
-            faster,
-            bounds=(0, None),
-            level=("the whole network", [1.0] * len(at)),
-        ),
+        *([] if compression.agreement is None else [chart(title, answers, whole, None)]),
+        chart("Multiplications left in the layers", [work], None, 0),
+        chart("Times faster, by rows of a run", faster, ("the whole network", 1.0), 0),
     ]
 
 
-def _times_faster(size: int, point: CompressionPoint) -> float | None:
-    return point.faster.get(size)
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def _layer_pictures(layers: Sequence[KeptUnits]) -> list[Markup]:
     """How many units each layer keeps, and which."""
     if not layers:
         return []
-    names = [layer.layer for layer in layers]
-    return [
-        bars(
-            "Units kept by layer",
-            [(len(layer.units), layer.whole) for layer in layers],
-            below="layer",
-            places=names,
-            names=("kept", "removed"),
+    names, places = [layer.layer for layer in layers], range(len(layers))
+    kept, whole = [len(layer.units) for layer in layers], [layer.whole for layer in layers]
+    content = [
+        Bars("kept", "4", places, kept),
+        Bars(
+            "removed",
+            "faint",
+            places,
+            [all_units - left for left, all_units in zip(kept, whole, strict=True)],
         ),
-        unit_map("Which units are kept", [(layer.units, layer.whole) for layer in layers], names),
     ]
+    counts = Chart(
+        "",
+        "Units kept by layer",
+        "",
+        content,
+        position_axis("layer", names),
+        linear_axis("", whole),
+        places=[f"layer {layer.layer}: {len(layer.units):,} of {layer.whole:,}" for layer in layers],
+    )
+    which = unit_map("Which units are kept", [(layer.units, layer.whole) for layer in layers], names)
+    return [chart_figure(counts), which]
 
 
 def _counted(count: int, noun: str) -> str:

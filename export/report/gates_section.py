@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from turnpike.export.report.charts import Series, chart
+from turnpike.export.report.charts import Series, level, line_chart
 from turnpike.export.report.data import ReportData, gates_by_depth
-from turnpike.export.report.html import Markup, Part, section, side_by_side, table, tag
 from turnpike.export.report.maps import gate_map, signed_map
+from turnpike.reporting.chart import Area, position_axis
+from turnpike.reporting.markup import Markup, Part, tag
+from turnpike.reporting.page import folded, section, side_by_side, table
 from turnpike.service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
 
 NO_ROWS = (
@@ -53,7 +55,7 @@ def _gate_table(report: ReportData) -> Markup:
     head = ["layer", "gate", "kind", "carry", "units", "bias", "lever", "mean T", "closed", "open"]
     gate_table = table(head[: len(rows[0])], rows, text_columns=(1, 2, 3))
     if len(rows) > 12:
-        gate_table = tag("details", tag("summary", f"All {len(rows)} layers"), gate_table)
+        gate_table = folded(f"All {len(rows)} layers", gate_table)
     steps = "" if len(rows) == len(gates) else f", at {len(gates):,} steps"
     count = f"{len(rows)} gated layer{'s' if len(rows) > 1 else ''}"
     intro = f"{count}{steps}. T near 1 transforms the layer's input, T near 0 carries it on."
@@ -83,30 +85,20 @@ def _openness_charts(gates: Sequence[Gate], profile: Profile) -> Markup:
     def by_layer(figure: Callable[[LayerProfile], float]) -> list[float]:
         return [float(np.mean([figure(by_name[gate.name]) for gate in group])) for group in groups.values()]
 
-    mean = Series("mean T", by_layer(lambda layer: layer.mean), "series-4")
-    median = Series("median", by_layer(lambda layer: layer.quantiles[middle]), "series-1")
-    band = (
-        by_layer(lambda layer: layer.quantiles[1]),
-        by_layer(lambda layer: layer.quantiles[-2]),
-        "5 % to 95 %",
-    )
-    closed = Series(f"T below {profile.epsilon:g}", by_layer(lambda layer: layer.closed), "series-alarm")
-    open_ = Series(f"T above {1 - profile.epsilon:g}", by_layer(lambda layer: layer.open), "series-4")
+    mean = Series("mean T", by_layer(lambda layer: layer.mean), "4")
+    median = Series("median", by_layer(lambda layer: layer.quantiles[middle]), "1")
+    low, high = by_layer(lambda layer: layer.quantiles[1]), by_layer(lambda layer: layer.quantiles[-2])
+    band = Area("5 % to 95 %", "4", range(len(groups)), low, high, is_band=True)
+    closed = Series(f"T below {profile.epsilon:g}", by_layer(lambda layer: layer.closed), "alarm")
+    open_ = Series(f"T above {1 - profile.epsilon:g}", by_layer(lambda layer: layer.open), "4")
     varies = Series(
-        "standard deviation over rows", by_layer(lambda layer: float(np.mean(layer.units_sd))), "series-1"
+        "standard deviation over rows", by_layer(lambda layer: float(np.mean(layer.units_sd))), "1"
     )
-    layers = list(groups)
+    layers, x = list(groups), position_axis("layer", list(groups))
     return side_by_side(
-        chart(
-            "How open the layers are",
-            [mean, median],
-            below="layer",
-            places=layers,
-            bounds=(0, 1),
-            band=band,
-        ),
-        chart("Share of T near 0 and near 1", [closed, open_], below="layer", places=layers, bounds=(0, 1)),
-        chart("How much the units vary", [varies], below="layer", places=layers, bounds=(0, None)),
+        line_chart("How open the layers are", [mean, median], x, layers, others=[band], low=0, high=1),
+        line_chart("Share of T near 0 and near 1", [closed, open_], x, layers, low=0, high=1),
+        line_chart("How much the units vary", [varies], x, layers, low=0),
     )
 
 
@@ -143,8 +135,9 @@ def _contrast(gates: Sequence[Gate], profile: Profile | None, labels: Sequence[s
     by_gate = dict(zip((layer.gate for layer in profile.layers), profile.contrast, strict=True))
     groups = gates_by_depth(gates)
     grid = np.array([np.mean([by_gate[gate.name] for gate in group], axis=0) for group in groups.values()])
+    layers = list(groups)
     class_names = [*labels, *map(str, range(len(labels), grid.shape[1]))]
-    spread = Series("largest difference between two classes", np.ptp(grid, axis=1).tolist(), "series-4")
+    spread = Series("largest difference between two classes", np.ptp(grid, axis=1).tolist(), "4")
     intro = (
         "How the gates differ between classes: the mean of T over the rows of a class, minus its mean over "
         "all rows."
@@ -154,8 +147,8 @@ def _contrast(gates: Sequence[Gate], profile: Profile | None, labels: Sequence[s
             "Classes",
             intro,
             side_by_side(
-                signed_map("Mean T by class, minus mean T", grid, list(groups), class_names),
-                chart("Contrast by layer", [spread], below="layer", places=list(groups), bounds=(0, None)),
+                signed_map("Mean T by class, minus mean T", grid, layers, class_names),
+                line_chart("Contrast by layer", [spread], position_axis("layer", layers), layers, low=0),
             ),
         )
     ]
@@ -168,32 +161,24 @@ def _lesion(curve: LesionCurve) -> Markup:
             "Lesions",
             "No layer could be closed: none has levers for all its gates and finite outputs when closed.",
         )
-    accuracy = Series(
-        "accuracy with the layer closed", [lesion.accuracy for lesion in curve.layers], "series-4"
-    )
-    flipped = Series("answers changed", [lesion.flipped for lesion in curve.layers], "series-alarm")
-    loss = Series(
-        "mean cross entropy with the layer closed", [lesion.loss for lesion in curve.layers], "series-4"
-    )
+    x = position_axis("closed layer", layers)
+    accuracy = Series("accuracy with the layer closed", [lesion.accuracy for lesion in curve.layers], "4")
+    flipped = Series("answers changed", [lesion.flipped for lesion in curve.layers], "alarm")
+    loss = Series("mean cross entropy with the layer closed", [lesion.loss for lesion in curve.layers], "4")
     return section(
         "Lesions",
         f"What the network loses if one layer is closed, so that it carries its input on, over "
         f"{curve.rows:,} rows. With all layers: accuracy {curve.accuracy:.4f}, loss {curve.loss:.4f}.",
         side_by_side(
-            chart(
+            line_chart(
                 "Accuracy and changed answers",
                 [accuracy, flipped],
-                below="closed layer",
-                places=layers,
-                bounds=(0, 1),
-                level=("with all layers", [curve.accuracy] * len(layers)),
+                x,
+                layers,
+                others=[level("with all layers", curve.accuracy, x)],
+                low=0,
+                high=1,
             ),
-            chart(
-                "Loss",
-                [loss],
-                below="closed layer",
-                places=layers,
-                level=("with all layers", [curve.loss] * len(layers)),
-            ),
+            line_chart("Loss", [loss], x, layers, others=[level("with all layers", curve.loss, x)]),
         ),
     )

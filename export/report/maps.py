@@ -14,8 +14,9 @@ from matplotlib import colormaps
 from PIL import Image
 
 from turnpike.export.network import Array
-from turnpike.export.report.charts import legend_of
-from turnpike.export.report.html import Markup, tag
+from turnpike.reporting.markup import Markup, tag
+from turnpike.reporting.page import figure
+from turnpike.reporting.svg import legend, swatch
 
 # percentage of the values that may exceed the color scale of a signed map: a few outliers would leave no
 # colors for the rest
@@ -73,8 +74,8 @@ def unit_map(title: str, units: Sequence[tuple[Sequence[int], int]], rows: Seque
         style=_height(rows),
         class_="map",
     )
-    legend = legend_of([("kept", "bar series-4"), ("removed", "shade")])
-    return tag("figure", tag("figcaption", tag("b", title)), _framed(picture, rows, width, ()), legend)
+    names = legend([("kept", swatch("bar series-4")), ("removed", swatch("bar series-faint"))])
+    return figure(title, _framed(picture, rows, width, ()), names)
 
 
 def _dashes(kept: Sequence[int], y: float) -> str:
@@ -109,11 +110,7 @@ def _map(
     low, high = ends
     finite = grid[np.isfinite(grid)]
     if not finite.size:
-        return tag(
-            "figure",
-            tag("figcaption", tag("b", title)),
-            tag("p", "Not known for these layers.", class_="quiet"),
-        )
+        return figure(title, tag("p", "Not known for these layers.", class_="quiet"))
     shares = (grid - low) / (high - low)
     description = f"{len(rows)} layers, {finite.min():.3g} to {finite.max():.3g}"
     image = tag(
@@ -131,7 +128,7 @@ def _map(
         class_="key",
     )
     framed = _framed(image, rows, grid.shape[1], columns)
-    return tag("figure", tag("figcaption", tag("b", title)), framed, color_bar)
+    return figure(title, framed, color_bar)
 
 
 def _height(rows: Sequence[str]) -> str:

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from turnpike.export.report.charts import Series, chart
+from turnpike.export.report.charts import Series, line_chart
 from turnpike.export.report.compression_section import compression_sections
 from turnpike.export.report.data import ReportData
 from turnpike.export.report.gates_section import gate_sections
-from turnpike.export.report.html import Markup, Part, format_bytes, section, side_by_side, table, tag, tile
 from turnpike.export.report.parity_section import parity_sections
-
-# fonts, colors and components; the same file as that of the load test's page
-STYLE_FILE = Path(__file__).parent / "report.css"
+from turnpike.reporting.chart import position_axis
+from turnpike.reporting.markup import Markup, Part, tag
+from turnpike.reporting.number_format import size
+from turnpike.reporting.page import (
+    badge,
+    build_page,
+    notes,
+    section,
+    side_by_side,
+    summary,
+    table,
+    tile,
+    tiles,
+)
 
 # the key is whether the file is fp32; a lower precision is made from a graph that was proved in fp32
 BADGES = {True: "parity proved", False: "parity proved in fp32"}
 PRECISIONS = {"fp32": "fp32", "fp16": "fp16 (half precision)", "int8": "int8 (eight-bit weights)"}
 
-# the page has no scripts and loads nothing
-CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
 
 def render_page(report: ReportData) -> str:
     """The complete page."""
-    manifest = report.manifest
-    title = f"{manifest.name} · version {manifest.version}"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=CONTENT_SECURITY_POLICY),
-        tag("title", f"{title} · turnpike"),
-        tag("style", Markup(STYLE_FILE.read_text(encoding="utf-8"))),
-    )
-    body = tag(
-        "main",
+    title = f"{report.manifest.name} · version {report.manifest.version}"
+    return build_page(
+        title,
         _summary(report, title),
         *compression_sections(report),
         *parity_sections(report),
@@ -43,14 +39,14 @@ def render_page(report: ReportData) -> str:
         *_precision(report),
         _batches(report),
         _provenance(report),
+        has_images=True,
     )
-    return f"<!doctype html>\n{tag('html', head, tag('body', body), lang='en')}\n"
 
 
 def _summary(report: ReportData, title: str) -> Markup:
     manifest, parity = report.manifest, report.manifest.parity
     profile = manifest.profile
-    tiles = [
+    figures = [
         tile(len(parity.tensors), "tensors proved", "outputs, gates and layers"),
         tile(
             sum(batch.rows for batch in parity.batches), "rows compared", f"in {len(parity.batches)} batches"
@@ -60,19 +56,19 @@ def _summary(report: ReportData, title: str) -> Markup:
             "transform gate" if len(manifest.gates) == 1 else "transform gates",
             "hidden outputs of the graph",
         ),
-        tile(format_bytes(report.size), "in one file", PRECISIONS[manifest.precision]),
+        tile(size(report.size), "in one file", PRECISIONS[manifest.precision]),
         tile("no", "batching allowed", "rows depend on each other")
         if manifest.batch_coupled
         else tile("yes", "batching allowed", "rows are independent"),
     ]
     if profile is not None and profile.layers:
         depth = sum(layer.mean for layer in profile.layers)
-        tiles.append(tile(f"{depth:.2f}", "effective depth", "sum of mean T"))
+        figures.append(tile(f"{depth:.2f}", "effective depth", "sum of mean T"))
     if (compression := manifest.compression) is not None:
         share = f"{compression.units / compression.units_whole:.1%}"
         of_units = f"{compression.units:,} of {compression.units_whole:,}"
-        times = ", ".join(f"{size}: {times:.1f}x" for size, times in compression.faster.items())
-        tiles[:0] = [
+        times = ", ".join(f"{rows}: {times:.1f}x" for rows, times in compression.faster.items())
+        figures[:0] = [
             tile(share, "of the units kept", of_units),
             tile(
                 f"{min(compression.faster.values()):.1f}x",
@@ -80,10 +76,9 @@ def _summary(report: ReportData, title: str) -> Markup:
                 f"by rows of a run: {times}",
             ),
         ]
-    badge = tag("span", BADGES[manifest.precision == "fp32"], class_="badge ok")
-    return tag(
-        "section",
-        tag("div", tag("h1", title), badge, class_="title"),
+    return summary(
+        title,
+        [badge(BADGES[manifest.precision == "fp32"], "ok")],
         tag(
             "p",
             f"From {manifest.source}, {PRECISIONS[manifest.precision]}. Inputs ",
@@ -93,13 +88,9 @@ def _summary(report: ReportData, title: str) -> Markup:
             ".",
             class_="quiet",
         ),
-        *(
-            [tag("ul", *(tag("li", warning) for warning in report.warnings), class_="note watch")]
-            if report.warnings
-            else []
-        ),
+        notes(report.warnings, "watch"),
         *(tag("p", f"Note: {note}", class_="quiet") for note in report.notes),
-        tag("div", *tiles, class_="tiles"),
+        tiles(*figures),
     )
 
 
@@ -119,8 +110,8 @@ def _precision(report: ReportData) -> list[Markup]:
         ["agreement", f"{comparison.agreement:.4f}", "1", agreed],
         [
             "file",
-            format_bytes(comparison.size),
-            format_bytes(comparison.size_fp32),
+            size(comparison.size),
+            size(comparison.size_fp32),
             f"{comparison.size / comparison.size_fp32:.2f} of fp32",
         ],
     ]
@@ -142,9 +133,11 @@ def _precision(report: ReportData) -> list[Markup]:
     ]
     charts = []
     if comparison.gates:
-        mean = Series("mean difference of T from fp32", [gate.mean for gate in comparison.gates], "series-4")
-        largest = Series("largest difference", [gate.max for gate in comparison.gates], "series-2")
-        charts.append(chart("Change of the gates", [mean, largest], below="gate, in order", log=True))
+        gates = list(map(str, range(len(comparison.gates))))
+        mean = Series("mean difference of T from fp32", [gate.mean for gate in comparison.gates], "4")
+        largest = Series("largest difference", [gate.max for gate in comparison.gates], "2")
+        x = position_axis("gate, in order", gates)
+        charts.append(line_chart("Change of the gates", [mean, largest], x, gates, is_log=True))
     intro = (
         f"On {comparison.rows:,} {'random rows' if comparison.drawn else 'rows of the data'}, with "
         f"{comparison.provider}. Speeds were measured on the machine that made this report, with one thread."

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from turnpike.export.parity.verdict import RMS_FACTOR
-from turnpike.export.report.charts import Series, chart, histogram
+from turnpike.export.report.charts import Series, line_chart
 from turnpike.export.report.data import ReportData, gates_by_depth
-from turnpike.export.report.html import Markup, Part, section, side_by_side, table, tag
+from turnpike.reporting.chart import Area, Axis, Chart, Color, Line, all_y, linear_axis, position_axis
+from turnpike.reporting.markup import Markup, Part
+from turnpike.reporting.number_format import power_of_ten
+from turnpike.reporting.page import chart_figure, folded, section, side_by_side, table
 from turnpike.service.artifact.manifest import Manifest, Parity, TensorParity
 
 # with more tensors than this the table has one row per layer and kind, with the largest errors
@@ -21,16 +25,17 @@ def parity_sections(report: ReportData) -> list[Markup]:
     parity = report.manifest.parity
     rows = parity_rows(report.manifest)
     baseline = baseline_name(report.manifest)
-    ort_errors = Series("onnxruntime", [row.rms for row in rows], "series-4")
-    baseline_errors = Series(baseline, [row.rms_torch for row in rows], "series-2")
+    ort_errors = Series("onnxruntime", [row.rms for row in rows], "4")
+    baseline_errors = Series(baseline, [row.rms_torch for row in rows], "2")
+    names = [row.name for row in rows]
     charts = [
-        chart(
+        line_chart(
             "Root mean square error by tensor, in data-flow order",
             [baseline_errors, ort_errors],
-            below="tensor",
-            places=[row.name for row in rows],
-            level=(f"passes below {RMS_FACTOR:g} x {baseline}'s error", [_pass_level(row) for row in rows]),
-            log=True,
+            position_axis("tensor", names),
+            names,
+            others=[_pass_levels(f"passes below {RMS_FACTOR:g} x {baseline}'s error", rows)],
+            is_log=True,
             joined=False,
         ),
         *_histograms(report),
@@ -51,7 +56,8 @@ def parity_sections(report: ReportData) -> list[Markup]:
     ]
     head = ["tensor", "rms error", baseline, "ratio", "largest error", baseline]
     figures = table(head, cells, text_columns=(0,))
-    folded = tag("details", tag("summary", f"All {len(rows)} rows"), figures) if len(rows) > 12 else figures
+    if len(rows) > 12:
+        figures = folded(f"All {len(rows)} rows", figures)
     notes = "" if len(rows) == len(parity.tensors) else " Each row shows the largest errors in one layer."
     if parity.input_ranges:
         notes += f" This was proved {parity.range_text} only."
@@ -64,7 +70,7 @@ def parity_sections(report: ReportData) -> list[Markup]:
         f"Errors of onnxruntime ({', '.join(parity.providers)}) and of {baseline} against "
         f"{parity.reference}. onnxruntime passes if it is as accurate as {baseline}; {weights}.{notes}",
         side_by_side(*charts),
-        folded,
+        figures,
     )
     return [parity_section, *_unjudged(parity, baseline)]
 
@@ -139,14 +145,39 @@ def _histograms(report: ReportData) -> list[Markup]:
             [sum(bins) for bins in zip(*(report.histograms[name][side] for name in names), strict=True)]
             for side in (0, 1)
         )
-        counts = [(baseline, baseline_counts, "series-2"), ("onnxruntime", ort_counts, "series-4")]
-        charts.append(histogram(title, counts, below="absolute error", ends=report.decades))
+        counts: list[tuple[str, list[int], Color]] = [
+            (baseline, baseline_counts, "2"),
+            ("onnxruntime", ort_counts, "4"),
+        ]
+        charts.append(_histogram(title, counts, report.decades))
     return charts
 
 
-def _pass_level(row: TensorParity) -> float | None:
-    """The error up to which a tensor passes, without the margin of one rounding; None if it is zero."""
-    return RMS_FACTOR * row.rms_torch or None
+def _histogram(
+    title: str, counts: Sequence[tuple[str, Sequence[int], Color]], decades: tuple[float, float]
+) -> Markup:
+    """Shares of errors in equal bins between powers of ten, with an outline for each name and color."""
+    low, high = decades
+    areas = []
+    for name, row, color in counts:
+        # each bin has a left and a right end
+        ends = [10 ** (low + (high - low) * n / len(row)) for n in range(len(row) + 1)]
+        edges = [end for pair in pairwise(ends) for end in pair]
+        shares = [n / max(1, sum(row)) for n in row for _ in range(2)]
+        areas.append(Area(name, color, edges, [0.0] * len(edges), shares))
+    ticks = [(10.0**power, power_of_ten(power)) for power in range(round(low), round(high) + 1, 2)]
+    x = Axis("absolute error", 10**low, 10**high, ticks, is_log=True)
+    return chart_figure(Chart("", title, "", areas, x, linear_axis("", all_y(areas))))
+
+
+def _pass_levels(name: str, rows: Sequence[TensorParity]) -> Line:
+    """The errors up to which tensors pass, without the margin of one rounding; a gap if it is zero."""
+    x: list[float] = []
+    y: list[float | None] = []
+    for place, row in enumerate(rows):
+        x += [place - 0.5, place + 0.5, place + 0.5]
+        y += [RMS_FACTOR * row.rms_torch or None] * 2 + [None]
+    return Line(name, "text", x, y, "dashed")
 
 
 def _ratio(ort_error: float, baseline_error: float) -> str:

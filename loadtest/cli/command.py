@@ -39,7 +39,7 @@ def _run(plan: LoadPlan) -> int:
     from turnpike.loadtest.run import run_load_test  # isort: skip
     from turnpike.loadtest.cli.progress import LoadProgress
     from turnpike.loadtest.measure.summary import failures
-    from turnpike.loadtest.report.report import prepare_folder, write_report
+    from turnpike.loadtest.report.write_report import prepare_folder, write_report
 
     # hide locust's own messages: it logs our errors a second time, and our notes replace its advice
     logging.disable(logging.WARNING)

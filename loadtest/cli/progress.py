@@ -19,8 +19,8 @@ from rich.text import Text
 
 from turnpike.loadtest.ledger import PeriodSummary, now
 from turnpike.loadtest.measure.record import LiveState, RateStep, Record
-from turnpike.loadtest.report import number_format as fmt
 from turnpike.loadtest.report.sentences import capacity_rate, capacity_sentence
+from turnpike.reporting import number_format as fmt
 
 # length in seconds of the period that recent figures cover
 RECENT_SECONDS = 5

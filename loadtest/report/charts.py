@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from turnpike.loadtest.report import sentences
-from turnpike.loadtest.report.chart_parts import (
-    MS,
-    TIME_MEASURES,
+from turnpike.reporting.chart import (
     Axis,
     Bars,
     Chart,
     Color,
+    Content,
     Dash,
     Level,
     Line,
     Marks,
     Numbers,
-    ReportDocument,
     Shape,
     all_y,
-    limit_levels,
     linear_axis,
     log_axis,
-    time_axis,
-    time_places,
-    time_values,
-    to_ms,
-    uncounted_times,
 )
 
+ReportDocument = Mapping[str, Any]
+
+MS = 1e3
+# measures of an SLO that are times
+TIME_MEASURES = ("p50", "p90", "p95", "p99", "p99.9", "max", "mean")
+# up to this many seconds, a time axis has a unit of this many seconds, and its name
+TIME_UNITS = ((600, 1, "seconds"), (36_000, 60, "minutes"), (math.inf, 3600, "hours"))
 # colors of the most frequent faults; all others are shown as one
 FAULT_COLORS: tuple[Color, ...] = ("alarm", "2", "3", "4", "1")
 # color and dash of each kind of request in the distribution, if there are few kinds
@@ -69,31 +70,39 @@ def _time_chart(
         levels: Lines across the chart.
     """
     name, title, description = texts
+    # the axis is in seconds, and its names are in the unit that suits the length of the test
+    at, counted = report["series"]["at"], report["counted"]
+    last = at[-1] + report["series"]["interval"] if at else report["seconds"]
+    size, unit_name = next((size, name) for longest, size, name in TIME_UNITS if last <= longest)
+    ticks = [
+        (tick * size, text) for tick, text in linear_axis("", [last / size]).ticks if tick * size <= last
+    ]
+    uncounted = ((0.0, counted["from"]), (counted["from"] + counted["seconds"], last))
     return Chart(
         name,
         title,
         description,
         content,
-        time_axis(report),
+        Axis(f"{unit_name} since the start", 0, last, ticks),
         linear_axis(unit, all_y(content)) if y is None else y,
         levels=levels,
-        shades=uncounted_times(report),
-        places=time_places(report),
+        shades=[(begin, end) for begin, end in uncounted if end - begin > 1],
+        places=[f"{second / size:.6g} {unit_name}" for second in at],
     )
 
 
 def _time_charts(report: ReportDocument) -> Iterator[Chart]:
     """Latency, throughput and rows over time."""
-    series, at = report["series"], time_values(report)
+    series, at = report["series"], report["series"]["at"]
     if not at:
         return
     lines = [
-        Line("max", "quiet", at, to_ms(series["max"])),
-        Line("p99", "alarm", at, to_ms(series["p99"])),
-        Line("p90", "2", at, to_ms(series["p90"])),
-        Line("p50", "4", at, to_ms(series["p50"])),
+        Line("max", "quiet", at, _to_ms(series["max"])),
+        Line("p99", "alarm", at, _to_ms(series["p99"])),
+        Line("p90", "2", at, _to_ms(series["p90"])),
+        Line("p50", "4", at, _to_ms(series["p50"])),
     ]
-    levels = limit_levels(report)
+    levels = _limit_levels(report)
     yield _time_chart(
         report,
         ("latency", "Latency over time", "Good answers, by the second in which their request was due."),
@@ -111,7 +120,7 @@ def _time_charts(report: ReportDocument) -> Iterator[Chart]:
     ]
     yield _time_chart(report, ("throughput", "Throughput over time", description), "per second", lines)
     if report["load"]["rows"] != [1]:
-        lines = [Line("rows", "1", at, series["rows_rate"])]
+        lines = [Line("rows", "1", at, series["rows_rate"], in_legend=False)]
         description = "Rows of good answers, by the second in which their request was due."
         yield _time_chart(report, ("rows", "Rows over time", description), "per second", lines)
 
@@ -125,7 +134,7 @@ def _error_chart(report: ReportDocument) -> Iterator[Chart]:
         rare = [counts for _, counts in faults[len(FAULT_COLORS) - 1 :]]
         others = ("other", [sum(column) for column in zip(*rare, strict=True)])
         faults = [*faults[: len(FAULT_COLORS) - 1], others]
-    at = time_values(report)
+    at = report["series"]["at"]
     bars = [
         Bars(name, color, at, counts) for (name, counts), color in zip(faults, FAULT_COLORS, strict=False)
     ]
@@ -146,15 +155,16 @@ def _distribution_chart(report: ReportDocument) -> Iterator[Chart]:
     if not report["distribution"]:
         return
     # a line for all requests, and one for each kind
-    lines = [_distribution_line(report["distribution"], "all", "4")]
     kinds = {kind: points for kind, points in report["distributions"].items() if points}
-    if 1 < len(kinds) <= len(KIND_STYLES):
+    has_kinds = 1 < len(kinds) <= len(KIND_STYLES)
+    lines = [_distribution_line(report["distribution"], "all", "4", in_legend=has_kinds)]
+    if has_kinds:
         for (kind, points), (color, dash) in zip(kinds.items(), KIND_STYLES, strict=False):
             lines.append(_distribution_line(points, kind, color, dash))
     # the horizontal axis shows shares at the logarithm of their rarity
     end = 1.25 * max([2.0, *lines[0].x])
     ticks = [(_rarity(share), f"{share * 100:.6g} %") for share in TICK_SHARES if _rarity(share) <= end]
-    levels = limit_levels(report)
+    levels = _limit_levels(report)
     yield Chart(
         "distribution",
         "Distribution of latency",
@@ -172,7 +182,7 @@ def _server_charts(report: ReportDocument) -> Iterator[Chart]:
     """The server's own metrics over time."""
     if report["server"] is None:
         return
-    series, at = report["series"], time_values(report)
+    series, at = report["series"], report["series"]["at"]
     sources: tuple[tuple[str, str, Color], ...] = (
         ("client", "", "4"),
         ("server", "server_request_", "3"),
@@ -181,18 +191,18 @@ def _server_charts(report: ReportDocument) -> Iterator[Chart]:
     )
     lines: list[Line] = []
     for name, key, color in sources:
-        p50 = Line(f"{name} p50", color, at, to_ms(series[f"{key}p50"]), "dotted", in_legend=False)
-        lines += [Line(f"{name} p99", color, at, to_ms(series[f"{key}p99"])), p50]
+        p50 = Line(f"{name} p50", color, at, _to_ms(series[f"{key}p50"]), "dotted", in_legend=False)
+        lines += [Line(f"{name} p99", color, at, _to_ms(series[f"{key}p99"])), p50]
     description = (
         "Latency measured by clients, and the server's own times in the same seconds: p99 solid, p50 dotted."
     )
     yield _time_chart(
         report, ("server", "Client and server", description), "ms", lines, y=log_axis("ms", all_y(lines))
     )
-    rows = [Line("batches", "1", at, series["server_batch_rows"])]
+    rows = [Line("batches", "1", at, series["server_batch_rows"], in_legend=False)]
     description = "Rows that the server ran together, on average."
     yield _time_chart(report, ("batches", "Batches", description), "rows", rows)
-    queue = [Line("queue", "2", at, series["server_depth"])]
+    queue = [Line("queue", "2", at, series["server_depth"], in_legend=False)]
     yield _time_chart(report, ("queue", "Queue", "Requests that waited for their run."), "requests", queue)
 
 
@@ -210,8 +220,8 @@ def _capacity_charts(report: ReportDocument) -> Iterator[Chart]:
     # latency, by the first limit of the SLO on a time
     limits = [limit["measure"] for limit in report["verdict"]["limits"] if limit["measure"] in TIME_MEASURES]
     measure = limits[0] if limits else "p99"
-    content = _step_marks(steps, to_ms(step[measure] for step in steps), measure)
-    levels = limit_levels(report, [measure])
+    content = _step_marks(steps, _to_ms(step[measure] for step in steps), measure)
+    levels = _limit_levels(report, [measure])
     yield Chart(
         "saturation",
         f"Saturation: {measure} by rate",
@@ -235,7 +245,7 @@ def _capacity_charts(report: ReportDocument) -> Iterator[Chart]:
     )
 
 
-def _step_marks(steps: Sequence[ReportDocument], values: Numbers, name: str) -> list[Line | Marks]:
+def _step_marks(steps: Sequence[ReportDocument], values: Numbers, name: str) -> list[Content]:
     """A mark for each step, and a line through them; through the last one if a rate was tried again."""
     last_values = {step["due_rate"]: value for step, value in zip(steps, values, strict=True)}
     through = Line(name, "quiet", list(last_values), list(last_values.values()), in_legend=False)
@@ -251,15 +261,33 @@ def _marker(step: ReportDocument) -> tuple[Shape, Color]:
 
 
 def _distribution_line(
-    points: Sequence[Sequence[float]], name: str, color: Color, dash: Dash = "solid"
+    points: Sequence[Sequence[float]],
+    name: str,
+    color: Color,
+    dash: Dash = "solid",
+    *,
+    in_legend: bool = True,
 ) -> Line:
     """Latency by rarity. The slowest answer of all is left out: its rarity is infinite."""
     finite = [(share, latency) for share, latency in points if share < 1]
-    return Line(
-        name, color, [_rarity(share) for share, _ in finite], [latency * MS for _, latency in finite], dash
-    )
+    rarities, latencies = [_rarity(share) for share, _ in finite], [latency * MS for _, latency in finite]
+    return Line(name, color, rarities, latencies, dash, in_legend)
 
 
 def _rarity(share: float) -> float:
     """One in this many answers is slower: 100 for a share of 99 %."""
     return 1 / (1 - share)
+
+
+def _to_ms(values: Iterable[float | None]) -> list[float | None]:
+    """Convert seconds to milliseconds."""
+    return [None if value is None else value * MS for value in values]
+
+
+def _limit_levels(report: ReportDocument, measures: Sequence[str] = TIME_MEASURES) -> list[Level]:
+    """A horizontal line for each limit of the SLO on one of these times."""
+    return [
+        Level(limit["bound"] * MS, limit["words"])
+        for limit in report["verdict"]["limits"]
+        if limit["measure"] in measures
+    ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnpike.loadtest.measure.summary import MORE_PROCESSES
-from turnpike.loadtest.report import number_format as fmt
+from turnpike.reporting import number_format as fmt
 
 WIRES = {
     "json": "tensors as JSON",
@@ -36,6 +36,12 @@ OPEN = (
     "it was sent later. So a stall of the server shows in every request that was due during the stall, and "
     "no request is missing from the figures (no coordinated omission)."
 )
+SERVER_METRICS = (
+    ", read once a second. Percentiles are approximate, because Prometheus counts values in buckets. The "
+    "server's time of a request ends when the answer is ready; the client's ends when the answer has arrived."
+)
+NO_ERRORS = "Every request had a good answer. All answers were checked."
+NO_REQUESTS = "No request was due in the measured time."
 GENERATOR_WAS_LIMIT = "the load generator was the limit"
 SERVER_LIMITED = "At higher rates the server did not keep the SLO."
 UNDONE = "The search was stopped before it found the capacity."
@@ -84,6 +90,12 @@ def counted_sentence(report: Mapping[str, Any]) -> str:
     return f"All requests that were due in {run}, which took {seconds}."
 
 
+def drift_sentence(report: Mapping[str, Any]) -> str:
+    """Which parts of a soak test the table compares."""
+    seconds = fmt.length(report["counted"]["seconds"])
+    return f"Change over {seconds} of load: the first quarter of the time, and the last quarter."
+
+
 def shading_sentence(report: Mapping[str, Any]) -> str:
     """What the shaded bands in the charts mean; empty if there are none."""
     if report["capacity"] is not None:
@@ -126,6 +138,15 @@ def server_sentence(server: Mapping[str, Any]) -> str:
 def omission_paragraph(load: Mapping[str, Any]) -> str:
     """How the test handled coordinated omission."""
     return OPEN if load["loop"] == "open" else CLOSED
+
+
+def good_answer_paragraph(load: Mapping[str, Any]) -> str:
+    """Which answers count as good."""
+    return (
+        "An answer is good if its status is 200, its tensors have the shapes of the model's metadata, all "
+        "numbers are finite, and they equal the reference answer, which the same request got before the "
+        f"load, within {load['tolerance']}. Percentiles are exact to one percent."
+    )
 
 
 def limit_value(limit: Mapping[str, Any]) -> str:

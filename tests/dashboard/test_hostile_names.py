@@ -36,9 +36,9 @@ from turnpike.export.report.data import ReportData, gate_panel
 from turnpike.export.report.write import write_report as write_export_report
 from turnpike.export.sources.data.rows import Rows
 from turnpike.loadtest.ledger import Ledger
-from turnpike.loadtest.report.report import write_report as write_load_report
+from turnpike.loadtest.report.write_report import write_report as write_load_report
 from turnpike.service.artifact.runtime import open_model
-from turnpike.tune.report.report import write_results
+from turnpike.tune.report.write_report import write_results
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize

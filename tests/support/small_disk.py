@@ -77,7 +77,7 @@ def digests(disk: Path) -> dict[str, str]:
 
 def write_load_report(folder: Path) -> None:
     from tests.support.loadtest_records import mixed_record
-    from turnpike.loadtest.report.report import write_report
+    from turnpike.loadtest.report.write_report import write_report
 
     write_report(folder, mixed_record())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("common", "models", "export", "service", "loadtest", "score", "tune", "client")
+PACKAGES = ("common", "reporting", "models", "export", "service", "loadtest", "score", "tune", "client")
 
 
 def files(package: str, root: Path = ROOT) -> list[Path]:

@@ -14,7 +14,7 @@ from turnpike.service.config.auto_workers import TUNED_SETTINGS
 from turnpike.tune.cli.progress import TuneProgress
 from turnpike.tune.errors import StoppedError, UsageError
 from turnpike.tune.plan import TunePlan
-from turnpike.tune.report.report import prepare_folder, write_results
+from turnpike.tune.report.write_report import prepare_folder, write_results
 from turnpike.tune.result import TuneResult
 from turnpike.tune.run import run_search
 from turnpike.tune.trial.child_process import interruptible

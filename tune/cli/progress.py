@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from turnpike.loadtest.report import number_format as fmt
+from turnpike.reporting import number_format as fmt
 from turnpike.tune.report.sentences import result_sentences, users_text
 from turnpike.tune.result import TuneResult
 from turnpike.tune.search.candidates import Candidate

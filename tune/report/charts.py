@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from turnpike.loadtest.report.chart_parts import MS, Axis, Chart, Color, Level, Marks, Shape, log_axis
 from turnpike.loadtest.slo import Slo
+from turnpike.reporting.chart import Axis, Chart, Color, Level, Marks, Shape, log_axis
 from turnpike.tune.report.sentences import users_text
 from turnpike.tune.result import TuneResult
 from turnpike.tune.search.measurements import LoadFigures
 
+MS = 1e3
 # color and shape for each number of users; the shapes alone are enough to tell them apart
 MARKERS: tuple[tuple[Shape, Color], ...] = (
     ("circle", "4"),

@@ -7,6 +7,17 @@ import shlex
 from turnpike.tune.result import Alternative, TuneResult
 from turnpike.tune.search.candidates import Candidate
 
+TRIED_INTRO = (
+    "Each row names workers x threads, and the batch (in rows) and the delay if they differ from the "
+    "defaults of serve. The best settings come first. Figures are medians of all measurements."
+)
+GAIN_PARAGRAPH = (
+    "The gain compares good answers per second with those of the settings that serve had before: 2 means "
+    "twice as many. It is the geometric mean over the numbers of users, so each number counts equally. At "
+    "the end, the previous settings and the best other settings were measured again in turn. The noise is "
+    "the difference between measurements of the same settings. A gain smaller than the noise means nothing."
+)
+
 
 def result_sentences(result: TuneResult) -> list[str]:
     """The best settings, whether they keep the SLO, and what the alternatives would gain."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnpike.loadtest.report.report import JSON_FILE
+from turnpike.loadtest.report.write_report import JSON_FILE
 from turnpike.service.config.settings import Settings
 from turnpike.tune.errors import LowerPrecisionError, ServeError
 from turnpike.tune.plan import TunePlan

@@ -12,8 +12,8 @@ import pytest
 from tests.support.manifests import MANIFEST
 from turnpike.export.report.compression_section import compression_sections
 from turnpike.export.report.data import KeptUnits, ReportData
-from turnpike.export.report.html import Markup
 from turnpike.export.report.page import render_page
+from turnpike.reporting.markup import Markup
 from turnpike.service.artifact.manifest import Compression, CompressionPoint, TensorParity
 
 SHARES = (1.0, 0.8, 0.25, 0.05)
@@ -66,17 +66,19 @@ def section(data: ReportData) -> Markup:
 
 def table_rows(markup: Markup) -> list[tuple[bool, list[str]]]:
     """Whether each row is bold, and its cells."""
-    rows = re.findall(r"<tr( class=\"total\")?>((?:<td.*?</td>)+)</tr>", markup)
-    return [(bool(bold), re.findall(r"<td[^>]*>(.*?)</td>", cells)) for bold, cells in rows]
+    body = markup[markup.index("<tbody>") : markup.index("</tbody>")]
+    rows = re.findall(r"<tr( class=\"total\")?>(.*?)</tr>", body)
+    return [(bool(bold), re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", cells)) for bold, cells in rows]
 
 
 def figure(markup: Markup, title: str) -> str:
-    (found,) = [part for part in re.findall(r"<figure>.*?</figure>", markup) if f"<b>{title}</b>" in part]
+    (found,) = [part for part in re.findall(r"(?s)<figure>.*?</figure>", markup) if f"<b>{title}</b>" in part]
     return found
 
 
 def points(drawn: str, kind: str) -> list[tuple[float, float]]:
-    circles = re.findall(rf'cx="([\d.]+)" cy="([\d.]+)" r="[\d.]+" class="{kind}', drawn)
+    picture, _, _ = drawn.partition('class="legend"')
+    circles = re.findall(rf'cx="([\d.]+)" cy="([\d.]+)" r="[\d.]+" class="{kind}', picture)
     return [(float(x), float(y)) for x, y in circles]
 
 
@@ -138,9 +140,12 @@ def test_the_pictures_of_layers_show_how_many_units_are_kept_and_which() -> None
     drawn = section(report())
     counts = figure(drawn, "Units kept by layer")
     for text in ("layer 0: 4 of 16", "layer 1: 0 of 16", "layer 2: 8 of 16"):
-        assert f"<title>{text}</title>" in counts
-    bars = [float(height) for height in re.findall(r'height="([\d.]+)" class="bar', counts)]
-    assert bars[1] == pytest.approx(2 * bars[0], abs=0.2)
+        assert f"<title>{text}\n" in counts
+    kept, removed = re.findall(r'd="(M[^"]*)" class="bar', counts.partition('class="legend"')[0])
+    heights = [float(low) - float(high) for low, high in re.findall(r",([\d.]+)V([\d.]+)", kept)]
+    assert heights[1] == pytest.approx(2 * heights[0], abs=0.2)
+    # nothing is kept of the layer that is gone
+    assert (kept.count("M"), removed.count("M")) == (2, 3)
     which = figure(drawn, "Which units are kept")
     assert 'viewBox="0 0 16 3"' in which
     assert re.findall(r' d="([^"]+)" stroke-width', which) == ["M0,0.5m0,0h3m4,0h1", "M0,2.5m3,0h7m5,0h1"]

@@ -9,8 +9,8 @@ import re
 import numpy as np
 from PIL import Image
 
-from turnpike.export.report.html import Markup
 from turnpike.export.report.maps import gate_map, signed_map
+from turnpike.reporting.markup import Markup
 
 
 def pixels(markup: Markup) -> np.ndarray:

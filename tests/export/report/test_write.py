@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.support.page_reader import PageReader, assert_self_contained
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.measure.gate_profile import profile_gates
 from turnpike.export.measure.lesion_curve import lesion_curve
@@ -18,7 +18,6 @@ from turnpike.export.parity.error_stats import BINS
 from turnpike.export.precision.compare import Comparison, Speed, TensorDifference
 from turnpike.export.report import write as module
 from turnpike.export.report.data import ReportData, gate_panel
-from turnpike.export.report.html import format_bytes
 from turnpike.export.report.page import render_page
 from turnpike.export.report.parity_section import parity_rows
 from turnpike.export.report.write import report_json, write_report
@@ -32,7 +31,6 @@ from turnpike.service.artifact.manifest import (
 )
 
 LABELS = ("cat", "<script>alert(1)</script>", 'a"b&c')
-VOID = {"meta", "img", "br"}
 
 
 def rows_of(net: Gated) -> Rows:
@@ -116,36 +114,8 @@ def full() -> ReportData:
     )
 
 
-class Reader(HTMLParser):
-    """Reads a page as a browser would: its text, its elements, and whether all of them are closed."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-
 def test_the_page_shows_the_measurements(full: ReportData) -> None:
-    page = Reader(render_page(full))
-    assert page.open == []
+    page = PageReader(render_page(full))
     manifest = full.manifest
     assert manifest.lesion is not None
     assert manifest.profile is not None
@@ -194,50 +164,9 @@ def test_the_page_shows_the_measurements(full: ReportData) -> None:
 
 
 def test_the_page_is_self_contained(full: ReportData) -> None:
-    """No script and no external resource; both color schemes."""
     html = render_page(full)
-    page = Reader(html)
-    assert not [name for name, _ in page.elements if name in ("script", "link", "iframe", "object")]
-    for _, attributes in page.elements:
-        assert not any(name.startswith("on") for name in attributes)
-        assert (attributes.get("src") or "data:").startswith("data:")
-        assert "href" not in attributes
+    assert_self_contained(PageReader(html), images="; img-src data:")
     assert "url(" not in html
-    assert "http" not in html.replace("http-equiv", "")
-    assert "content=\"default-src 'none'; style-src" in html.replace("&#x27;", "'")
-    assert "prefers-color-scheme: dark" in html
-    assert "width=device-width" in html
-
-
-def test_names_are_shown_as_text(full: ReportData) -> None:
-    """A label, name, tensor or warning that looks like HTML is shown as text."""
-    evil = "</td><script>alert(2)</script>\"'&amp;"
-    manifest = full.manifest.model_copy(
-        update={
-            "name": evil,
-            "source": evil,
-            "parity": parity((evil, *[t.name for t in full.manifest.parity.tensors])),
-            "gates": tuple(gate.model_copy(update={"name": gate.name}) for gate in full.manifest.gates),
-            "tools": {evil: evil},
-        }
-    )
-    assert full.panel is not None
-    html = render_page(
-        replace(
-            full,
-            manifest=manifest,
-            warnings=(evil,),
-            inputs=(evil,),
-            outputs=(evil,),
-            seconds={evil: 1.0},
-            panel=replace(full.panel, label=evil, layers=(evil,) * 3),
-        )
-    )
-    assert "<script" not in html
-    page = Reader(html)
-    assert page.open == []
-    assert page.text.count("alert(2)") >= 8
-    assert LABELS[1] in page.text
 
 
 def test_the_json_has_the_figures_of_the_page(full: ReportData, tmp_path: Path) -> None:
@@ -309,7 +238,7 @@ def test_the_page_of_a_network_without_gates_says_so(full: ReportData) -> None:
         update={"gates": (), "profile": None, "lesion": None, "precision": "fp32"}
     )
     html = render_page(replace(full, manifest=manifest, panel=None, comparison=None))
-    page = Reader(html)
+    page = PageReader(html)
     assert "There are no transform gates in the file" in page.text
     for absent in ("Layers by units", "Lesions", "Precision:", "about the fp32 graph"):
         assert absent not in page.text
@@ -321,7 +250,7 @@ def test_without_rows_the_page_explains_how_to_give_them(full: ReportData) -> No
     net = highway(layers=3, units=6)
     manifest = full.manifest.model_copy(update={"profile": None, "lesion": None})
     panel = gate_panel(net.open(), net.gates, net.biases)
-    page = Reader(render_page(replace(full, manifest=manifest, panel=panel, comparison=None)))
+    page = PageReader(render_page(replace(full, manifest=manifest, panel=panel, comparison=None)))
     assert "Give rows with --data" in page.text
     assert "layer02.transform_gate" in page.text
     assert "Biases of the gates" in page.text
@@ -358,11 +287,4 @@ def test_many_time_steps_are_one_row(full: ReportData) -> None:
     assert rows[2].max == pytest.approx(301e-7)
     html = render_page(replace(full, manifest=manifest, panel=None, histograms={}))
     assert len(html) < 60_000
-    assert "g0.0 and 149 more steps" in Reader(html).text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(12, "12 B"), (5000, "5 kB"), (98_528_272, "98.5 MB"), (2_500_000_000, "2.5 GB")]
-)
-def test_sizes_have_three_digits_and_a_unit(count: int, text: str) -> None:
-    assert format_bytes(count) == text
+    assert "g0.0 and 149 more steps" in PageReader(html).text

@@ -25,7 +25,7 @@ from turnpike.loadtest.measure.record import Record
 from turnpike.loadtest.plan import LoadPlan
 from turnpike.loadtest.report.charts import make_charts
 from turnpike.loadtest.report.document import build_document
-from turnpike.loadtest.report.report import render_report
+from turnpike.loadtest.report.page import render_report
 
 
 def test_figures_equal_those_of_numpy() -> None:

@@ -12,7 +12,7 @@ from tests.support.fake_servers import FakeAnswer, ReceivedRequest, Responder, f
 from tests.support.loadtest_records import sample_record
 from turnpike.loadtest.measure.summary import MAX_BUSY
 from turnpike.loadtest.report.document import build_document
-from turnpike.loadtest.report.report import JSON_FILE
+from turnpike.loadtest.report.write_report import JSON_FILE
 from turnpike.tune.errors import ServeError, StoppedError
 from turnpike.tune.search.measurements import SENDERS_BUSY, LoadFigures
 from turnpike.tune.trial.bench import run_load

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from turnpike.common.durable_files import WriteError, write_texts, writing_problem
 from turnpike.loadtest.errors import LoadTestError, UsageError
 from turnpike.loadtest.measure.record import Record
-from turnpike.loadtest.report import sentences
-from turnpike.loadtest.report.charts import make_charts
 from turnpike.loadtest.report.document import build_document
-from turnpike.loadtest.report.html_output import render_page
+from turnpike.loadtest.report.page import render_report
 
 HTML_FILE, JSON_FILE = "loadtest.html", "loadtest.json"
-TEMPLATE = Path(__file__).parent / "template" / "report.html"
 
 
 def prepare_folder(folder: Path) -> None:
@@ -37,8 +32,3 @@ def write_report(folder: Path, record: Record) -> Path:
     except WriteError as error:
         raise LoadTestError(f"{folder}: the report could not be written ({error.reason})") from error
     return folder / HTML_FILE
-
-
-def render_report(report: Mapping[str, Any]) -> str:
-    """The page for a document that `build_document` made."""
-    return render_page(TEMPLATE, make_charts(report).values(), report=report, sentences=sentences)

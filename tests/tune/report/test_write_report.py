@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.tune_results import BASE, sample_result, sample_trial
-from turnpike.loadtest.report.svg import draw
+from turnpike.reporting.svg import draw
 from turnpike.service.config.auto_workers import TUNED_SETTINGS, read_tuned_file
 from turnpike.service.config.resolve import resolve
 from turnpike.service.config.settings import Settings
 from turnpike.tune.errors import TuneError, UsageError
 from turnpike.tune.report.charts import make_charts
-from turnpike.tune.report.report import prepare_folder, render_html, render_tuned_toml, write_results
+from turnpike.tune.report.page import render_html
 from turnpike.tune.report.sentences import result_sentences
+from turnpike.tune.report.write_report import prepare_folder, render_tuned_toml, write_results
 from turnpike.tune.result import Alternative
 from turnpike.tune.search.candidates import Candidate
 

@@ -10,7 +10,8 @@ import pytest
 from tests.support.loadtest_records import mixed_record, sample_record
 from turnpike.loadtest.errors import LoadTestError, UsageError
 from turnpike.loadtest.report.document import build_document
-from turnpike.loadtest.report.report import prepare_folder, render_report, write_report
+from turnpike.loadtest.report.page import render_report
+from turnpike.loadtest.report.write_report import prepare_folder, write_report
 
 
 def test_a_report_has_a_page_and_a_json_file(tmp_path: Path) -> None:

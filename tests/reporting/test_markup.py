@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnpike.export.report.html import join, tag
+from turnpike.reporting.markup import join, tag
 
 
 def test_text_is_escaped_and_markup_is_not() -> None:

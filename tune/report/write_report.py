@@ -9,18 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from turnpike.common.durable_files import WriteError, write_texts, writing_problem
-from turnpike.loadtest.report import number_format as fmt
-from turnpike.loadtest.report.html_output import render_page
+from turnpike.reporting import number_format as fmt
 from turnpike.service.config.auto_workers import MEASURED_TABLE, TUNED_FILE, TUNED_SETTINGS
 from turnpike.tune.errors import TuneError, UsageError
-from turnpike.tune.report import sentences
-from turnpike.tune.report.charts import make_charts
+from turnpike.tune.report.page import render_html
 from turnpike.tune.report.sentences import result_sentences, users_text
 from turnpike.tune.result import TuneResult
 from turnpike.tune.search.measurements import LoadFigures
 
 HTML_FILE = "tuned.html"
-TEMPLATE = Path(__file__).parent / "template" / HTML_FILE
 
 
 def prepare_folder(folder: Path) -> None:
@@ -37,12 +34,6 @@ def write_results(folder: Path, result: TuneResult) -> tuple[Path, Path]:
     except WriteError as error:
         raise TuneError(f"{folder}: the results could not be written ({error.reason})") from error
     return folder / TUNED_FILE, folder / HTML_FILE
-
-
-def render_html(result: TuneResult) -> str:
-    """The text of `tuned.html`."""
-    best = result.decision.best
-    return render_page(TEMPLATE, make_charts(result), result=result, best=best, sentences=sentences)
 
 
 def render_tuned_toml(result: TuneResult) -> str:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from turnpike.loadtest.report import number_format as fmt
+from turnpike.reporting import number_format as fmt
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,21 @@ def test_numbers_have_three_digits_and_separators() -> None:
         "32 rows",
         "1 or 1,000 rows",
     ]
+
+
+def test_small_numbers_keep_their_digits() -> None:
+    """They would be zero with a fixed number of decimals."""
+    assert [fmt.number(value, 4) for value in (1.2346e-8, 0.00012346, 0.98766, 12345.6)] == [
+        "1.235e-08",
+        "0.0001235",
+        "0.9877",
+        "12,346",
+    ]
+    assert [fmt.power_of_ten(power) for power in (-12, 0, 3)] == ["10⁻¹²", "10⁰", "10³"]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(12, "12 B"), (5000, "5 kB"), (98_528_272, "98.5 MB"), (2_500_000_000, "2.5 GB")]
+)
+def test_sizes_have_three_digits_and_a_unit(count: int, text: str) -> None:
+    assert fmt.size(count) == text
