@@ -38,6 +38,8 @@ class EmbeddedService:
         self.application = Application(settings, self._supervisor, hooks)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None
+        # the event loop in which it has started
+        self._started_in: asyncio.AbstractEventLoop | None = None
 
     def supervised_by(self, supervisor: SupervisorClient) -> None:
         """Get models and counters from the supervisor of `turnpike serve`. Called before the start."""
@@ -56,7 +58,7 @@ class EmbeddedService:
         """Stop following the repository. Called after the last request; it may be started again."""
         if self._starting is None or self._loop is not asyncio.get_running_loop():
             return
-        starting, self._starting, self._loop = self._starting, None, None
+        starting, self._starting, self._loop, self._started_in = self._starting, None, None, None
         self.application.draining = True
         await asyncio.wait([starting])
         await self._supervisor.stop()
@@ -66,7 +68,7 @@ class EmbeddedService:
         """Answer the request of an ASGI server, of which FastAPI has found the route."""
         if match.route.name in PROBES:
             self._begin_start()
-        elif self._starting is None or not self._starting.done() or self._has_other_loop():
+        elif self._started_in is not asyncio.get_running_loop():
             match = await self._started(match)
         request = AsgiRequest(scope, receive, send)
         outer: Request | None = scope.get(OUTER_REQUEST)
@@ -77,26 +79,25 @@ class EmbeddedService:
         await self.application.middleware.handle(request, match)
 
     async def _started(self, match: Match) -> Match:
-        """The match after the start. If that failed: one whose endpoint says so."""
+        """The match after the start. If that failed, one whose endpoint says so; the next request tries anew."""
         task = self._begin_start()
         try:
             # a client that leaves does not end the start for the others
             await asyncio.shield(task)
         except Exception:
             log.exception("the service cannot start")
-            if self._starting is task:
-                # the next request tries again
-                self._starting = None
             return Match(match.route.answered_by(_cannot_start), match.params)
         return match
 
     def _begin_start(self) -> asyncio.Task[None]:
         loop = asyncio.get_running_loop()
-        if self._starting is None or self._has_other_loop():
+        if self._starting is None or self._has_other_loop() or _has_failed(self._starting):
             if self._loop is not None and self._has_other_loop() and self._loop.is_running():
                 raise RuntimeError("expected one event loop, got another while the service runs in the first")
             self._loop = loop
             self._starting = loop.create_task(self._start())
+            # a probe does not wait for it, and nobody else may learn of its error
+            self._starting.add_done_callback(_has_failed)
         return self._starting
 
     def _has_other_loop(self) -> bool:
@@ -105,13 +106,24 @@ class EmbeddedService:
     async def _start(self) -> None:
         if self._supervisor.channel is not None:
             await self.application.start()
+            self._started_in = self._loop
             return
         # what an earlier event loop has left
         self.application.observer.record()
         self.application.registry.restart()
         self.application.draining = False
         await self.application.start()
-        await self._supervisor.start(self.application.handlers)
+        try:
+            await self._supervisor.start(self.application.handlers)
+        except BaseException:
+            await self._supervisor.stop()
+            raise
+        self._started_in = self._loop
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    """Whether a task has ended with an error, which counts as retrieved then."""
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 async def _cannot_start(_: Request) -> Response:

@@ -6,6 +6,7 @@ application.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from turnpike.service.config.service_settings import ServiceSettings
@@ -31,4 +32,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # threads that the application has started would keep the process
+    os._exit(status)

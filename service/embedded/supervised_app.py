@@ -70,7 +70,6 @@ class SupervisedApp:
         """End the application and the service."""
         await self._lifespan.stop()
         await self._service.stop()
-        await self._application.stop()
 
     async def handle(self, request: Request) -> None:
         """Answer a request."""

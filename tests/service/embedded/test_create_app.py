@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from fastapi import FastAPI, HTTPException
@@ -212,6 +213,7 @@ def test_a_start_that_fails_is_reported(tmp_path: Path, caplog: pytest.LogCaptur
     with pytest.raises(SettingError, match="models"), TestClient(app):
         pass
     client = TestClient(app)
+    assert client.get("/v2/health/ready").status_code == 503
     answer = client.get("/v2/models")
     assert answer.status_code == 503
     assert answer.json() == {"error": "the service cannot start; its log says why"}
@@ -268,3 +270,23 @@ def test_a_thread_of_the_user_may_serve_it(app: FastAPI) -> None:
     thread.start()
     thread.join(30)
     assert answers == [200]
+
+
+def test_a_probe_that_began_a_start_which_failed_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """In one event loop: the request after it tries again."""
+    folder = tmp_path / "models"
+    put_model(folder, "net", 1)
+    app = create_app(folder)
+    hidden = folder.rename(tmp_path / "hidden")
+
+    async def test() -> tuple[int, int, dict[str, Any]]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            first = await client.get("/v2/health/ready")
+            while (await client.get("/v2/models")).status_code != 503:
+                await asyncio.sleep(0.01)
+            second = await client.get("/v2/models")
+            hidden.rename(folder)
+            return first.status_code, second.status_code, (await client.get("/v2/models")).json()
+
+    assert asyncio.run(test()) == (503, 503, {"models": ["net"]})
