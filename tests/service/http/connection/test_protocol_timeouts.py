@@ -36,15 +36,18 @@ def test_slow_headers_get_408() -> None:
     run(test, header_seconds=0.2)
 
 
-@pytest.mark.parametrize("before", [b"", GET])
-def test_an_idle_connection_is_closed(before: bytes) -> None:
-    """Nothing is sent to it, whether it was used before or not."""
+@pytest.mark.parametrize(
+    ("before", "limits"),
+    [(b"", {"header_seconds": 0.2, "idle_seconds": 60}), (GET, {"header_seconds": 60, "idle_seconds": 0.2})],
+)
+def test_an_idle_connection_is_closed(before: bytes, limits: dict[str, float]) -> None:
+    """Nothing is sent to it. A new one must send headers, and one that was used may be idle."""
 
     async def test(echo: EchoServer) -> None:
         raw = await echo.send_and_read_all(before)
         assert raw.count(b"HTTP/1.1") == len(before[:1])
 
-    run(test, header_seconds=0.2, idle_seconds=0.2)
+    run(test, **limits)
 
 
 def test_a_connection_with_a_running_request_is_not_idle() -> None:
