@@ -79,7 +79,7 @@ class EmbeddedService:
         await self.application.middleware.handle(request, match)
 
     async def _started(self, match: Match) -> Match:
-        """The match after the start. If that failed, one whose endpoint says so; the next request tries anew."""
+        """The match after the start; if that failed, one whose endpoint says so. The next request retries."""
         task = self._begin_start()
         try:
             # a client that leaves does not end the start for the others
