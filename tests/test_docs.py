@@ -152,6 +152,7 @@ def python_blocks() -> list[Any]:
     ]
 
 
+@pytest.mark.usefixtures("without_variables")
 @pytest.mark.parametrize("block", python_blocks())
 def test_python_code_in_the_docs_runs(block: str, request: pytest.FixtureRequest) -> None:
     """The Python code of the documentation runs unchanged. At its address is the bundled model."""

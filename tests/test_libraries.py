@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.support.live_server import environment
 from tests.support.source_files import ROOT
 from turnpike.commands import COMMANDS
 
@@ -39,7 +40,14 @@ for module in pkgutil.walk_packages(package.__path__, {package!r} + "."):
 def run_without(package: str, names: set[str]) -> subprocess.CompletedProcess[str]:
     code = IMPORT_WITHOUT.format(names=names, package=package)
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        # `service.asgi` reads settings from variables
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 

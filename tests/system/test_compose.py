@@ -39,6 +39,8 @@ NOT_PASSED_ON = {
     *("host", "port", "device", "tls_cert", "tls_key", "api_keys", "admin_key"),
     *("model_cache", "store_seconds"),
     *("engine", "min_replicas", "max_replicas"),
+    # an image of one's own has the application
+    *("app", "fast_routes"),
     *("replica_requests", "replica_cpus", "replica_gpus", "replica_models"),
 }
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def _without_variables(without_variables: None) -> None:
-    """No variable of the machine is a setting."""
+@pytest.fixture(scope="module", autouse=True)
+def _without_variables() -> Iterator[None]:
+    """No variable of the machine is a setting, also for fixtures of a whole module."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.upper().startswith("TURNPIKE_")]:
+            patch.delenv(name)
+        yield
