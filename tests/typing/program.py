@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy as np
 import pandas as pd
 import torch
+from fastapi import APIRouter, FastAPI
 
 import turnpike
 from turnpike import (
@@ -42,6 +43,7 @@ from turnpike import (
     HighwayLstm,
     HighwayLstmConfig,
     HighwayLstmLayer,
+    Hooks,
     InputError,
     Lesion,
     Maxout,
@@ -53,6 +55,7 @@ from turnpike import (
     ResidualLayer,
     Rhn,
     RhnConfig,
+    RowsError,
     Runtime,
     ServerError,
     SubSample,
@@ -62,13 +65,18 @@ from turnpike import (
     VerificationResult,
     ZeroPad,
     compress_model,
+    create_app,
     export_model,
+    lifespan,
     open_model,
     record_gates,
+    router,
     verify_model,
 )
+from turnpike import Tensor as RowTensor
 
 Tensor = torch.Tensor
+Array = np.ndarray[Any, Any]
 
 
 def layers(x: Tensor) -> None:
@@ -136,6 +144,22 @@ def service(client: Client) -> None:
     lesion = client.lesion("digits-10", rows, close=["layer00.transform_gate"])
     assert_type(lesion, Lesion)
     assert_type(lesion.before["output"].ndim, int)
+
+
+def look_up(rows: dict[str, Array]) -> dict[str, Array]:
+    if not len(rows["id"]):
+        raise RowsError("expected ids")
+    return {"x": np.zeros((len(rows["id"]), 64), np.float32)}
+
+
+def application() -> FastAPI:
+    hooks = Hooks(before=look_up, inputs=(RowTensor("id", "int64", ("batch",)),))
+    app = FastAPI(lifespan=lifespan)
+    app.mount("/one", create_app("repository", hooks={"net": hooks}, max_rows=9))
+    app.include_router(router("repository", api_keys=("key",)), prefix="/other")
+    assert_type(create_app(), FastAPI)
+    assert_type(router(), APIRouter)
+    return app
 
 
 async def async_service(client: AsyncClient) -> None:
