@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.responses import Response
 from starlette.routing import BaseRoute
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from turnpike.service.api.openapi.document import SECURITY_SCHEMES, complete_operation
 from turnpike.service.api.openapi.schemas import SCHEMAS
@@ -49,12 +49,15 @@ class ServiceRoute(APIRoute):
 class ServiceAnswer(Response):
     """The answer of a service, which is made while FastAPI sends it."""
 
-    def __init__(self, service: EmbeddedService, match: Match) -> None:
+    def __init__(self, service: EmbeddedService, match: Match, body_read: bytes | None = None) -> None:
         super().__init__()
         self._service = service
         self._match = match
+        self._body_read = body_read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._body_read is not None:
+            receive = replaying(self._body_read, receive)
         await self._service.answer(self._match, scope, receive, send)
         if self.background is not None:
             await self.background()
@@ -147,6 +150,18 @@ def inlined(value: Any) -> Any:
 
 def _endpoint(service: EmbeddedService, route: Route) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        return ServiceAnswer(service, Match(route, request.path_params))
+        # Starlette keeps the body here if a dependency has read it
+        body: bytes | None = getattr(request, "_body", None)
+        return ServiceAnswer(service, Match(route, request.path_params), body)
 
     return endpoint
+
+
+def replaying(body: bytes, receive: Receive) -> Receive:
+    """Receives a body that has been read, and then what comes after it."""
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive_again() -> Message:
+        return next(messages, None) or await receive()
+
+    return receive_again

@@ -38,7 +38,7 @@ class SupervisedApp:
         self._application = self._service.application
         self._lifespan = LifespanProtocol(user_app.app)
         self._app = user_app.app
-        self._endpoint = AsgiEndpoint(self._call)
+        self._endpoint = AsgiEndpoint(self._call, head_as_get=False)
         self._fast_routes = FastRoutes(user_app.app, user_app.service, forced=settings.fast_routes)
         self.grpc: HttpApplication | None = None
         self.connection_limits = ConnectionLimits(

@@ -23,14 +23,16 @@ OUTER_REQUEST = "turnpike.request"
 class AsgiEndpoint:
     """An endpoint that passes its requests on to an ASGI application."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, head_as_get: bool = True) -> None:
+        """`head_as_get` is for applications that know only GET."""
         self._app = app
+        self._head_as_get = head_as_get
 
     async def __call__(self, request: Request) -> None:
         scope, receive, send = request.asgi()
         scope[OUTER_REQUEST] = request
-        if scope.get("method") == "HEAD":
-            # many applications know only GET; the request leaves out the body of its answer
+        if self._head_as_get and scope.get("method") == "HEAD":
+            # the request leaves out the body of its answer
             scope["method"] = "GET"
         try:
             if request.driver is None:

@@ -26,7 +26,7 @@ import asyncio
 import sys
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 
 import turnpike
@@ -71,6 +71,17 @@ def stream():
     return StreamingResponse((b"%d\\n" % number for number in range(3)), media_type="text/plain")
 
 
+@app.head("/head")
+def head(request: Request):
+    return Response(headers={"X-Method": request.method})
+
+
+@app.get("/headers")
+def headers(request: Request):
+    request.scope["headers"].append((b"added", b"1"))
+    return {"added": sum(name == b"added" for name, _ in request.scope["headers"])}
+
+
 @app.get("/broken")
 def broken():
     raise RuntimeError("of the user")
@@ -109,6 +120,9 @@ def test_the_application_and_the_service_answer(tmp_path: Path) -> None:
         assert server.get("/mine").json() == {"started": "yes"}
         assert server.get("/stream").text == "0\n1\n2\n"
         assert server.post("/echo", "x" * 100_000).json() == {"length": 100_002}
+        assert requests.head(f"{server.url}/head", timeout=10).headers["x-method"] == "HEAD"
+        for _ in range(3):
+            assert server.get("/headers").json() == {"added": 1}
         broken = server.get("/broken")
         assert broken.status_code == 500
         assert server.get("/nothing").json() == {"detail": "Not Found"}

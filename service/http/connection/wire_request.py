@@ -150,7 +150,8 @@ class WireRequest(Request):
             "path": head.path,
             "raw_path": head.raw_path.encode("latin-1"),
             "query_string": head.query,
-            "headers": head.headers,
+            # a copy: other requests share the head, and an application may change the list
+            "headers": list(head.headers),
             "state": {},
         }
         body_read = False

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, Header, HTTPException, Request
+from fastapi import APIRouter, BackgroundTasks, Body, Depends, FastAPI, Header, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.testclient import TestClient
 from starlette.middleware import Middleware
@@ -160,6 +160,23 @@ def test_middleware_and_exception_handlers_of_the_user_work() -> None:
         broken = client.post(INFER, content=b"{")
         assert (broken.status_code, list(broken.json())) == (400, ["error"])
         assert client.get("/ml/v2/models", headers={"raise": "please"}).json() == {"refused": "please"}
+
+
+def test_a_dependency_that_reads_the_body_leaves_it_to_the_service() -> None:
+    """FastAPI's own parameters of the body do, too."""
+    seen: list[int] = []
+
+    async def read(request: Request) -> None:
+        seen.append(len(await request.body()))
+
+    def parsed(inputs: Annotated[list[Any], Body(embed=True)]) -> None:
+        seen.append(len(inputs))
+
+    for dependency in (read, parsed):
+        with TestClient(included(dependencies=[Depends(dependency)])) as client:
+            assert client.post(INFER, json=BODY).status_code == 200
+    assert seen[0] > 100
+    assert seen[1] == 1
 
 
 def raise_if_asked(request: Request) -> None:
