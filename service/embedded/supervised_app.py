@@ -62,9 +62,7 @@ class SupervisedApp:
         await self._lifespan.start()
         self._fast_routes.find()
         if not self._fast_routes.are_used:
-            log.info(
-                "all requests go through %s, because of its %s", "the application", self._fast_routes.reason
-            )
+            log.info("all requests go through the application, because of its %s", self._fast_routes.reason)
 
     async def stop(self) -> None:
         """End the application and the service."""
