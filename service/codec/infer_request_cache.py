@@ -10,25 +10,16 @@ Only `decode_infer` reports errors: it gets every body that is new or wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
 from simdjson import Parser
 
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
-from turnpike.service.bounded_cache import BoundedCache
 from turnpike.service.codec.infer_request import decode_infer
-from turnpike.service.codec.tensors import NUMBER_READERS, NumberReader, read_binary
+from turnpike.service.codec.request_templates import MAX_TEMPLATE_BYTES, RequestCheck, TemplateCache
 from turnpike.service.errors import RequestError
-from turnpike.service.inference_types import Array, InferenceRequest, RequestForm
+from turnpike.service.inference_types import InferenceRequest
 
 DATA_KEY = b'"data":'
-# more than the kinds of requests that are in use at any one time
-MAX_TEMPLATES = 512
-# bytes of JSON in one template; with MAX_TEMPLATES, this bounds the keys of a cache to a megabyte
-MAX_TEMPLATE_BYTES = 2048
 # An array's text of fewer bytes is copied and parsed by a shared parser, which is 1.3 µs faster. A longer one
 # is parsed in place by a parser of its own: the copy would be mapped and unmapped by the system each time,
 # which takes half as long as parsing, and the shared parser's buffers would stay as large.
@@ -37,55 +28,24 @@ MAX_SHORT_BYTES = 1 << 16
 TemplateKey = tuple[int, bytes, bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorSlot:
-    """Name, shape and dtype of a tensor whose numbers change from request to request."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[np.generic]
-    size: int
-    # reads its numbers in JSON
-    reader: NumberReader
-
-    @classmethod
-    def of(cls, name: str, array: Array) -> TensorSlot:
-        return cls(name, array.shape, array.dtype, array.size, NUMBER_READERS[array.dtype])
-
-
-@dataclass(frozen=True, slots=True)
-class RequestTemplate:
-    """The form of a request, and the slots for its numbers in the order of the body."""
-
-    form: RequestForm
-    slots: tuple[TensorSlot, ...]
-
-    @classmethod
-    def of(cls, request: InferenceRequest) -> RequestTemplate:
-        slots = tuple(TensorSlot.of(name, array) for name, array in request.feeds.items())
-        return cls(request.form, slots)
-
-
 class CachingDecoder:
     """Decodes infer requests of all models, with the same result as `decode_infer`.
 
-    `extra` are keys of the body that are kept among the parameters; see `decode_infer`. `check` raises a
-    RequestError for a decoded request that is refused. It may depend only on names and shapes, since it is
-    not called again for requests that differ only in their numbers.
+    `extra` are keys of the body that are kept among the parameters; see `decode_infer`.
     """
 
     def __init__(
         self,
         limits: RequestLimits,
         extra: frozenset[str] = frozenset(),
-        check: Callable[[InferenceRequest, Signature], None] | None = None,
+        check: RequestCheck | None = None,
     ) -> None:
         self._limits = limits
         self._extra = extra
         self._check = check
         # a new parser for each request would take 0.8 µs more
         self._parser = Parser()
-        self._templates: BoundedCache[TemplateKey, RequestTemplate] = BoundedCache(MAX_TEMPLATES)
+        self._templates: TemplateCache[TemplateKey] = TemplateCache()
 
     def decode(
         self, body: bytes, json_size: int | None, signature: Signature, serial: int
@@ -135,17 +95,14 @@ class CachingDecoder:
         if (
             # a body with an id hardly ever comes again
             request.form.id is None
-            # ids that were texts are not in the body
-            and not request.form.has_texts
             # one data key, whose value is one flat array of numbers
             and before.endswith((DATA_KEY, DATA_KEY + b" "))
             and before.count(DATA_KEY[:-1]) + after.count(DATA_KEY[:-1]) == 1
             and b"\\" not in before + after
-            # one input, and it is numeric
-            and [array.dtype.kind in "fiu" for array in request.feeds.values()] == [True]
+            and len(request.feeds) == 1
             and body.find(b"[", start + 1, stop) < 0
         ):
-            self._templates.add((serial, before, after), RequestTemplate.of(request))
+            self._templates.learn((serial, before, after), request)
         return request
 
     def _from_bytes(self, body: bytes, json_size: int, signature: Signature, serial: int) -> InferenceRequest:
@@ -153,29 +110,18 @@ class CachingDecoder:
         key = (serial, body[:json_size], None)
         template = self._templates.get(key)
         if template is not None:
-            feeds, start = {}, json_size
-            for slot in template.slots:
-                size = slot.size * slot.dtype.itemsize
-                if start + size > len(body):
-                    break
-                where = "parameters.binary_data_size"
-                feeds[slot.name] = read_binary(body, start, size, slot.shape, slot.dtype, where)
-                start += size
-            else:
-                if start == len(body):
-                    return InferenceRequest(template.form, feeds)
+            starts, stop = [], json_size
+            for size in template.sizes:
+                starts.append(stop)
+                stop += size
+            if stop == len(body):
+                return template.filled(body, starts)
 
-        # Remember the template if all tensors are bytes. Booleans are excluded: their bytes need checking.
         request = self._decode_uncached(body, json_size, signature)
-        arrays = request.feeds.values()
-        if (
-            request.form.id is None
-            # the ids of texts may by chance have as many bytes as the texts
-            and not request.form.has_texts
-            and all(array.dtype in NUMBER_READERS for array in arrays)
-            and sum(array.nbytes for array in arrays) == len(body) - json_size
-        ):
-            self._templates.add(key, RequestTemplate.of(request))
+        size = sum(array.nbytes for array in request.feeds.values())
+        # a template needs all tensors as bytes, and a body with an id hardly ever comes again
+        if request.form.id is None and size == len(body) - json_size:
+            self._templates.learn(key, request)
         return request
 
     def _decode_uncached(self, body: bytes, json_size: int | None, signature: Signature) -> InferenceRequest:

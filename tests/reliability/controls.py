@@ -99,5 +99,10 @@ def try_controls(controls: Iterable[Control]) -> bool:
 
 
 if __name__ == "__main__":
-    chosen = [control for control in read_controls() if control.name in sys.argv[1:] or not sys.argv[1:]]
-    sys.exit(not (chosen and try_controls(chosen)))
+    controls = read_controls()
+    wanted = set(sys.argv[1:]) or {control.name for control in controls}
+    if unknown := wanted - {control.name for control in controls}:
+        sys.exit(
+            f"expected names of tests in controls.toml, such as {controls[0].name}, got {sorted(unknown)}"
+        )
+    sys.exit(not try_controls([control for control in controls if control.name in wanted]))

@@ -16,9 +16,10 @@ from tests.support.text_models import TEXTS
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
-from turnpike.service.codec import infer_request_cache as module
+from turnpike.service.codec import infer_request_cache
 from turnpike.service.codec.infer_request import decode_infer
 from turnpike.service.codec.infer_request_cache import CachingDecoder
+from turnpike.service.codec.request_templates import MAX_TEMPLATE_BYTES, MAX_TEMPLATES
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import InferenceRequest
 
@@ -245,7 +246,7 @@ def test_a_cached_request_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -
     body, header = BINARY[3][1]
     decoder.decode(text(), None, *model(ROWS, 1))
     decoder.decode(body, header, *model(PAIR, 2))
-    monkeypatch.setattr(module, "decode_infer", None)
+    monkeypatch.setattr(infer_request_cache, "decode_infer", None)
     request = decoder.decode(text("[6, 5,4,3,2,1.5]"), None, *model(ROWS, 1))
     assert request.feeds["x"].ravel().tolist() == [6, 5, 4, 3, 2, 1.5]
     request = decoder.decode(body[:header] + bytes(len(body) - header), header, *model(PAIR, 2))
@@ -337,11 +338,11 @@ def test_requests_of_one_template_do_not_share_arrays() -> None:
 def test_the_template_cache_is_bounded() -> None:
     """Long templates and invalid requests are not cached."""
     decoder = CachingDecoder(RequestLimits())
-    for number in range(2 * module.MAX_TEMPLATES + 1):
+    for number in range(2 * MAX_TEMPLATES + 1):
         decoder.decode(text(more=f',"parameters":{{"mine":{number}}}'), None, *model(ROWS))
-        assert 0 < len(decoder._templates) <= module.MAX_TEMPLATES
+        assert 0 < len(decoder._templates) <= MAX_TEMPLATES
     decoder = CachingDecoder(RequestLimits())
-    long_parameters = {"mine": "x" * module.MAX_TEMPLATE_BYTES}
+    long_parameters = {"mine": "x" * MAX_TEMPLATE_BYTES}
     decoder.decode(text(more=f',"parameters":{json.dumps(long_parameters)}'), None, *model(ROWS))
     body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, parameters=long_parameters)
     decoder.decode(body, header, *model(ROWS))
@@ -382,8 +383,7 @@ def test_templates_keep_no_request_data() -> None:
     decoder.decode(body, header, *model(ROWS, 1))
     decoder.decode(text(json.dumps([0] * 240), "[40,2,3]"), None, *model(ROWS))
     assert len(decoder._templates) == 2
-    for template in decoder._templates.values():
-        assert not list(arrays_in(template))
+    assert not list(arrays_in(vars(decoder)))
 
 
 def texts_request(data: str, count: int = 1, datatype: str = "BYTES") -> bytes:

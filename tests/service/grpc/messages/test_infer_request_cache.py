@@ -26,14 +26,11 @@ from tests.support.infer_messages import (
 from tests.support.text_models import TEXTS
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
+from turnpike.service.codec.request_templates import MAX_TEMPLATE_BYTES, MAX_TEMPLATES
 from turnpike.service.errors import RequestError
 from turnpike.service.grpc.messages.descriptors import parse
 from turnpike.service.grpc.messages.infer_request import InferRequest, decode_message
-from turnpike.service.grpc.messages.infer_request_cache import (
-    MAX_TEMPLATE_BYTES,
-    MAX_TEMPLATES,
-    InferMessageDecoder,
-)
+from turnpike.service.grpc.messages.infer_request_cache import InferMessageDecoder
 from turnpike.service.grpc.messages.infer_response import varint
 from turnpike.service.inference_types import InferenceRequest
 
