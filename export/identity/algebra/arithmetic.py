@@ -1,0 +1,372 @@
+"""Arithmetic, elementary functions, comparisons and casts of terms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, overload
+
+import numpy as np
+
+from turnpike.export.identity.numbers.error_bound import ATOM, ErrorBound, Size
+from turnpike.export.identity.terms import (
+    Array,
+    Known,
+    Term,
+    UndecidedError,
+    Value,
+    joint_kind,
+    kind_of,
+    known_integers,
+    shape_of,
+)
+
+# Distinct numbers of which the inverses are exact; those of more are values of a random function.
+MAX_EXACT_INVERSES = 64
+# whole exponents up to here are products
+MAX_EXPONENT = 64
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+
+
+class Numbers(Protocol):
+    """`Residues`, or `Reals` in tests of operators."""
+
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def primes(self) -> tuple[int, ...]: ...
+    def random(self, shape: Sequence[int]) -> Array: ...
+    def from_floats(self, array: Array) -> Array: ...
+    def from_floats_modulo(self, array: Array, number: int) -> Array: ...
+    def from_integers(self, array: Array) -> Array: ...
+    def add(self, a: Array, b: Array) -> Array: ...
+    def subtract(self, a: Array, b: Array) -> Array: ...
+    def multiply(self, a: Array, b: Array) -> Array: ...
+    def sum(self, a: Array, axes: Sequence[int], *, keepdims: bool = False) -> Array: ...
+    def cumulative_sum(self, a: Array, axis: int) -> Array: ...
+    def inverse(self, a: Array) -> Array: ...
+    def product(self, a: Array, b: Array, number: int) -> Array: ...
+    def function(self, name: str, arguments: Sequence[Array]) -> Array: ...
+    def odd_function(self, name: str, a: Array) -> Array: ...
+    def even_function(self, name: str, a: Array) -> Array: ...
+    def set_function(self, name: str, a: Array) -> Array: ...
+    def rows(self, table: Array, ids: Array) -> Array: ...
+
+
+class Algebra:
+    """Operators on values. Known integers stay known; all other results are terms."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
+        self.bound = ErrorBound(len(numbers.primes))
+        # the terms of roots that programs round to a literal, by the bytes of the literal
+        self._roots: dict[bytes, Term] = {}
+
+    # ---- values
+
+    def term(self, value: Value) -> Term:
+        """The field elements of a value.
+
+        An infinity is a number like any other: one that no program computes.
+        """
+        if isinstance(value, Term):
+            return value
+        array = np.asarray(value)
+        if array.dtype.kind in "biu":
+            # abs of the smallest int64 would be negative
+            largest = max(abs(int(array.min())), abs(int(array.max()))) if array.size else 0
+            kind = kind_of(array)
+            return Term(
+                self.numbers.from_integers(array), kind, Size(norm=math.log2(max(1, largest))), kind == "b"
+            )
+        if np.isnan(array).any():
+            raise UndecidedError("a constant is NaN")
+        large = is_infinite(array)
+        if large.any():
+            return self._with_infinities(array, large)
+        root = self._roots.get(array.tobytes()) if array.size == 1 else None
+        if root is not None:
+            return self.move(root, lambda data: data.reshape(array.shape))
+        return Term(self.numbers.from_floats(array), "f", size_of(array))
+
+    def _with_infinities(self, array: Array, large: Array) -> Term:
+        finite = self.term(np.where(large, np.zeros((), array.dtype), array))
+        zeros = np.zeros(array.shape, np.int64)
+        infinity = self.numbers.function("infinity", [self.numbers.from_integers(zeros)])
+        negated = self.numbers.subtract(np.zeros_like(infinity), infinity)
+        data = np.where(large, np.where(array < 0, negated, infinity), finite.data)
+        return Term(data, "f", finite.size.plus(ATOM))
+
+    def part(self, value: Value, number: int) -> Array:
+        """The elements of a value modulo one of the primes: the smallest form of large weights."""
+        if isinstance(value, Term):
+            return value.data[number]
+        array = np.asarray(value)
+        if (
+            array.dtype.kind == "f"
+            and array.size > 1
+            and np.isfinite(array).all()
+            and not is_infinite(array).any()
+        ):
+            return self.numbers.from_floats_modulo(array, number)
+        return self.term(array).data[number]
+
+    def inverse_square_root(self, size: int) -> Value:
+        """1/sqrt(size), as attention has it.
+
+        torch.onnx multiplies queries and keys by its square root each, rounded. If that is no power of two,
+        it becomes an atom r, here and wherever a program has one of its roundings, and 1/sqrt(size) is r * r.
+        """
+        root = np.sqrt(np.float32(1) / np.sqrt(np.float32(size)))
+        if float(root) ** -4 == size:
+            return np.float32(1 / math.sqrt(size))
+        zero = self.numbers.from_integers(np.zeros((), np.int64))
+        atom = Term(self.numbers.function(f"fourth root of 1/{size}", [zero]), "f", ATOM)
+        for rounded in (root, np.float32(size**-0.25)):
+            self._roots[rounded.tobytes()] = atom
+        return self.multiply(atom, atom)
+
+    @overload
+    def move(self, value: Term, function: Callable[[Array], Array]) -> Term: ...
+    @overload
+    def move(self, value: Known, function: Callable[[Array], Array]) -> Array: ...
+    def move(self, value: Value, function: Callable[[Array], Array]) -> Value:
+        """Apply a function that only moves, repeats or drops numbers."""
+        if isinstance(value, Term):
+            data = np.stack([function(part) for part in value.data])
+            return Term(data, value.kind, value.size, value.is_binary)
+        return function(np.asarray(value))
+
+    def _pair(self, a: Term, b: Term) -> tuple[Array, Array]:
+        """The elements of two terms, of one rank, so that NumPy can broadcast them."""
+        rank = max(a.ndim, b.ndim)
+        return with_rank(a.data, rank), with_rank(b.data, rank)
+
+    # ---- sums and products
+
+    def add(self, a: Value, b: Value) -> Value:
+        if (integers := known_integers(a, b)) is not None:
+            return np.asarray(np.add(*integers))
+        for value, other in ((a, b), (b, a)):
+            # an infinity absorbs what is added to it: a mask of attention is written so
+            if not isinstance(other, Term) and (large := is_infinite(other)).any():
+                finite = np.where(large, np.zeros((), np.asarray(other).dtype), other)
+                return self.where(large, other, self.add(value, finite))
+        x, y = self.term(a), self.term(b)
+        return Term(self.numbers.add(*self._pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        if (integers := known_integers(a, b)) is not None:
+            # NumPy does not subtract booleans
+            return np.subtract(*(array.astype(np.int64) for array in integers))
+        x, y = self.term(a), self.term(b)
+        return Term(self.numbers.subtract(*self._pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
+
+    def multiply(self, a: Value, b: Value) -> Value:
+        if (integers := known_integers(a, b)) is not None:
+            return np.asarray(np.multiply(*integers))
+        x, y = self.term(a), self.term(b)
+        return Term(self.numbers.multiply(*self._pair(x, y)), joint_kind(a, b), x.size.times(y.size))
+
+    def negate(self, a: Value) -> Value:
+        return self.subtract(np.zeros((), np.int64), a)
+
+    def reciprocal(self, a: Value) -> Value:
+        """1/a: exact for few known numbers, and otherwise an odd random function of a."""
+        if not isinstance(a, Term):
+            exact = self._exact_inverse(np.asarray(a))
+            if exact is not None:
+                return exact
+        return self.odd_function("1/x", a)
+
+    def divide(self, a: Value, b: Value) -> Value:
+        return self.multiply(a, self.reciprocal(b))
+
+    def scale(self, a: Value, numerator: int, denominator: int = 1) -> Value:
+        """A value times a rational number."""
+        return self.multiply(a, self.multiply(numerator, self.reciprocal(denominator)))
+
+    def _exact_inverse(self, array: Array) -> Term | None:
+        distinct = np.unique(array)
+        if distinct.size > MAX_EXACT_INVERSES or not np.isfinite(distinct).all() or not distinct.all():
+            return None
+        odd, smallest = 1, 0
+        for number in distinct.tolist():
+            numerator, denominator = float(number).as_integer_ratio()
+            twos = (numerator & -numerator).bit_length() - 1
+            odd = math.lcm(odd, abs(numerator) >> twos)
+            smallest = max(smallest, twos, denominator.bit_length())
+        size = Size(norm=math.log2(odd) + 2 * smallest, twos=smallest, odd=odd)
+        term = self.term(array)
+        return Term(self.numbers.inverse(term.data), "f", size)
+
+    def power(self, a: Value, exponent: Value) -> Value:
+        """a to the power of an exponent; a whole one makes products, and 1/2 a square root."""
+        if not isinstance(exponent, Term) and np.size(exponent) == 1:
+            number = float(np.reshape(exponent, ()))
+            if number == int(number) and abs(number) <= MAX_EXPONENT:
+                return self._whole_power(a, int(number))
+            if abs(number) == 0.5:
+                root = self.sqrt(a)
+                return root if number > 0 else self.reciprocal(root)
+        return self.function("pow", a, exponent)
+
+    def _whole_power(self, a: Value, exponent: int) -> Value:
+        if exponent == 0:
+            return np.ones(shape_of(a), np.float32)
+        result = a
+        for _ in range(abs(exponent) - 1):
+            result = self.multiply(result, a)
+        return result if exponent > 0 else self.reciprocal(result)
+
+    # ---- functions
+
+    def function(self, name: str, *arguments: Value, kind: str = "f") -> Term:
+        """A function that is no polynomial."""
+        terms = [self.term(argument) for argument in arguments]
+        rank = max(term.ndim for term in terms)
+        data = self.numbers.function(name, [with_rank(term.data, rank) for term in terms])
+        for term in terms:
+            self.bound.count_function(name, data[0].size, term.size)
+        return Term(data, kind, ATOM)
+
+    def odd_function(self, name: str, a: Value) -> Term:
+        """A function with f(-x) = -f(x)."""
+        term = self.term(a)
+        # x is compared with y and with -y
+        self.bound.count_function(name, 2 * term.data[0].size, term.size)
+        return Term(self.numbers.odd_function(name, term.data), "f", ATOM)
+
+    def even_function(self, name: str, a: Value) -> Term:
+        """A function with f(-x) = f(x)."""
+        term = self.term(a)
+        self.bound.count_function(name, 2 * term.data[0].size, term.size)
+        return Term(self.numbers.even_function(name, term.data), "f", ATOM)
+
+    def exp(self, a: Value) -> Value:
+        return self.function("exp", a)
+
+    def log(self, a: Value) -> Value:
+        return self.function("log", a)
+
+    def sqrt(self, a: Value) -> Value:
+        return self.function("sqrt", a)
+
+    def absolute(self, a: Value) -> Value:
+        integers = known_integers(a)
+        return self.even_function("abs", a) if integers is None else np.abs(integers[0])
+
+    def sign(self, a: Value) -> Value:
+        return self.odd_function("sign", a)
+
+    def sigmoid(self, a: Value) -> Value:
+        return self.add(self.odd_function("sigmoid - 1/2", a), np.float32(0.5))
+
+    def tanh(self, a: Value) -> Value:
+        """tanh(a) = 2 sigmoid(2a) - 1."""
+        return self.multiply(2, self.odd_function("sigmoid - 1/2", self.multiply(2, a)))
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        """max(a, b) = (a + b + |a - b|) / 2."""
+        if (integers := known_integers(a, b)) is not None:
+            return np.asarray(np.maximum(*integers))
+        return self.scale(self.add(self.add(a, b), self.absolute(self.subtract(a, b))), 1, 2)
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        """min(a, b) = (a + b - |a - b|) / 2."""
+        if (integers := known_integers(a, b)) is not None:
+            return np.asarray(np.minimum(*integers))
+        return self.scale(self.subtract(self.add(a, b), self.absolute(self.subtract(a, b))), 1, 2)
+
+    def clip(self, a: Value, low: Value | None = None, high: Value | None = None) -> Value:
+        """A limit that is infinite everywhere is none."""
+        for limit, function in ((low, self.maximum), (high, self.minimum)):
+            if limit is not None and (isinstance(limit, Term) or not is_infinite(limit).all()):
+                a = function(a, limit)
+        return a
+
+    # ---- conditions are 0 or 1
+
+    def compare(self, a: Value, b: Value, how: str) -> Value:
+        """Whether a is "gt", "ge", "lt", "le", "eq" or "ne" than b."""
+        if not isinstance(a, Term) and not isinstance(b, Term):
+            return np.asarray(COMPARISONS[how](a, b))
+        difference = self.subtract(b, a) if how[0] == "l" else self.subtract(a, b)
+        equal = self.even_function("is zero", difference)
+        if how in ("eq", "ne"):
+            return self._condition(equal if how == "eq" else self.subtract(1, equal))
+        # greater is (1 + sign - equal) / 2
+        sign = self.sign(difference)
+        either = self.add(sign, equal) if how[1] == "e" else self.subtract(sign, equal)
+        return self._condition(self.scale(self.add(1, either), 1, 2))
+
+    def both(self, a: Value, b: Value) -> Value:
+        if (integers := known_integers(a, b)) is not None:
+            return np.asarray(np.logical_and(*integers))
+        return self._condition(self.multiply(a, b))
+
+    def either(self, a: Value, b: Value) -> Value:
+        if (integers := known_integers(a, b)) is not None:
+            return np.asarray(np.logical_or(*integers))
+        return self._condition(self.subtract(self.add(self.term(a), b), self.multiply(a, b)))
+
+    def negation(self, a: Value) -> Value:
+        if (integers := known_integers(a)) is not None:
+            return np.asarray(np.logical_not(*integers))
+        return self._condition(self.subtract(1, a))
+
+    def _condition(self, a: Value) -> Term:
+        term = self.term(a)
+        return Term(term.data, "b", term.size, is_binary=True)
+
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        if isinstance(condition, Term):
+            return self.add(self.multiply(condition, a), self.multiply(self.subtract(1, condition), b))
+        if not isinstance(a, Term) and not isinstance(b, Term):
+            return np.where(condition, a, b)
+        x, y = self.term(a), self.term(b)
+        rank = max(x.ndim, y.ndim, np.ndim(condition))
+        data = np.where(condition, with_rank(x.data, rank), with_rank(y.data, rank))
+        return Term(data, joint_kind(a, b), x.size.plus(y.size))
+
+    def cast(self, a: Value, dtype: Any) -> Value:
+        """A float that becomes an integer loses its fraction, which is a function."""
+        if not isinstance(a, Term):
+            return np.asarray(a).astype(dtype)
+        kind = kind_of(np.zeros(0, dtype))
+        if kind == "b" and not a.is_binary:
+            return self.compare(a, 0, "ne")
+        if kind == "i" and a.kind == "f" and not a.is_binary:
+            return self.function("truncate", a, kind="i")
+        return Term(a.data, kind, a.size, a.is_binary)
+
+
+def is_infinite(value: Value) -> Array:
+    """Where a known value is infinite. The largest float32 counts: masks are written with either."""
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        return np.zeros(array.shape, bool)
+    return np.abs(array) >= np.finfo(np.float32).max
+
+
+def with_rank(data: Array, rank: int) -> Array:
+    """Elements with axes of size 1 before those of the tensor, so that it has this rank."""
+    return data.reshape(data.shape[0], *(1,) * (rank - data.ndim + 1), *data.shape[1:])
+
+
+def size_of(array: Array) -> Size:
+    """Bounds of known floats, over a common power of two."""
+    if not array.size or not (numbers := array[array != 0]).size:
+        return Size()
+    exponents = np.frexp(numbers.astype(np.float64))[1]
+    mantissa = {2: 11, 4: 24}.get(array.dtype.itemsize, 53)
+    twos = max(0, mantissa - int(exponents.min()))
+    return Size(norm=float(exponents.max()) + twos, twos=twos)
