@@ -1,7 +1,8 @@
-"""Values of an exact run: what is known before it, and terms, which depend on the inputs."""
+"""Values of an exact run: what is known before it, terms, which depend on the inputs, and sizes of inputs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -41,15 +42,88 @@ class Term:
         return self.data.ndim - 1
 
 
+class SizeLedger:
+    """The sizes that the first program computes: the second one may shape its tensors by no others.
+
+    Without this, a graph could cut its tensors differently for 37 rows, and be the same at all sizes that are
+    run.
+    """
+
+    def __init__(self, from_integers: Callable[[Array], Array]) -> None:
+        """`from_integers` converts numbers to field elements."""
+        self._from_integers = from_integers
+        self._allowed: set[bytes] = set()
+        # the first program is run, and defines what is allowed
+        self.is_open = True
+        # the node that is run
+        self.node = ""
+        # uses of other sizes
+        self.others: list[str] = []
+
+    def allow(self, elements: Array) -> None:
+        """Allow the sizes that these field elements stand for."""
+        self._allowed.update(_each(elements))
+
+    def use(self, sizes: Sizes, what: str) -> Array:
+        """The numbers of sizes that shape a tensor."""
+        if self.is_open:
+            self.allow(sizes.term.data)
+        else:
+            literals = _each(self._from_integers(sizes.numbers))
+            elements = _each(sizes.term.data)
+            if any(
+                element != literal and element not in self._allowed
+                for element, literal in zip(elements, literals, strict=True)
+            ):
+                self.others.append(f"{self.node}: {what}")
+        return sizes.numbers
+
+
+def _each(elements: Array) -> list[bytes]:
+    return [element.tobytes() for element in elements.reshape(len(elements), -1).T]
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """Integers that a program computed from the sizes of its inputs.
+
+    `numbers` are those of this run, which shape tensors. `term` stands for any sizes: each size that was read
+    from a tensor is an atom. So a program that computes with its number of rows differs from one that does
+    not, whatever the number is in this run.
+    """
+
+    numbers: Array
+    term: Term
+    ledger: SizeLedger
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.numbers.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.numbers.ndim
+
+    def __index__(self) -> int:
+        return int(self.ledger.use(self, "a size"))
+
+    __int__ = __index__
+
+    def __bool__(self) -> bool:
+        return bool(self.ledger.use(self, "a condition on sizes"))
+
+
 # A NumPy array or a number of Python is known before the run: a weight, a literal, a shape or an index.
 Known: TypeAlias = Array | np.generic | int | float | bool
-Value: TypeAlias = Term | Known
+Value: TypeAlias = Term | Sizes | Known
 
 
 def kind_of(value: Value) -> str:
     """The kind of a value: "f", "i" or "b"."""
     if isinstance(value, Term):
         return value.kind
+    if isinstance(value, Sizes):
+        value = value.numbers
     return {"f": "f", "b": "b", "i": "i", "u": "i"}[np.asarray(value).dtype.kind]
 
 
@@ -60,12 +134,12 @@ def joint_kind(*values: Value) -> str:
 
 
 def shape_of(value: Value) -> tuple[int, ...]:
-    return value.shape if isinstance(value, Term) else np.shape(value)
+    return value.shape if isinstance(value, Term | Sizes) else np.shape(value)
 
 
 def known_integers(*values: Value) -> list[Array] | None:
     """The values if all are known integers or booleans, with which NumPy computes exactly; else None."""
-    if any(isinstance(value, Term) for value in values):
+    if any(isinstance(value, Term | Sizes) for value in values):
         return None
     arrays = [np.asarray(value) for value in values]
     return arrays if all(array.dtype.kind in "biu" for array in arrays) else None
@@ -75,4 +149,4 @@ def known(value: Value, what: str) -> Array:
     """A value that must be known before the run. `what` names it in the error."""
     if isinstance(value, Term):
         raise UndecidedError(f"{what} depends on the input")
-    return np.asarray(value)
+    return value.ledger.use(value, what) if isinstance(value, Sizes) else np.asarray(value)

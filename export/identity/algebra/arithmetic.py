@@ -12,12 +12,13 @@ from turnpike.export.identity.numbers.error_bound import ATOM, ErrorBound, Size
 from turnpike.export.identity.terms import (
     Array,
     Known,
+    SizeLedger,
+    Sizes,
     Term,
     UndecidedError,
     Value,
     joint_kind,
     kind_of,
-    known_integers,
     shape_of,
 )
 
@@ -62,11 +63,17 @@ class Numbers(Protocol):
 
 
 class Algebra:
-    """Operators on values. Known integers stay known; all other results are terms."""
+    """Operators on values. Known integers stay known, sizes stay sizes; all other results are terms.
 
-    def __init__(self, numbers: Numbers) -> None:
+    With `symbolic_sizes`, a size that is read from a tensor is an atom in all arithmetic; without, it is the
+    number of this run.
+    """
+
+    def __init__(self, numbers: Numbers, *, symbolic_sizes: bool = True) -> None:
         self.numbers = numbers
         self.bound = ErrorBound(len(numbers.primes))
+        self.sizes = SizeLedger(numbers.from_integers)
+        self._symbolic_sizes = symbolic_sizes
         # the terms of roots that programs round to a literal, by the bytes of the literal
         self._roots: dict[bytes, Term] = {}
 
@@ -79,6 +86,8 @@ class Algebra:
         """
         if isinstance(value, Term):
             return value
+        if isinstance(value, Sizes):
+            return value.term
         array = np.asarray(value)
         if array.dtype.kind in "biu":
             # abs of the smallest int64 would be negative
@@ -107,8 +116,8 @@ class Algebra:
 
     def part(self, value: Value, number: int) -> Array:
         """The elements of a value modulo one of the primes: the smallest form of large weights."""
-        if isinstance(value, Term):
-            return value.data[number]
+        if isinstance(value, Term | Sizes):
+            return self.term(value).data[number]
         array = np.asarray(value)
         if (
             array.dtype.kind == "f"
@@ -137,13 +146,49 @@ class Algebra:
     @overload
     def move(self, value: Term, function: Callable[[Array], Array]) -> Term: ...
     @overload
+    def move(self, value: Sizes, function: Callable[[Array], Array]) -> Sizes: ...
+    @overload
     def move(self, value: Known, function: Callable[[Array], Array]) -> Array: ...
     def move(self, value: Value, function: Callable[[Array], Array]) -> Value:
         """Apply a function that only moves, repeats or drops numbers."""
         if isinstance(value, Term):
             data = np.stack([function(part) for part in value.data])
             return Term(data, value.kind, value.size, value.is_binary)
+        if isinstance(value, Sizes):
+            return Sizes(function(value.numbers), self.move(value.term, function), value.ledger)
         return function(np.asarray(value))
+
+    def sizes_of(self, value: Value) -> Value:
+        """The shape of a tensor, as the program reads it."""
+        numbers = np.array(shape_of(value), np.int64)
+        if not isinstance(value, Term) or not self._symbolic_sizes:
+            return numbers
+        return Sizes(numbers, self._read_sizes(numbers), self.sizes)
+
+    def _read_sizes(self, numbers: Array) -> Term:
+        """An atom for each size. All tensors of one size have the same."""
+        data = self.numbers.function("size", [self.numbers.from_integers(numbers)])
+        # a graph may shape its tensors like any other one
+        self.sizes.allow(data)
+        return Term(data, "i", ATOM)
+
+    def integers(
+        self, function: Callable[..., Any], symbolic: Callable[..., Value], *values: Value
+    ) -> Value | None:
+        """The result of arithmetic on known integers and sizes; None if any of the values is something else.
+
+        Args:
+            function: Computes with the numbers of this run.
+            symbolic: Computes with terms, for sizes.
+            values: The operands.
+        """
+        if any(isinstance(value, Term) or kind_of(value) == "f" for value in values):
+            return None
+        numbers = [value.numbers if isinstance(value, Sizes) else np.asarray(value) for value in values]
+        result = np.asarray(function(*numbers))
+        if not any(isinstance(value, Sizes) for value in values):
+            return result
+        return Sizes(result, self.term(symbolic(*(self.term(value) for value in values))), self.sizes)
 
     def _pair(self, a: Term, b: Term) -> tuple[Array, Array]:
         """The elements of two terms, of one rank, so that NumPy can broadcast them."""
@@ -153,26 +198,26 @@ class Algebra:
     # ---- sums and products
 
     def add(self, a: Value, b: Value) -> Value:
-        if (integers := known_integers(a, b)) is not None:
-            return np.asarray(np.add(*integers))
+        if (result := self.integers(np.add, self.add, a, b)) is not None:
+            return result
         for value, other in ((a, b), (b, a)):
             # an infinity absorbs what is added to it: a mask of attention is written so
-            if not isinstance(other, Term) and (large := is_infinite(other)).any():
+            if not isinstance(other, Term | Sizes) and (large := is_infinite(other)).any():
                 finite = np.where(large, np.zeros((), np.asarray(other).dtype), other)
                 return self.where(large, other, self.add(value, finite))
         x, y = self.term(a), self.term(b)
         return Term(self.numbers.add(*self._pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
 
     def subtract(self, a: Value, b: Value) -> Value:
-        if (integers := known_integers(a, b)) is not None:
-            # NumPy does not subtract booleans
-            return np.subtract(*(array.astype(np.int64) for array in integers))
+        # NumPy does not subtract booleans
+        if (result := self.integers(lambda x, y: x - y.astype(np.int64), self.subtract, a, b)) is not None:
+            return result
         x, y = self.term(a), self.term(b)
         return Term(self.numbers.subtract(*self._pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
 
     def multiply(self, a: Value, b: Value) -> Value:
-        if (integers := known_integers(a, b)) is not None:
-            return np.asarray(np.multiply(*integers))
+        if (result := self.integers(np.multiply, self.multiply, a, b)) is not None:
+            return result
         x, y = self.term(a), self.term(b)
         return Term(self.numbers.multiply(*self._pair(x, y)), joint_kind(a, b), x.size.times(y.size))
 
@@ -181,7 +226,7 @@ class Algebra:
 
     def reciprocal(self, a: Value) -> Value:
         """1/a: exact for few known numbers, and otherwise an odd random function of a."""
-        if not isinstance(a, Term):
+        if not isinstance(a, Term | Sizes):
             exact = self._exact_inverse(np.asarray(a))
             if exact is not None:
                 return exact
@@ -210,7 +255,7 @@ class Algebra:
 
     def power(self, a: Value, exponent: Value) -> Value:
         """a to the power of an exponent; a whole one makes products, and 1/2 a square root."""
-        if not isinstance(exponent, Term) and np.size(exponent) == 1:
+        if not isinstance(exponent, Term | Sizes) and np.size(exponent) == 1:
             number = float(np.reshape(exponent, ()))
             if number == int(number) and abs(number) <= MAX_EXPONENT:
                 return self._whole_power(a, int(number))
@@ -238,6 +283,15 @@ class Algebra:
             self.bound.count_function(name, data[0].size, term.size)
         return Term(data, kind, ATOM)
 
+    def integer_function(self, name: str, function: Callable[..., Any], a: Value, b: Value) -> Value:
+        """A function of integers or floats that is no polynomial, such as a remainder."""
+        kind = joint_kind(a, b)
+        if (
+            result := self.integers(function, lambda x, y: self.function(name, x, y, kind=kind), a, b)
+        ) is not None:
+            return result
+        return self.function(name, a, b, kind=kind)
+
     def odd_function(self, name: str, a: Value) -> Term:
         """A function with f(-x) = -f(x)."""
         term = self.term(a)
@@ -261,8 +315,9 @@ class Algebra:
         return self.function("sqrt", a)
 
     def absolute(self, a: Value) -> Value:
-        integers = known_integers(a)
-        return self.even_function("abs", a) if integers is None else np.abs(integers[0])
+        if (result := self.integers(np.abs, self.absolute, a)) is not None:
+            return result
+        return self.even_function("abs", a)
 
     def sign(self, a: Value) -> Value:
         return self.odd_function("sign", a)
@@ -276,20 +331,20 @@ class Algebra:
 
     def maximum(self, a: Value, b: Value) -> Value:
         """max(a, b) = (a + b + |a - b|) / 2."""
-        if (integers := known_integers(a, b)) is not None:
-            return np.asarray(np.maximum(*integers))
+        if (result := self.integers(np.maximum, self.maximum, a, b)) is not None:
+            return result
         return self.scale(self.add(self.add(a, b), self.absolute(self.subtract(a, b))), 1, 2)
 
     def minimum(self, a: Value, b: Value) -> Value:
         """min(a, b) = (a + b - |a - b|) / 2."""
-        if (integers := known_integers(a, b)) is not None:
-            return np.asarray(np.minimum(*integers))
+        if (result := self.integers(np.minimum, self.minimum, a, b)) is not None:
+            return result
         return self.scale(self.subtract(self.add(a, b), self.absolute(self.subtract(a, b))), 1, 2)
 
     def clip(self, a: Value, low: Value | None = None, high: Value | None = None) -> Value:
         """A limit that is infinite everywhere is none."""
         for limit, function in ((low, self.maximum), (high, self.minimum)):
-            if limit is not None and (isinstance(limit, Term) or not is_infinite(limit).all()):
+            if limit is not None and (isinstance(limit, Term | Sizes) or not is_infinite(limit).all()):
                 a = function(a, limit)
         return a
 
@@ -297,8 +352,11 @@ class Algebra:
 
     def compare(self, a: Value, b: Value, how: str) -> Value:
         """Whether a is "gt", "ge", "lt", "le", "eq" or "ne" than b."""
-        if not isinstance(a, Term) and not isinstance(b, Term):
-            return np.asarray(COMPARISONS[how](a, b))
+        function = COMPARISONS[how]
+        if (result := self.integers(function, lambda x, y: self.compare(x, y, how), a, b)) is not None:
+            return result
+        if not isinstance(a, Term | Sizes) and not isinstance(b, Term | Sizes):
+            return np.asarray(function(a, b))
         difference = self.subtract(b, a) if how[0] == "l" else self.subtract(a, b)
         equal = self.even_function("is zero", difference)
         if how in ("eq", "ne"):
@@ -309,18 +367,18 @@ class Algebra:
         return self._condition(self.scale(self.add(1, either), 1, 2))
 
     def both(self, a: Value, b: Value) -> Value:
-        if (integers := known_integers(a, b)) is not None:
-            return np.asarray(np.logical_and(*integers))
+        if (result := self.integers(np.logical_and, self.both, a, b)) is not None:
+            return result
         return self._condition(self.multiply(a, b))
 
     def either(self, a: Value, b: Value) -> Value:
-        if (integers := known_integers(a, b)) is not None:
-            return np.asarray(np.logical_or(*integers))
+        if (result := self.integers(np.logical_or, self.either, a, b)) is not None:
+            return result
         return self._condition(self.subtract(self.add(self.term(a), b), self.multiply(a, b)))
 
     def negation(self, a: Value) -> Value:
-        if (integers := known_integers(a)) is not None:
-            return np.asarray(np.logical_not(*integers))
+        if (result := self.integers(np.logical_not, self.negation, a)) is not None:
+            return result
         return self._condition(self.subtract(1, a))
 
     def _condition(self, a: Value) -> Term:
@@ -328,9 +386,11 @@ class Algebra:
         return Term(term.data, "b", term.size, is_binary=True)
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
-        if isinstance(condition, Term):
+        if (result := self.integers(np.where, self.where, condition, a, b)) is not None:
+            return result
+        if isinstance(condition, Term | Sizes):
             return self.add(self.multiply(condition, a), self.multiply(self.subtract(1, condition), b))
-        if not isinstance(a, Term) and not isinstance(b, Term):
+        if not isinstance(a, Term | Sizes) and not isinstance(b, Term | Sizes):
             return np.where(condition, a, b)
         x, y = self.term(a), self.term(b)
         rank = max(x.ndim, y.ndim, np.ndim(condition))
@@ -339,9 +399,13 @@ class Algebra:
 
     def cast(self, a: Value, dtype: Any) -> Value:
         """A float that becomes an integer loses its fraction, which is a function."""
+        kind = kind_of(np.zeros(0, dtype))
+        if isinstance(a, Sizes):
+            if kind == kind_of(a):
+                return a
+            a = a.term
         if not isinstance(a, Term):
             return np.asarray(a).astype(dtype)
-        kind = kind_of(np.zeros(0, dtype))
         if kind == "b" and not a.is_binary:
             return self.compare(a, 0, "ne")
         if kind == "i" and a.kind == "f" and not a.is_binary:

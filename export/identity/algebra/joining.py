@@ -8,10 +8,26 @@ import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.numbers.error_bound import ATOM
-from turnpike.export.identity.terms import Term, UndecidedError, Value, joint_kind, kind_of, shape_of
+from turnpike.export.identity.terms import (
+    Sizes,
+    Term,
+    UndecidedError,
+    Value,
+    joint_kind,
+    kind_of,
+    known,
+    shape_of,
+)
 
 
 def concatenate(algebra: Algebra, values: Sequence[Value], axis: int) -> Value:
+    result = algebra.integers(
+        lambda *arrays: np.concatenate(arrays, axis),
+        lambda *terms: concatenate(algebra, terms, axis),
+        *values,
+    )
+    if result is not None:
+        return result
     if not any(isinstance(value, Term) for value in values):
         return np.concatenate([np.asarray(value) for value in values], axis)
     terms = [algebra.term(value) for value in values]
@@ -49,8 +65,9 @@ def take(algebra: Algebra, table: Value, ids: Value, axis: int) -> Value:
     rank = len(shape_of(table))
     axis %= rank
     if not isinstance(ids, Term):
-        return algebra.move(table, lambda data: np.take(data, np.asarray(ids), axis))
-    if isinstance(table, Term):
+        places = known(ids, "ids")
+        return algebra.move(table, lambda data: np.take(data, places, axis))
+    if isinstance(table, Term | Sizes):
         raise UndecidedError("a table that depends on the input, at ids that do")
     rows = np.moveaxis(np.asarray(table), axis, 0)
     data = algebra.numbers.rows(rows, ids.data)

@@ -10,7 +10,7 @@ import numpy as np
 from turnpike.export.identity.algebra.arithmetic import Algebra, is_infinite, size_of
 from turnpike.export.identity.algebra.reductions import sum_of
 from turnpike.export.identity.numbers.error_bound import Size
-from turnpike.export.identity.terms import Term, UndecidedError, Value, known_integers, shape_of
+from turnpike.export.identity.terms import Sizes, Term, UndecidedError, Value, known_integers, shape_of
 
 # bytes that the residues of one product's operands may take
 MAX_OPERAND_BYTES = 4 << 30
@@ -40,7 +40,7 @@ def matrix_product(algebra: Algebra, a: Value, b: Value) -> Value:
 
 def known_size(algebra: Algebra, value: Value) -> Size:
     """The bounds of a value, without the elements of a large array."""
-    array = np.asarray(value) if not isinstance(value, Term) else None
+    array = None if isinstance(value, Term | Sizes) else np.asarray(value)
     if array is None or array.dtype.kind != "f" or array.size < 2 or is_infinite(array).any():
         return algebra.term(value).size
     return size_of(array)

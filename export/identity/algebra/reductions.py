@@ -30,8 +30,13 @@ def axes_of(value: Value, axes: Axes) -> tuple[int, ...]:
 
 def sum_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
     chosen = axes_of(a, axes)
-    if (integers := known_integers(a)) is not None:
-        return np.asarray(np.sum(integers[0], axis=chosen, keepdims=keepdims))
+    result = algebra.integers(
+        lambda array: np.sum(array, axis=chosen, keepdims=keepdims),
+        lambda term: sum_of(algebra, term, axes, keepdims=keepdims),
+        a,
+    )
+    if result is not None:
+        return result
     term = algebra.term(a)
     size = term.size.summed(math.prod(term.shape[axis] for axis in chosen))
     data = algebra.numbers.sum(term.data, chosen, keepdims=keepdims)

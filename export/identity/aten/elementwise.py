@@ -57,6 +57,12 @@ BINARY: dict[str, Callable[[Algebra, Value, Value], Value]] = {
 }
 
 
+QUOTIENTS: dict[str, Callable[[Any, Any], Any]] = {
+    "floor": np.floor_divide,
+    "trunc": lambda a, b: np.trunc(a / b).astype(a.dtype),
+}
+
+
 @table.operators(*UNARY)
 def unary(call: Call, self_: Value) -> Value:
     return UNARY[call.operator](call.algebra, self_)
@@ -98,17 +104,13 @@ def divide(call: Call, self_: Value, other: Value, rounding_mode: str | None = N
     rounding = "floor" if call.operator == "floor_divide" else rounding_mode
     if rounding is None:
         return call.algebra.divide(self_, other)
-    if isinstance(self_, Term) or isinstance(other, Term):
-        return call.algebra.function(f"div {rounding}", self_, other, kind="i")
-    a, b = np.asarray(self_), np.asarray(other)
-    return np.asarray(np.floor_divide(a, b) if rounding == "floor" else np.trunc(a / b).astype(a.dtype))
+    return call.algebra.integer_function(f"div {rounding}", QUOTIENTS[rounding], self_, other)
 
 
 @table.operators("remainder", "fmod")
 def remainder(call: Call, self_: Value, other: Value) -> Value:
-    if isinstance(self_, Term) or isinstance(other, Term):
-        return call.algebra.function(call.operator, self_, other)
-    return np.asarray((np.mod if call.operator == "remainder" else np.fmod)(self_, other))
+    function = np.mod if call.operator == "remainder" else np.fmod
+    return call.algebra.integer_function(call.operator, function, self_, other)
 
 
 @table.operators("pow")

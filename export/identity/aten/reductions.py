@@ -8,7 +8,7 @@ import numpy as np
 
 from turnpike.export.identity.algebra import reductions
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
-from turnpike.export.identity.terms import Term, UndecidedError, Value
+from turnpike.export.identity.terms import Sizes, Term, UndecidedError, Value
 
 table = OperatorTable()
 Dims = Any
@@ -71,7 +71,7 @@ def argmax(call: Call, self_: Value, dim: int | None = None, keepdim: bool = Fal
 
 @table.operators("any", "all")
 def any_of(call: Call, self_: Value, dim: Dims = None, keepdim: bool = False) -> Value:
-    if not isinstance(self_, Term):
+    if not isinstance(self_, Term | Sizes):
         axis = tuple(dim) if isinstance(dim, list) else dim
         return np.asarray((np.any if call.operator == "any" else np.all)(self_, axis=axis, keepdims=keepdim))
     reduce = reductions.any_of if call.operator == "any" else reductions.all_of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,28 @@ from torch.utils import _pytree as pytree
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.aten import elementwise, layers, reductions, shapes
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
-from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, kind_of, shape_of
+from turnpike.export.identity.terms import Array, Sizes, Term, UndecidedError, Value, kind_of, shape_of
 
 OPERATORS = OperatorTable({**elementwise.table, **reductions.table, **layers.table, **shapes.table})
+# what PyTorch computes with sizes
+SIZE_ARITHMETIC: dict[Any, Callable[..., Value]] = {
+    operator.add: Algebra.add,
+    operator.sub: Algebra.subtract,
+    operator.mul: Algebra.multiply,
+    operator.neg: Algebra.negate,
+    operator.floordiv: lambda algebra, a, b: algebra.integer_function("div floor", np.floor_divide, a, b),
+    operator.mod: lambda algebra, a, b: algebra.integer_function("remainder", np.mod, a, b),
+    operator.truediv: Algebra.divide,
+    torch.sym_max: Algebra.maximum,
+    torch.sym_min: Algebra.minimum,
+    torch.sym_float: lambda algebra, a: algebra.cast(a, np.float32),
+    operator.eq: lambda algebra, a, b: algebra.compare(a, b, "eq"),
+    operator.ne: lambda algebra, a, b: algebra.compare(a, b, "ne"),
+    operator.gt: lambda algebra, a, b: algebra.compare(a, b, "gt"),
+    operator.ge: lambda algebra, a, b: algebra.compare(a, b, "ge"),
+    operator.lt: lambda algebra, a, b: algebra.compare(a, b, "lt"),
+    operator.le: lambda algebra, a, b: algebra.compare(a, b, "le"),
+}
 # literals that programs have in double precision
 DOUBLE_LITERALS = ("eps",)
 
@@ -128,6 +148,9 @@ class _Interpreter(fx.Interpreter):
             return self._cond(*args)
         if not isinstance(target, torch._ops.OpOverload):
             # arithmetic on sizes
+            function = SIZE_ARITHMETIC.get(target)
+            if function is not None and any(isinstance(value, Sizes) for value in args):
+                return function(self._algebra, *args)
             return super().call_function(target, args, kwargs)
         name = target._schema.name.split("::")[1]
         overload = target._overloadname

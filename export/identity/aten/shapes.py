@@ -36,8 +36,8 @@ def check(call: Call, **_: Any) -> None:
 
 
 @table.operators("sym_size", "size")
-def size(call: Call, self_: Value, dim: int) -> int:
-    return shape_of(self_)[dim]
+def size(call: Call, self_: Value, dim: int) -> Value:
+    return call.algebra.move(call.algebra.sizes_of(self_), lambda data: np.asarray(data[dim]))
 
 
 @table.operators("view", "reshape", "_unsafe_view", "view_copy")

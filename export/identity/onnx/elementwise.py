@@ -11,7 +11,7 @@ import onnx_ir as ir
 from turnpike.export.identity.algebra import activations
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
-from turnpike.export.identity.terms import Term, UndecidedError, Value, kind_of, known
+from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, kind_of, known
 
 table = OperatorTable()
 
@@ -87,18 +87,18 @@ def exclusive_or(call: NodeCall, a: Value, b: Value) -> Value:
 def divide(call: NodeCall, a: Value, b: Value) -> Value:
     if not {kind_of(a), kind_of(b)} <= {"i"}:
         return call.algebra.divide(a, b)
-    if isinstance(a, Term) or isinstance(b, Term):
-        return call.algebra.function("div trunc", a, b, kind="i")
-    numerator, denominator = np.asarray(a), np.asarray(b)
-    return np.asarray(np.trunc(numerator / denominator).astype(numerator.dtype))
+    return call.algebra.integer_function("div trunc", _truncated_quotient, a, b)
+
+
+def _truncated_quotient(a: Array, b: Array) -> Array:
+    return np.asarray(np.trunc(a / b).astype(a.dtype))
 
 
 @table.operators("Mod")
 def remainder(call: NodeCall, a: Value, b: Value) -> Value:
-    is_fmod = call.get("fmod", 0)
-    if isinstance(a, Term) or isinstance(b, Term):
-        return call.algebra.function("fmod" if is_fmod else "remainder", a, b)
-    return np.asarray((np.fmod if is_fmod else np.mod)(a, b))
+    if call.get("fmod", 0):
+        return call.algebra.integer_function("fmod", np.fmod, a, b)
+    return call.algebra.integer_function("remainder", np.mod, a, b)
 
 
 @table.operators("Max", "Min", "Sum", "Mean")

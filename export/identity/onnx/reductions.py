@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from turnpike.export.identity.algebra import reductions
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 from turnpike.export.identity.terms import UndecidedError, Value, shape_of
@@ -73,4 +71,4 @@ def global_pool(call: NodeCall, x: Value) -> Value:
 
 @table.operators("Size")
 def size(call: NodeCall, x: Value) -> Value:
-    return np.array(np.prod(shape_of(x)), np.int64)
+    return reductions.product_of(call.algebra, call.algebra.sizes_of(x))

@@ -90,6 +90,7 @@ class _Runner:
             values.update(zip(graph.inputs, inputs, strict=True))
             return self.run(graph, values)
 
+        self._algebra.sizes.node = place
         inputs = [None if value is None else values[value] for value in node.inputs]
         try:
             result = handler(NodeCall(self._algebra, node, self._opset, run_inner), *inputs)

@@ -53,7 +53,8 @@ def unit_matrix(call: NodeCall, like: Value) -> Value:
 
 @table.operators("Shape")
 def shape(call: NodeCall, x: Value) -> Value:
-    return np.array(shape_of(x)[call.get("start", 0) : call.get("end")], np.int64)
+    sizes = call.algebra.sizes_of(x)
+    return call.algebra.move(sizes, lambda data: data[call.get("start", 0) : call.get("end")])
 
 
 @table.operators("Reshape")
