@@ -69,9 +69,10 @@ class RequestObserver:
         request.ended_ns = perf_counter_ns()
         if self._tracing is not None:
             self._trace(self._tracing, request)
-        self._ended.append(request)
-        if len(self._ended) == 1:
+        if not self._ended:
+            # first, since nothing would record the list later if this failed
             get_running_loop().call_soon(self.record)
+        self._ended.append(request)
 
     def _trace(self, tracing: Tracing, request: Request) -> None:
         method = request.head.method if request.head.method in METHODS else "unknown"

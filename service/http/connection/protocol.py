@@ -275,13 +275,19 @@ class HttpProtocol(asyncio.Protocol):
             return
         self._advancing = True
         started = 0
-        while self._current is None and self.pipeline and self.state < LINGERING:
-            if started == MAX_REQUESTS_PER_TURN:
-                self.loop.call_soon(self._advance)
-                break
-            started += 1
-            self._start(self.pipeline.popleft())
-        self._advancing = False
+        try:
+            while self._current is None and self.pipeline and self.state < LINGERING:
+                if started == MAX_REQUESTS_PER_TURN:
+                    self.loop.call_soon(self._advance)
+                    break
+                started += 1
+                self._start(self.pipeline.popleft())
+        except Exception:
+            # such as a MemoryError: nothing would answer this request or those behind it
+            self.transport.abort()
+            raise
+        finally:
+            self._advancing = False
         if self.pipeline:
             self.pause_reading()
         elif self._current is None and REFUSED <= self.state < LINGERING:

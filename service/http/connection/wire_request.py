@@ -89,7 +89,13 @@ class WireRequest(Request):
     def ended(self, error: BaseException | None) -> None:
         """Tell the connection that the request has ended. Called by the driver."""
         self.driver = None
-        self.connection.request_ended(self, error)
+        connection = self.connection
+        try:
+            connection.request_ended(self, error)
+        except Exception:
+            # the client would wait for ever for the answers that were to follow
+            connection.transport.abort()
+            raise
 
     def abandon(self) -> None:
         """End the request because the client has gone: reading its body raises, waiting ends."""
