@@ -144,6 +144,18 @@ def test_file_permissions_follow_the_umask(tmp_path: Path, mask: int, mode: int)
     assert (tmp_path / "file").stat().st_mode & 0o777 == mode
 
 
+def test_the_umask_is_never_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It belongs to the whole process: another thread would create its files with it."""
+
+    def fail(mask: int) -> int:
+        raise AssertionError(f"set to {mask:o}")
+
+    monkeypatch.setattr(os, "umask", fail)
+    with replacing(tmp_path / "file") as draft:
+        draft.write_text("text")
+    assert files(tmp_path) == {"file": "text"}
+
+
 def failing(method: Callable[..., Any], number: int, condition: Callable[[Any], bool]) -> Callable[..., Any]:
     """The method, which fails with an error of the system if its first argument fulfills the condition."""
 
