@@ -309,7 +309,7 @@ def test_a_moved_file_and_its_name_are_flushed(tmp_path: Path, monkeypatch: pyte
 def test_a_claimed_folder_is_neither_locked_nor_made(tmp_path: Path) -> None:
     """Its owner has an exclusive lock, for which a second lock would wait for ever.
 
-    On another machine, which lacks the folder, a file must not appear where nobody looks for it.
+    A machine that does not share the folder gets an error: a file in a folder made there would be lost.
     """
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:
