@@ -115,7 +115,7 @@ class Application:
         )
         # what the connections call
         self.handle = self.middleware.handle
-        self.count_refused = self.observer.refused
+        self.count_refused = self.observer.count_refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

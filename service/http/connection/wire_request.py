@@ -289,7 +289,7 @@ class WireRequest(Request):
         ):
             # the rest of the body may be too long to read and ignore
             return True
-        return connection.shared.draining and connection.newest is self
+        return connection.shared.draining and connection.newest_request is self
 
     async def _wait(self, deadline: float | None) -> None:
         """Wait until more of the body has arrived, the client has gone, or the answer is complete."""

@@ -41,7 +41,7 @@ def test_slow_headers_get_408() -> None:
     [(b"", {"header_seconds": 0.2, "idle_seconds": 60}), (GET, {"header_seconds": 60, "idle_seconds": 0.2})],
 )
 def test_an_idle_connection_is_closed(before: bytes, limits: dict[str, float]) -> None:
-    """Nothing is sent to it. A new one must send headers, and one that was used may be idle."""
+    """No answer is sent: a new one must send headers in time, and a used one must not stay idle."""
 
     async def test(echo: EchoServer) -> None:
         raw = await echo.send_and_read_all(before)
