@@ -8,6 +8,7 @@ import fcntl
 import os
 import re
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -59,11 +60,12 @@ def replacing_all(*paths: Path, folder_claimed: bool = False) -> Iterator[tuple[
             if not folder_claimed:
                 changed_folders = stack.enter_context(_created(folder))
                 stack.enter_context(_reserved(folder, paths))
+            mode = _mode_of_new_files(drafts[0])
             try:
                 yield drafts
                 for draft in drafts:
                     # some libraries create files that only their owner can read
-                    draft.chmod(0o666 & ~_umask())
+                    draft.chmod(mode)
                     _flush(draft)
                 for draft, path in zip(drafts, paths, strict=True):
                     draft.replace(path)
@@ -167,11 +169,18 @@ def _flush_folder(folder: Path) -> None:
             raise
 
 
-def _umask() -> int:
-    """The permission bits that this process clears in new files. The only way to read it is to set it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _mode_of_new_files(draft: Path) -> int:
+    """The permission bits of a new file in the folder of this draft, which is created and removed.
+
+    They follow the umask and the defaults of the folder. The umask could only be read by setting it, which
+    would change the files that other threads create in the meantime.
+    """
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+        draft.unlink()
 
 
 def writing_problem(folder: Path) -> str | None:

@@ -6,10 +6,8 @@ the same routes as a FastAPI application.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -25,11 +23,9 @@ from turnpike.service.api import (
     open_inference,
     predict,
     statistics,
-    traffic,
 )
 from turnpike.service.api.context import ServiceContext, SupervisorClient
 from turnpike.service.api.openapi import reference_page
-from turnpike.service.api.openapi.operation import operation
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.low_priority import low_priority_caller
 from turnpike.service.artifact.runtime import expect_device
@@ -119,7 +115,7 @@ class Application:
         )
         # what the connections call
         self.handle = self.middleware.handle
-        self.count_refused = self.observer.refused
+        self.count_refused = self.observer.count_refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -168,33 +164,13 @@ class Application:
             self._tracing.close()
 
 
-METRICS = operation("Metrics", "Counters of all workers, for Prometheus", "Metrics", media_type="text/plain")
-
-
-class MetricsEndpoint:
-    """Responds with the counters of all workers, for Prometheus."""
-
-    def __init__(self, context: ServiceContext) -> None:
-        self._context = context
-
-    async def __call__(self, _: Request) -> Response:
-        # prometheus_client is imported at the first scrape, in a thread because the import is slow
-        await asyncio.to_thread(import_module, "turnpike.service.api.metrics")
-        from turnpike.service.api.metrics import collect_metrics, metrics_response
-
-        snapshots = await self._context.supervisor.ask("snapshots")
-        families = collect_metrics(snapshots, self._context.registry)
-        return await asyncio.to_thread(metrics_response, families)
-
-
 def build_router(context: ServiceContext, unready_reason: Callable[[], str | None]) -> Router:
     """All routes of the service."""
     router = Router(not_found)
     page = dashboard.add_routes(router) if context.settings.dashboard else None
     health.add_routes(router, unready_reason, page)
-    for module in (statistics, open_inference, predict, gates, lesion, model_facts, admin, traffic):
+    for module in (statistics, open_inference, predict, gates, lesion, model_facts, admin):
         module.add_routes(router, context)
-    router.add("GET", "/metrics", "api", MetricsEndpoint(context), "metrics", METRICS)
     if context.settings.docs:
         reference_page.add_routes(router)
     return router

@@ -44,7 +44,7 @@ class SupervisedApp:
         self.connection_limits = ConnectionLimits(
             settings.max_header, settings.header_seconds, settings.idle_seconds
         )
-        self.count_refused = self._application.observer.refused
+        self.count_refused = self._application.observer.count_refused
         self.handlers: dict[str, Callable[[Any], Awaitable[Any]]] = self._application.handlers
 
     @property
@@ -76,7 +76,7 @@ class SupervisedApp:
             await self._application.middleware.handle(request, match)
             return
         observer = self._application.observer
-        observer.identified(request)
+        observer.identify(request)
         try:
             await self._endpoint(request)
         except ClientGoneError:
@@ -91,7 +91,7 @@ class SupervisedApp:
         finally:
             # the service counts and logs its own requests
             if not request.recorded:
-                observer.ended(request)
+                observer.note_end(request)
 
     async def _call(self, scope: Any, receive: Any, send: Any) -> None:
         request = scope[OUTER_REQUEST]

@@ -89,7 +89,13 @@ class WireRequest(Request):
     def ended(self, error: BaseException | None) -> None:
         """Tell the connection that the request has ended. Called by the driver."""
         self.driver = None
-        self.connection.request_ended(self, error)
+        connection = self.connection
+        try:
+            connection.request_ended(self, error)
+        except Exception:
+            # the client would wait for ever for the answers that were to follow
+            connection.transport.abort()
+            raise
 
     def abandon(self) -> None:
         """End the request because the client has gone: reading its body raises, waiting ends."""
@@ -283,7 +289,7 @@ class WireRequest(Request):
         ):
             # the rest of the body may be too long to read and ignore
             return True
-        return connection.shared.draining and connection.newest is self
+        return connection.shared.draining and connection.newest_request is self
 
     async def _wait(self, deadline: float | None) -> None:
         """Wait until more of the body has arrived, the client has gone, or the answer is complete."""

@@ -15,7 +15,7 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 def started_request(*headers: tuple[bytes, bytes]) -> FakeRequest:
     """A request after the observer has registered its start."""
     request = FakeRequest(headers=list(headers))
-    RequestObserver(RequestCounters(), None, None).started(request)
+    RequestObserver(RequestCounters(), None, None).count_in(request)
     return request
 
 
