@@ -15,6 +15,7 @@ from turnpike.service.embedded.in_process_supervisor import InProcessSupervisor
 from turnpike.service.errors import NotReadyError
 from turnpike.service.http.asgi import OUTER_REQUEST, AsgiRequest
 from turnpike.service.registry.hooks import Hooks
+from turnpike.service.requests.observer import CLIENT_CLOSED_REQUEST
 from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import Response
 from turnpike.service.requests.router import Match
@@ -72,11 +73,21 @@ class EmbeddedService:
             match = await self._started(match)
         request = AsgiRequest(scope, receive, send)
         outer: Request | None = scope.get(OUTER_REQUEST)
-        if outer is not None:
-            # our own server has passed the request to the application
-            request.head.chosen_id = outer.id
-            outer.recorded = True
-        await self.application.middleware.handle(request, match)
+        if outer is None:
+            await self.application.middleware.handle(request, match)
+            return
+        # our own server has passed the request to the application
+        request.head.chosen_id = outer.id
+        outer.recorded = True
+        outer.on_client_gone = request.abandon
+        try:
+            await self.application.middleware.handle(request, match)
+        finally:
+            outer.on_client_gone = None
+        if request.client_gone and not request.status:
+            # nobody gets it, but middleware of the user may expect an answer
+            await send({"type": "http.response.start", "status": CLIENT_CLOSED_REQUEST, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
 
     async def _started(self, match: Match) -> Match:
         """The match after the start; if that failed, one whose endpoint says so. The next request retries."""

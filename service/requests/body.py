@@ -82,9 +82,7 @@ class BodyReader:
         return TooLargeError(f"body: expected at most {self.limit} bytes (--max-body), got {size}")
 
     def too_slow(self) -> RequestTimeoutError:
-        return RequestTimeoutError(
-            f"body: expected all of it within {self.seconds:g} seconds (--body-seconds), got only a part"
-        )
+        return RequestTimeoutError(too_slow_text(self.seconds))
 
     async def _decompress(
         self, request: Request, decompressor: Decompressor, body: io.BytesIO, deadline: float
@@ -115,3 +113,8 @@ class BodyReader:
                         await asyncio.sleep(0)
         finally:
             budget.bytes -= waiting
+
+
+def too_slow_text(seconds: float) -> str:
+    """What the client is told if its body takes longer."""
+    return f"body: expected all of it within {seconds:g} seconds (--body-seconds), got only a part"
