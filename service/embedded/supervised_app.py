@@ -65,8 +65,13 @@ class SupervisedApp:
         await self._service.start()
         await self._lifespan.start()
         self._fast_routes.find()
+        skipped = ", ".join(self._fast_routes.skipped)
         if not self._fast_routes.are_used:
-            log.info("all requests go through the application, because of its %s", self._fast_routes.reason)
+            log.info("all requests go through the application, because of its %s", skipped)
+        elif skipped:
+            log.warning(
+                "--fast-routes: requests for the routes of the service skip the application's %s", skipped
+            )
 
     async def stop(self) -> None:
         """End the application and the service."""

@@ -170,6 +170,8 @@ def test_fast_routes_leave_the_middleware_out(tmp_path: Path) -> None:
     with serving_app(tmp_path, GUARDED, "--fast-routes") as server:
         assert server.post(INFER, BODY).status_code == 200
         assert server.get("/openapi.json").status_code == 401
+        assert server.stop() == 0
+    assert "requests for the routes of the service skip the application's middleware" in server.output
 
 
 def test_requests_of_the_application_are_answered_after_sigterm(tmp_path: Path) -> None:
