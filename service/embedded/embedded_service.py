@@ -47,7 +47,10 @@ class EmbeddedService:
         self._supervisor.channel = supervisor
 
     async def start(self) -> None:
-        """Start in this event loop, unless it has done so already; return when models are served.
+        """Start in this event loop, unless it has done so already.
+
+        Returns when models are served. Under `turnpike serve --app` it returns at once: the supervisor sends
+        the models, and lets the worker accept connections when they are served.
 
         Raises:
             RuntimeError: It runs in another event loop.
@@ -122,6 +125,7 @@ class EmbeddedService:
         # what an earlier event loop has left
         self.application.observer.record()
         self.application.registry.restart()
+        self.application.context.bodies.restart()
         self.application.draining = False
         await self.application.start()
         try:

@@ -23,6 +23,10 @@ class BodyReader:
 
     def __init__(self, budget: MemoryBudget, *, limit: int, seconds: float, max_ratio: int = 200) -> None:
         self.budget, self.limit, self.seconds, self.max_ratio = budget, limit, seconds, max_ratio
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what waits in an earlier event loop, to which its lock belongs."""
         # held while a slice is decompressed and other callbacks of the event loop get their turn
         self._decompressing = asyncio.Lock()
 

@@ -205,14 +205,17 @@ class Request(ABC):
 
 
 class RequestIds:
-    """Makes unique request ids: a random prefix for this worker, and a number."""
+    """Makes unique request ids: a random prefix for this process, and a number."""
 
     def __init__(self) -> None:
-        self._prefix = os.urandom(8).hex()
+        # drawn for the first id: a server may fork its workers after it has imported the application
+        self._prefix = ""
         self._number = 0
 
     def next(self) -> str:
         self._number += 1
+        if not self._prefix:
+            self._prefix = os.urandom(8).hex()
         return f"{self._prefix}-{self._number:x}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 from pathlib import Path
@@ -202,6 +203,24 @@ def test_one_service_has_one_event_loop(app: FastAPI) -> None:
     """Its queues belong to that loop."""
     with TestClient(app), pytest.raises(RuntimeError, match="expected one event loop"):
         TestClient(app).get("/v2/models")
+
+
+def test_compressed_bodies_take_turns_in_each_event_loop() -> None:
+    """The lock for that belongs to one loop."""
+    app = create_app(max_inflate_ratio=100_000)
+    body = gzip.compress(json.dumps(BODY).encode() + b" " * (4 << 20))
+
+    async def ask() -> list[int]:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://x") as client,
+        ):
+            headers = {"Content-Encoding": "gzip"}
+            asked = (client.post(INFER, content=body, headers=headers) for _ in range(3))
+            return [answer.status_code for answer in await asyncio.gather(*asked)]
+
+    assert [asyncio.run(ask()) for _ in range(2)] == [[200] * 3] * 2
 
 
 def test_a_start_that_fails_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
