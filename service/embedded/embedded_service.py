@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from turnpike.service.api.app import Application
 from turnpike.service.api.context import SupervisorClient
-from turnpike.service.config.settings import Settings
+from turnpike.service.embedded.embedded_settings import EmbeddedSettings
 from turnpike.service.embedded.in_process_supervisor import InProcessSupervisor
 from turnpike.service.errors import NotReadyError
 from turnpike.service.http.asgi import OUTER_REQUEST, AsgiRequest
@@ -34,9 +34,10 @@ class EmbeddedService:
     each request.
     """
 
-    def __init__(self, settings: Settings, hooks: Mapping[str, Hooks] | None = None) -> None:
-        self._supervisor = InProcessSupervisor(settings)
-        self.application = Application(settings, self._supervisor, hooks)
+    def __init__(self, resolved: EmbeddedSettings, hooks: Mapping[str, Hooks] | None = None) -> None:
+        self.resolved = resolved
+        self._supervisor = InProcessSupervisor(resolved.settings)
+        self.application = Application(resolved.settings, self._supervisor, hooks)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None
         # the event loop in which it has started
@@ -44,7 +45,7 @@ class EmbeddedService:
 
     def supervised_by(self, supervisor: SupervisorClient) -> None:
         """Get models and counters from the supervisor of `turnpike serve`. Called before the start."""
-        self._supervisor.channel = supervisor
+        self._supervisor.serve_supervisor = supervisor
 
     async def start(self) -> None:
         """Start in this event loop, unless it has done so already.
@@ -118,7 +119,7 @@ class EmbeddedService:
         return self._loop is not asyncio.get_running_loop()
 
     async def _start(self) -> None:
-        if self._supervisor.channel is not None:
+        if self._supervisor.serve_supervisor is not None:
             await self.application.start()
             self._started_in = self._loop
             return

@@ -29,8 +29,8 @@ class InProcessSupervisor:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # the real supervisor, under `turnpike serve --app`
-        self.channel: SupervisorClient | None = None
+        # the supervisor process of `turnpike serve --app`, which does all of this then; None without it
+        self.serve_supervisor: SupervisorClient | None = None
         self._handlers: Handlers = {}
         self._rollout: Rollout | None = None
         self._history = TrafficHistory()
@@ -71,8 +71,8 @@ class InProcessSupervisor:
 
     async def ask(self, what: str, argument: Any = None) -> Any:
         """Answer "snapshots" and "traffic"; "load" or "unload" a model."""
-        if self.channel is not None:
-            return await self.channel.ask(what, argument)
+        if self.serve_supervisor is not None:
+            return await self.serve_supervisor.ask(what, argument)
         if what == "snapshots":
             return await self._broadcast("snapshot", None)
         if what == "traffic":

@@ -22,8 +22,8 @@ from tests.support.waiting import wait_until
 from turnpike import create_app, open_model
 from turnpike.service.api.app import Application
 from turnpike.service.api.openapi.document import build_document
+from turnpike.service.config.service_settings import ServiceSettings
 from turnpike.service.config.settings import Settings
-from turnpike.service.embedded.create_app import ServiceSettings
 from turnpike.service.embedded.fastapi_routes import ServiceRoute
 from turnpike.service.errors import SettingError
 
@@ -261,6 +261,8 @@ def test_settings_come_from_arguments_and_the_environment(
         ({"max_row": 1}, "max_row: there is no such setting; did you mean max_rows?"),
         ({"max_rows": 0}, "max_rows: expected a whole number from 1, got 0"),
         ({"models": "nowhere"}, "models: expected"),
+        ({"max_held": 8}, "max_held: expected at least the 67108864 bytes of max_body, got 8"),
+        ({"precision": "bf16"}, "precision: expected fp32 with device cpu, got bf16, which needs device"),
     ],
 )
 def test_invalid_settings_are_refused(settings: dict[str, Any], message: str) -> None:
