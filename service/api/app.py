@@ -7,6 +7,7 @@ the same routes as a FastAPI application.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -41,7 +42,7 @@ from turnpike.service.http.compression import AnswerCompressor
 from turnpike.service.http.connection.shared_state import ConnectionLimits, HttpApplication
 from turnpike.service.http.cors import Cors
 from turnpike.service.memory.budget import MemoryBudget
-from turnpike.service.registry.hooks import Hooks
+from turnpike.service.registry.hooks import Hooks, checked_hooks, unknown_model
 from turnpike.service.registry.loader import load
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.served_models import ModelRegistry
@@ -58,6 +59,8 @@ from turnpike.service.requests.tracing import Tracing
 from turnpike.service.telemetry.access_log import access_log
 from turnpike.service.telemetry.counters import RequestCounters
 
+log = logging.getLogger(__name__)
+
 
 class Application:
     """What a worker serves: `handle` is called by our own server, `__call__` by any ASGI server.
@@ -69,7 +72,9 @@ class Application:
     def __init__(
         self, settings: Settings, supervisor: SupervisorClient, hooks: Mapping[str, Hooks] | None = None
     ) -> None:
-        self._hooks = {} if hooks is None else dict(hooks)
+        self._hooks = checked_hooks(hooks)
+        # whether it was said which hooks have no model
+        self._hooks_compared = not self._hooks
         counters = RequestCounters()
         budget = MemoryBudget(max_held_bytes(settings))
         self._load = partial(load, settings=settings, counters=counters, threads=threads_per_worker(settings))
@@ -99,7 +104,7 @@ class Application:
         self.grpc: HttpApplication | None = None
         self.handlers: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "prepare": self.registry.prepare,
-            "commit": self.registry.commit,
+            "commit": self._commit,
             "snapshot": self.snapshot,
         }
         self.connection_limits = ConnectionLimits(
@@ -134,6 +139,16 @@ class Application:
             return self._load(file, tried=file.tried, hooks=hooks)
         with low_priority_caller() as call:
             return self._load(file, call=call, tried=file.tried, hooks=hooks)
+
+    async def _commit(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Serve a deployment from now on. The first complete one shows which hooks have no model."""
+        outcome = await self.registry.commit(record)
+        if not self._hooks_compared and record["complete"]:
+            self._hooks_compared = True
+            known = {version["name"] for version in self.registry.index()}
+            for name in self._hooks.keys() - known:
+                log.warning("%s; these hooks run once there is such a model", unknown_model(name, known))
+        return outcome
 
     def is_ready(self) -> bool:
         """Whether load balancers should send requests here."""

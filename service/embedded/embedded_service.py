@@ -12,9 +12,10 @@ from turnpike.service.api.app import Application
 from turnpike.service.api.context import SupervisorClient
 from turnpike.service.embedded.embedded_settings import EmbeddedSettings
 from turnpike.service.embedded.in_process_supervisor import InProcessSupervisor
-from turnpike.service.errors import NotReadyError
+from turnpike.service.errors import NotReadyError, SettingError
 from turnpike.service.http.asgi import OUTER_REQUEST, AsgiRequest
-from turnpike.service.registry.hooks import Hooks
+from turnpike.service.registry.hooks import Hooks, unknown_model
+from turnpike.service.repository.location import BUNDLED_REPOSITORY, locate
 from turnpike.service.requests.observer import CLIENT_CLOSED_REQUEST
 from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import Response
@@ -38,6 +39,11 @@ class EmbeddedService:
         self.resolved = resolved
         self._supervisor = InProcessSupervisor(resolved.settings)
         self.application = Application(resolved.settings, self._supervisor, hooks)
+        if resolved.settings.models is None:
+            # what is bundled does not change, so no model can come later
+            bundled = set(locate(BUNDLED_REPOSITORY).scan().models)
+            for name in (hooks or {}).keys() - bundled:
+                raise SettingError(unknown_model(name, bundled))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None
         # the event loop in which it has started

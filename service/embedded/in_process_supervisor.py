@@ -13,6 +13,7 @@ from turnpike.service.config.settings import Settings
 from turnpike.service.errors import NotReadyError
 from turnpike.service.process.trial import Trial
 from turnpike.service.remote.remote_repository import open_repository
+from turnpike.service.repository.location import warning_of_other_folder
 from turnpike.service.repository.rollout import Rollout
 from turnpike.service.telemetry.traffic_history import MOMENT_SECONDS, TrafficHistory
 
@@ -59,6 +60,8 @@ class InProcessSupervisor:
         if settings.poll:
             self._tasks.append(asyncio.create_task(self._poll(rollout)))
         await rollout.rescan()
+        if not (rollout.names or rollout.failed):
+            log.warning("%s", warning_of_other_folder(repository) or f"no model in '{repository}' yet")
 
     async def stop(self) -> None:
         """Stop following changes, and wait for what runs."""

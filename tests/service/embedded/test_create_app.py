@@ -241,6 +241,15 @@ def test_a_start_that_fails_is_reported(tmp_path: Path, caplog: pytest.LogCaptur
     assert client.get("/v2/models").json() == {"models": []}
 
 
+def test_a_folder_without_models_is_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As by `turnpike serve`: it may be the wrong one."""
+    with TestClient(create_app(tmp_path)):
+        assert f"no model in '{tmp_path}' yet" in caplog.text
+    (tmp_path / "notes.txt").touch()
+    with TestClient(create_app(tmp_path)):
+        assert f"no model in '{tmp_path}', which holds other things (notes.txt)" in caplog.text
+
+
 def test_settings_come_from_arguments_and_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
