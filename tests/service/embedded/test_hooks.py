@@ -241,6 +241,8 @@ def test_hooks_without_a_model_are_announced(tmp_path: Path, caplog: pytest.LogC
         assert (
             "hooks: expected the name of a model (other), got 'credit'; these hooks run once" in caplog.text
         )
+        put_model(tmp_path, "other", 2)
+        wait_until(lambda: client.get("/v2/models/other").json()["versions"] == ["2"])
         put_model(tmp_path, "credit")
         wait_until(lambda: client.post(INFER, json=body(3)).status_code == 200)
     assert caplog.text.count("expected the name of a model") == 1
