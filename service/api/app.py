@@ -100,6 +100,8 @@ class Application:
             supervisor=supervisor,
         )
         self.draining = False
+        # why an application of a user has not started the service; None once it has
+        self.unstarted_reason: str | None = None
         # the calls of gRPC, in the subclass that serves them
         self.grpc: HttpApplication | None = None
         self.handlers: dict[str, Callable[[Any], Awaitable[Any]]] = {
@@ -158,6 +160,8 @@ class Application:
         """Why load balancers should send no requests here; None if they should."""
         if self.draining:
             return "the service is stopping"
+        if self.unstarted_reason is not None:
+            return self.unstarted_reason
         # probes need no key, and so learn no names of models if others need one
         return self.registry.unready_reason(naming=not self.context.auth.has_keys("api"))
 

@@ -23,6 +23,11 @@ from turnpike.service.requests.router import Match
 
 log = logging.getLogger(__name__)
 
+# the reason of not being ready at the first request, if no lifespan has started the service before
+UNSTARTED = (
+    "the service starts at its first request, which may take some seconds; "
+    "with FastAPI(lifespan=turnpike.lifespan) it starts with the application"
+)
 # routes that answer before the service has started, and do not wait for it
 PROBES = frozenset({"live", "ready"})
 
@@ -39,6 +44,7 @@ class EmbeddedService:
         self.resolved = resolved
         self._supervisor = InProcessSupervisor(resolved.settings)
         self.application = Application(resolved.settings, self._supervisor, hooks)
+        self.application.unstarted_reason = UNSTARTED
         if resolved.settings.models is None:
             # what is bundled does not change, so no model can come later
             bundled = set(locate(BUNDLED_REPOSITORY).scan().models)
@@ -63,6 +69,7 @@ class EmbeddedService:
             RuntimeError: It runs in another event loop.
             ServiceError: It cannot start, for example because there is no repository.
         """
+        self.application.unstarted_reason = None
         await asyncio.shield(self._begin_start())
 
     async def stop(self) -> None:
@@ -140,6 +147,7 @@ class EmbeddedService:
         except BaseException:
             await self._supervisor.stop()
             raise
+        self.application.unstarted_reason = None
         self._started_in = self._loop
 
 

@@ -221,7 +221,7 @@ def _places(
             for context in iter_route_contexts([route]):
                 ours = context.original_route
                 if isinstance(ours, ServiceRoute):
-                    own = str(context.path).removesuffix(ours.route.declared_path)
+                    own = str(context.path).removesuffix(ours.route.pattern)
                     if own not in prefixes:
                         prefixes.add(own)
                         yield Place(prefix + own, before)

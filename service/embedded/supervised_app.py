@@ -17,12 +17,15 @@ from turnpike.service.config.settings import Settings
 from turnpike.service.embedded.app_import import import_app
 from turnpike.service.embedded.fast_routes import FastRoutes
 from turnpike.service.embedded.lifespan_protocol import LifespanProtocol
+from turnpike.service.errors import UnimplementedError
 from turnpike.service.http.asgi import OUTER_REQUEST, AsgiEndpoint
 from turnpike.service.http.connection.shared_state import ConnectionLimits, HttpApplication
 from turnpike.service.requests.body import too_slow_text
 from turnpike.service.requests.request import ClientGoneError, Request
 
 log = logging.getLogger(__name__)
+
+NO_WEBSOCKETS = "WebSocket: expected plain HTTP, as `turnpike serve --app` has no WebSockets; uvicorn has"
 
 
 class SupervisedApp:
@@ -105,6 +108,8 @@ class SupervisedApp:
 
     async def _call(self, scope: Any, receive: Any, send: Any) -> None:
         request = scope[OUTER_REQUEST]
+        if b"sec-websocket-key" in request.head.fields:
+            raise UnimplementedError(NO_WEBSOCKETS)
         scope["state"] = dict(self._lifespan.state)
         receive = receiving_within(self._application.context.settings.body_seconds, receive)
         try:

@@ -23,6 +23,8 @@ from turnpike.service.embedded.fastapi_routes import services_in
 
 INFER = f"/ml/v2/models/{NAME}/infer"
 
+PREDICT = f"/ml/v1/models/{NAME}:predict"
+
 
 class RefusedError(Exception):
     """Raised by a dependency of the user."""
@@ -63,6 +65,10 @@ def test_all_routes_answer_below_the_prefix(make: Callable[[], FastAPI]) -> None
         assert client.get("/ml/v2/health/ready").json() == {"live": True, "ready": True}
         wrong = client.get(INFER)
         assert wrong.json() == {"error": f"GET {INFER}: expected the method POST"}
+        for path in (PREDICT, PREDICT.replace(":", "/versions/1:")):
+            wrong = client.get(path)
+            assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+            assert wrong.json() == {"error": f"GET {path}: expected the method POST"}
         assert client.get("/mine").json() == {"hello": "world"}
         assert client.get("/nothing").json() == {"detail": "Not Found"}
         assert client.get("/v2/models").json() == {"detail": "Not Found"}

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, WebSocket
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -185,6 +185,28 @@ def test_a_client_of_http_1_0_gets_no_chunks() -> None:
             assert answer.body == b"something"
             assert "transfer-encoding" not in answer.headers
             assert answer.headers["connection"] == "close"
+
+    asyncio.run(test())
+
+
+def test_a_request_for_a_websocket_is_told_that_there_are_none() -> None:
+    app = own_app()
+
+    @app.websocket("/socket")
+    async def socket(socket: WebSocket) -> None:
+        await socket.accept()
+
+    async def test() -> None:
+        lines = (
+            "Upgrade: websocket",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+            "Sec-WebSocket-Version: 13",
+        )
+        async with supervised_app(app) as (port, *_):
+            answer = await ask(port, head("GET", "/socket", "Connection: Upgrade, close", *lines))
+            assert answer.status == 501
+            assert "WebSocket: expected plain HTTP" in answer.json["error"]
+            assert "uvicorn" in answer.json["error"]
 
     asyncio.run(test())
 
