@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tests.support.grpc_worker import INFERENCE, grpc_worker
+from tests.support.live_server import ROOT
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import profile, put_model, with_manifest
 from tests.support.waiting import wait_until
@@ -232,6 +234,26 @@ def test_hooks_for_a_model_that_is_not_bundled_are_refused() -> None:
     message = r"hooks: expected the name of a model \(digits-10\), got 'digit-10'; did you mean 'digits-10'\?"
     with pytest.raises(SettingError, match=message):
         create_app(hooks={"digit-10": Hooks(before=look_up)})
+
+
+def test_the_answer_of_the_example_in_the_documentation_is_the_real_one() -> None:
+    text = (ROOT / "docs/how-to/hooks.md").read_text(encoding="utf-8")
+    code, shown = (text.split(f"```{kind}\n", 1)[1].split("```", 1)[0] for kind in ("python", "json"))
+    names: dict[str, Any] = {}
+    exec(code, names)
+    with TestClient(names["app"]) as client:
+        answer = client.post("/v1/models/digits-10:predict", json={"instances": [17]}).json()
+        assert client.post("/v1/models/digits-10:predict", json={"instances": [18]}).json() == {
+            "error": "picture 18 is unknown"
+        }
+    expected = json.loads(shown)
+    (prediction,), (shown_prediction,) = answer.pop("predictions"), expected.pop("predictions")
+    assert answer == expected
+    assert prediction.pop("margin") == pytest.approx(shown_prediction.pop("margin"), rel=1e-4)
+    assert prediction["output"].pop("label") == shown_prediction["output"].pop("label")
+    for name, value in shown_prediction["output"].pop("probabilities").items():
+        assert prediction["output"]["probabilities"][name] == pytest.approx(value, rel=1e-4)
+    assert prediction["output"]["probability"] == pytest.approx(shown_prediction["output"]["probability"])
 
 
 def test_hooks_without_a_model_are_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
