@@ -47,7 +47,7 @@ class WireRequest(Request):
     _chunked = False
     # done when more of the body arrives, the client goes or the answer is complete; an application may wait
     # for this in several tasks at once
-    _waiting: tuple[asyncio.Future[None], ...] = ()
+    _waiters: tuple[asyncio.Future[None], ...] = ()
 
     def __init__(
         self, connection: HttpProtocol, head: RequestHead, complete_body: bytes | None = None
@@ -105,7 +105,7 @@ class WireRequest(Request):
         self.client_gone = True
         if self.on_client_gone is not None:
             self.on_client_gone()
-        if self._waiting:
+        if self._waiters:
             self._wake()
         elif not self.status and self.driver is not None and not self.outlives_client:
             self.driver.cancel()
@@ -301,19 +301,19 @@ class WireRequest(Request):
         """Wait until more of the body has arrived, the client has gone, or the answer is complete."""
         loop = self.connection.loop
         waiting = loop.create_future()
-        self._waiting += (waiting,)
+        self._waiters += (waiting,)
         timer = None if deadline is None else loop.call_at(deadline, _time_out, waiting)
         try:
             await waiting
         finally:
-            self._waiting = tuple(other for other in self._waiting if other is not waiting)
+            self._waiters = tuple(other for other in self._waiters if other is not waiting)
             if timer is not None:
                 timer.cancel()
 
     def _wake(self) -> None:
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 def _time_out(waiting: asyncio.Future[None]) -> None:
