@@ -80,8 +80,8 @@ def router(
 ) -> APIRouter:
     """The routes of the service for `app.include_router`, which also starts and stops it with `app`.
 
-    It has no pages unless `dashboard=True`, and no documentation of its own unless `docs=True`: the document
-    of the application describes its routes.
+    It has no pages unless `dashboard=True`, and no documentation of its own unless `docs=True`, also by the
+    environment: the document of the application describes its routes.
 
     Args:
         models: As `create_app` takes it.
@@ -91,8 +91,9 @@ def router(
     Raises:
         SettingError: A setting is unknown or invalid.
     """
-    arguments: ServiceSettings = {"dashboard": False, "docs": False, **settings}
-    service = EmbeddedService(EmbeddedSettings.from_arguments(models, arguments), hooks)
+    service = EmbeddedService(
+        EmbeddedSettings.from_arguments(models, settings, defaults={"dashboard": False, "docs": False}), hooks
+    )
 
     @asynccontextmanager
     async def run(_: Any) -> AsyncIterator[None]:

@@ -28,8 +28,18 @@ class EmbeddedSettings:
     arguments: frozenset[str]
 
     @classmethod
-    def from_arguments(cls, models: str | Path | None, arguments: ServiceSettings) -> EmbeddedSettings:
+    def from_arguments(
+        cls,
+        models: str | Path | None,
+        arguments: ServiceSettings,
+        defaults: ServiceSettings | None = None,
+    ) -> EmbeddedSettings:
         """The settings for the arguments of `create_app` or `router`.
+
+        Args:
+            models: What to serve, as an argument.
+            arguments: The other arguments.
+            defaults: Defaults that differ from those of `turnpike serve`.
 
         Raises:
             SettingError: A setting is unknown or invalid.
@@ -50,4 +60,7 @@ class EmbeddedSettings:
         if "access_log" not in resolved.origins:
             # servers have access logs of their own
             changes["access_log"] = False
-        return cls(resolved.settings.model_copy(update=changes), resolved.origins, frozenset(named))
+        others = {name: value for name, value in (defaults or {}).items() if name not in resolved.origins}
+        origins = {**resolved.origins, **dict.fromkeys(others, "default of turnpike.router")}
+        settings = resolved.settings.model_copy(update=changes | others)
+        return cls(settings, origins, frozenset(named))

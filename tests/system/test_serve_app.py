@@ -316,7 +316,15 @@ def test_print_config_has_the_settings_of_the_code(tmp_path: Path) -> None:
         "turnpike.router(", "turnpike.router(max_rows=8, api_keys=('secret',), max_depth=9"
     )
     printed = printed_settings(
-        tmp_path, code, "--queue", "7", "--port", "9", TURNPIKE_MAX_GATES="6", TURNPIKE_MAX_DEPTH="9"
+        tmp_path,
+        code,
+        "--docs",
+        "--queue",
+        "7",
+        "--port",
+        "9",
+        TURNPIKE_MAX_GATES="6",
+        TURNPIKE_MAX_DEPTH="9",
     )
     for line in (
         'app = "my_app:app"  # --app',
@@ -325,7 +333,8 @@ def test_print_config_has_the_settings_of_the_code(tmp_path: Path) -> None:
         "queue = 7  # --queue",
         "port = 9  # --port",
         "max_gates = 6  # TURNPIKE_MAX_GATES",
-        "dashboard = false  # dashboard= in my_app:app",
+        "dashboard = false  # default of turnpike.router",
+        "docs = true  # --docs",
         "# api_keys is set and not shown  # api_keys= in my_app:app",
         "threads = 0  # default",
     ):

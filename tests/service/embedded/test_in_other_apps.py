@@ -233,7 +233,8 @@ def test_the_document_of_the_application_has_the_routes_of_the_service() -> None
     assert len(set(ids)) == len(ids)
 
 
-def test_a_router_has_pages_only_if_asked() -> None:
+def test_a_router_has_pages_only_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its arguments or by the environment."""
     with TestClient(included()) as client:
         assert client.get("/ml/", headers={"Accept": "text/html"}).json() == {"status": "alive"}
         assert client.get("/ml/dashboard/main.js").status_code == 404
@@ -241,6 +242,9 @@ def test_a_router_has_pages_only_if_asked() -> None:
     app.include_router(turnpike.router(dashboard=True), prefix="/ml")
     with TestClient(app) as client:
         assert "<title>" in client.get("/ml/", headers={"Accept": "text/html"}).text
+        assert client.get("/ml/dashboard/main.js").status_code == 200
+    monkeypatch.setenv("TURNPIKE_DASHBOARD", "true")
+    with TestClient(included()) as client:
         assert client.get("/ml/dashboard/main.js").status_code == 200
 
 
