@@ -87,7 +87,7 @@ class RequestMiddleware:
                 self._hosts.check(head)
             response = None if self._preflight is None else self._preflight(request)
             if response is None:
-                request.route_path = route.path
+                request.route_path = route.label
                 request.path_params = match.params
                 self._auth.check(route.level, head.headers)
                 response = await route.endpoint(request)

@@ -31,10 +31,10 @@ PARAMETER = re.compile(r"\\\{(\w+)(:path)?\\\}")
 class Route:
     """An endpoint and the pattern of its path: `{name}` is one segment, `{name:path}` all that follow."""
 
-    # without `:path`, for metrics and the log
-    path: str
-    # with it
-    declared_path: str
+    # the pattern without `:path`, for metrics, the log and the documentation
+    label: str
+    # as `Router.add` got it
+    pattern: str
     method: str
     level: AccessLevel
     endpoint: Endpoint
@@ -119,7 +119,7 @@ class Router:
         for route in self.routes:
             path_match: Any = route.regex.fullmatch(path)
             # `/v1/models/net:predict` is not the model `net:predict`: the first pattern that fits decides
-            if path_match is not None and (first is None or route.path == first.route.path):
+            if path_match is not None and (first is None or route.label == first.route.label):
                 match = Match(route, path_match.groupdict())
                 if route.answers(method):
                     return match
@@ -139,7 +139,7 @@ def _route(
     *,
     any_host: bool,
 ) -> Route:
-    pattern = PARAMETER.sub(lambda match: f"(?P<{match[1]}>{'.*' if match[2] else '[^/]+'})", re.escape(path))
+    regex = PARAMETER.sub(lambda match: f"(?P<{match[1]}>{'.*' if match[2] else '[^/]+'})", re.escape(path))
     return Route(
         path.replace(":path}", "}"),
         path,
@@ -147,7 +147,7 @@ def _route(
         level,
         endpoint,
         name,
-        re.compile(pattern),
+        re.compile(regex),
         operation,
         any_host,
     )

@@ -314,13 +314,13 @@ def test_a_claimed_folder_is_neither_locked_nor_made(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with replacing(tmp_path / "part.parquet", folder_claimed=True) as draft:
+        with replacing(tmp_path / "part.parquet", folder_is_locked=True) as draft:
             draft.write_text("whole")
     finally:
         os.close(descriptor)
     with (
         pytest.raises(WriteError, match="No such file"),
-        replacing(tmp_path / "absent" / "part.parquet", folder_claimed=True) as draft,
+        replacing(tmp_path / "absent" / "part.parquet", folder_is_locked=True) as draft,
     ):
         draft.write_text("lost")
     assert files(tmp_path) == {"part.parquet": "whole"}

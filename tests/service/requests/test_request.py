@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import pytest
 
 from tests.support.fake_request import FakeRequest
@@ -23,6 +25,12 @@ def test_request_ids_are_unique() -> None:
     """They are unique within a worker and among workers."""
     first, second = ({ids.next() for _ in range(1000)} for ids in (RequestIds(), RequestIds()))
     assert len(first | second) == 2000
+
+
+def test_processes_that_are_forked_after_the_import_have_ids_of_their_own() -> None:
+    """Each has a copy of what the import has made."""
+    imported = RequestIds()
+    assert copy(imported).next() != copy(imported).next()
 
 
 @pytest.mark.parametrize("value", [b"a", b"018f-7c2e", b"x" * 128, b'"quoted\\"'])
