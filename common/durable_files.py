@@ -8,6 +8,7 @@ import fcntl
 import os
 import re
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,21 +31,21 @@ class WriteError(OSError):
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, folder_claimed: bool = False) -> Iterator[Path]:
+def replacing(path: Path, *, folder_is_locked: bool = False) -> Iterator[Path]:
     """Yield a draft beside `path`; after the block has written it, it replaces `path`.
 
     If the block is stopped by an error, Ctrl-C or a full disk, the old file stays unchanged, and folders that
     were created for it are removed. An OSError becomes a WriteError that names the file.
 
-    Drafts that killed processes left are removed, which needs a lock of the folder. With `folder_claimed`,
+    Drafts that killed processes left are removed, which needs a lock of the folder. With `folder_is_locked`,
     the caller has made the folder, has locked it, and removes such drafts itself.
     """
-    with replacing_all(path, folder_claimed=folder_claimed) as (draft,):
+    with replacing_all(path, folder_is_locked=folder_is_locked) as (draft,):
         yield draft
 
 
 @contextlib.contextmanager
-def replacing_all(*paths: Path, folder_claimed: bool = False) -> Iterator[tuple[Path, ...]]:
+def replacing_all(*paths: Path, folder_is_locked: bool = False) -> Iterator[tuple[Path, ...]]:
     """`replacing` for files of one folder that belong together.
 
     None is replaced before all drafts are complete and on the disk.
@@ -56,14 +57,15 @@ def replacing_all(*paths: Path, folder_claimed: bool = False) -> Iterator[tuple[
     try:
         with contextlib.ExitStack() as stack:
             changed_folders = [folder]
-            if not folder_claimed:
+            if not folder_is_locked:
                 changed_folders = stack.enter_context(_created(folder))
-                stack.enter_context(_reserved(folder, paths))
+                stack.enter_context(_locked_for_drafts(folder, paths))
+            mode = _mode_of_new_files(drafts[0])
             try:
                 yield drafts
                 for draft in drafts:
                     # some libraries create files that only their owner can read
-                    draft.chmod(0o666 & ~_umask())
+                    draft.chmod(mode)
                     _flush(draft)
                 for draft, path in zip(drafts, paths, strict=True):
                     draft.replace(path)
@@ -115,7 +117,7 @@ def _created(folder: Path) -> Iterator[list[Path]]:
 
 
 @contextlib.contextmanager
-def _reserved(folder: Path, paths: tuple[Path, ...]) -> Iterator[None]:
+def _locked_for_drafts(folder: Path, paths: tuple[Path, ...]) -> Iterator[None]:
     """Remove the drafts of `paths` that killed processes left, and let no other process remove ours.
 
     Every process has a shared lock on the folder while it writes there, and a lock ends with its process. So
@@ -167,11 +169,18 @@ def _flush_folder(folder: Path) -> None:
             raise
 
 
-def _umask() -> int:
-    """The permission bits that this process clears in new files. The only way to read it is to set it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _mode_of_new_files(draft: Path) -> int:
+    """The permission bits of a new file in the folder of this draft, which is created and removed.
+
+    They follow the umask and the defaults of the folder. The umask could only be read by setting it, which
+    would change the files that other threads create in the meantime.
+    """
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+        draft.unlink()
 
 
 def writing_problem(folder: Path) -> str | None:

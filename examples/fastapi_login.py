@@ -1,6 +1,6 @@
 """A FastAPI application with a login, a route of its own, and the models behind the login.
 
-SECRET=... turnpike serve --app fastapi_login:app
+In this folder: SECRET=... turnpike serve --app fastapi_login:app
 """
 
 import hmac

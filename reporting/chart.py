@@ -83,7 +83,11 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis from `low` to `high`, with the places and the texts of its ticks."""
+    """An axis from `low` to `high`, with the places and the texts of its ticks.
+
+    A logarithmic axis has no place for values of zero or less: a line has a gap there, and all else is drawn
+    at the lower end. Its own ends must be above zero.
+    """
 
     title: str
     low: float
@@ -92,8 +96,12 @@ class Axis:
     is_log: bool = False
     is_upright: bool = False
 
+    def __post_init__(self) -> None:
+        if self.is_log and self.low <= 0:
+            raise ValueError(f"expected ends of a logarithmic axis above 0, got {self.low:g}")
+
     def share(self, value: float) -> float:
-        """The position of a value between the ends: 0 to 1. A logarithmic axis has zero at its lower end."""
+        """The position of a value between the ends: 0 to 1."""
         if not self.is_log:
             return (value - self.low) / (self.high - self.low)
         if value <= 0:
@@ -160,7 +168,7 @@ def log_axis(title: str, values: Iterable[float | None], leads: Sequence[int] | 
         values: What it shows.
         leads: First digits of the ticks. By default as many as fit.
     """
-    known = [value for value in values if value]
+    known = [value for value in values if value is not None and value > 0]
     low, high = (min(known), max(known)) if known else (1.0, 10.0)
     floor, ceiling = math.floor(math.log10(low)), math.ceil(math.log10(high))
     if leads is None:

@@ -8,13 +8,15 @@ NO_VALUE = "-"
 DIGITS = 3
 # a smaller number is written with an exponent
 SMALLEST = 1e-6
+# from here on a number is rounded to 1,000, so the next larger unit reads better
+ROUNDED_UP = 999.5
 
 
 def seconds(value: float | None) -> str:
     """A time: 0.12 ms, 12.3 ms, 1.23 s, 120 s."""
     if value is None or math.isnan(value):
         return NO_VALUE
-    return f"{number(value)} s" if value >= 0.9995 else f"{number(value * 1e3)} ms"
+    return f"{number(value)} s" if value * 1e3 >= ROUNDED_UP else f"{number(value * 1e3)} ms"
 
 
 def number(value: float | None, digits: int = DIGITS) -> str:
@@ -41,10 +43,10 @@ def size(count: int) -> str:
         return f"{count} B"
     amount, unit = count / 1000, "kB"
     for larger in ("MB", "GB"):
-        if amount < 1000:
+        if amount < ROUNDED_UP:
             break
         amount, unit = amount / 1000, larger
-    return f"{amount:.3g} {unit}"
+    return f"{number(amount)} {unit}"
 
 
 def rows(counts: tuple[int, ...] | list[int]) -> str:

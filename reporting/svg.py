@@ -16,7 +16,7 @@ from turnpike.reporting.markup import Markup, join, tag
 # size of a chart and its margins, in SVG units; the left one grows with the labels of the axis
 WIDTH, HEIGHT = 440.0, 250.0
 MIN_LEFT, RIGHT, BOTTOM = 34.0, 12.0, 40.0
-# the upper margin, and one that has room for the name of the axis and for labels
+# upper margin of a chart without words there, and with a line for the axis title or for labels of levels
 TOP, TITLE_TOP = 10.0, 18.0
 # width of a letter of a label, and height of its line
 LETTER_WIDTH, LINE_HEIGHT = 6.4, 22.0

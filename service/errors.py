@@ -176,7 +176,7 @@ class InternalError(RequestError):
 
 
 class UnimplementedError(RequestError):
-    """There is no such method of gRPC."""
+    """There is no such method of gRPC, or a protocol that is not served."""
 
     status, reason = 501, "unimplemented"
 

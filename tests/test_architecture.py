@@ -223,6 +223,12 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
 }
 
 
+# A folder has at least this many modules and sub-folders, and at most this many modules, `__init__` included.
+MIN_ENTRIES, MAX_MODULES = 3, 15
+# folders with fewer modules and sub-folders
+SMALL_FOLDERS = {"score/cli": "the command that every package with a command has in this place"}
+
+
 OUR_PREFIXES = tuple(f"turnpike.{package}" for package in PACKAGES)
 
 
@@ -395,6 +401,30 @@ def test_the_table_of_directions_is_complete(package: str) -> None:
         assert path.is_dir() or path.with_suffix(".py").exists(), name
     assert set().union(*table.values()) <= set(table)
     assert cycle(table) == []
+
+
+def wrong_sizes(package: str, root: Path = ROOT) -> list[str]:
+    """Folders with too few entries (modules and sub-folders) or too many modules."""
+    found = []
+    folders = {path.parent for path in files(package, root)}
+    for folder in sorted(folders):
+        name = str(folder.relative_to(root))
+        modules = len(list(folder.glob("*.py")))
+        entries = modules + sum(other.parent == folder for other in folders)
+        if modules > MAX_MODULES or (entries < MIN_ENTRIES and name not in SMALL_FOLDERS):
+            found.append(f"{name}: {modules} modules")
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_folders_have_few_modules_but_not_too_few(package: str) -> None:
+    assert wrong_sizes(package) == []
+
+
+def test_the_size_check_finds_wrong_folders(tmp_path: Path) -> None:
+    names = {f"tune__search__m{number}": "" for number in range(MAX_MODULES + 1)}
+    write(tmp_path, tune__a="", tune__run__b="", **names)
+    assert wrong_sizes("tune", tmp_path) == ["tune/run: 1 modules", "tune/search: 16 modules"]
 
 
 def test_the_direction_check_finds_wrong_imports(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 import shlex
 import subprocess
@@ -16,6 +17,8 @@ from turnpike.cli import load_command
 from turnpike.commands import COMMANDS
 from turnpike.models.training.presets import PRESETS
 from turnpike.service.config.settings import Settings
+from turnpike.service.grpc.connection.http2_state import Http2State
+from turnpike.service.http.connection.http_state import HttpState
 
 ROOT = Path(__file__).parent.parent
 COMMAND_LINE = (ROOT / "docs/reference/command-line.md").read_text(encoding="utf-8")
@@ -217,6 +220,19 @@ def test_the_architecture_page_names_existing_files_and_folders() -> None:
     names = {str(folder.relative_to(ROOT / "service")) for folder in folders} | {"dashboard", "default"}
     gates = {str(path.parent.relative_to(ROOT)) for path in (ROOT / "export/gates").rglob("__init__.py")}
     assert set(re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)) == names | gates
+
+
+@pytest.mark.parametrize(("states", "first"), [(HttpState, "NEW"), (Http2State, "PREFACE")])
+def test_the_diagrams_of_states_have_every_state(states: type[enum.IntEnum], first: str) -> None:
+    """Arrows only lead to later states, apart from those between requests of HTTP/1.1."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    (diagram,) = re.findall(
+        rf"```mermaid\nstateDiagram-v2\n    \[\*\] --> {first}\n(.*?)```", text, re.DOTALL
+    )
+    arrows = [(states[start], states[end]) for start, end in re.findall(r"(\w+) --> (\w+): ", diagram)]
+    assert {state for arrow in arrows for state in arrow} == set(states)
+    back = {(start.name, end.name) for start, end in arrows if start > end}
+    assert back == ({("BODY", "READY")} if states is HttpState else set())
 
 
 def test_no_registry_host_is_in_the_repository() -> None:

@@ -9,16 +9,11 @@ the extra serve-openvino, and a CPU of Intel with bf16.
 from __future__ import annotations
 
 import argparse
-import statistics
 
 from benchmarks.comparison import rounds
+from benchmarks.comparison.median_rates import median_rates
 from benchmarks.contestants.contestants import TURNPIKE, Contestant, mosec, turnpike
 from benchmarks.contestants.networks import NETWORK_L
-from benchmarks.errors import BenchmarkError
-from benchmarks.measurement import processes
-from benchmarks.measurement.measure import measure, warm_up
-from benchmarks.measurement.server_process import running_server
-from benchmarks.measurement.wrk import require_wrk
 from benchmarks.results.tables import connections_label, markdown_table
 from turnpike.service.artifact.runtime import expect_device
 
@@ -44,28 +39,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=2, help="of each load (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
     arguments = parser.parse_args()
-    require_wrk()
     expect_device("openvino", "bf16")
-    processes.adopt_descendants()
-    NETWORK_L.ensure_files()
-    servers = contestants()
-    rates: dict[tuple[str, int], list[float]] = {}
-    for _ in range(arguments.rounds):
-        for contestant in servers:
-            with running_server(contestant, NETWORK_L) as server:
-                warm_up(server, WORKLOADS[-1])
-                for workload in WORKLOADS:
-                    load = measure(server, workload, arguments.seconds).load
-                    if load.lost or load.refused:
-                        raise BenchmarkError(
-                            f"{contestant.name}: expected answers to all requests, got {load}"
-                        )
-                    rates.setdefault((contestant.name, workload.connections), []).append(load.rate)
+    rates = median_rates(
+        contestants(), NETWORK_L, WORKLOADS, rounds=arguments.rounds, seconds=arguments.seconds
+    )
     head = ["requests per second", *(connections_label(workload.connections) for workload in WORKLOADS)]
-    rows = []
-    for contestant in servers:
-        medians = (statistics.median(rates[contestant.name, workload.connections]) for workload in WORKLOADS)
-        rows.append([contestant.name, *(f"{rate:,.0f}" for rate in medians)])
+    rows = [[name, *(f"{rate:,.0f}" for rate in medians)] for name, medians in rates.items()]
     print(markdown_table(head, rows))
 
 

@@ -8,9 +8,9 @@ The servers take turns. Each has two processes, and the small network. Requires 
 from __future__ import annotations
 
 import argparse
-import statistics
 
 from benchmarks.comparison import rounds
+from benchmarks.comparison.median_rates import median_rates
 from benchmarks.contestants.contestants import (
     INFER_PATH,
     NAIVE,
@@ -21,12 +21,7 @@ from benchmarks.contestants.contestants import (
 )
 from benchmarks.contestants.networks import NETWORK_S
 from benchmarks.contestants.wire_formats import WireFormat
-from benchmarks.errors import BenchmarkError
 from benchmarks.folders import LIMITS
-from benchmarks.measurement import processes
-from benchmarks.measurement.measure import measure, warm_up
-from benchmarks.measurement.server_process import running_server
-from benchmarks.measurement.wrk import require_wrk
 from benchmarks.results.tables import connections_label, markdown_table
 
 WORKLOADS = tuple(workload for workload in rounds.WORKLOADS[NETWORK_S.name] if workload.rows == 1)
@@ -70,29 +65,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=2, help="of each load (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
     arguments = parser.parse_args()
-    require_wrk()
-    processes.adopt_descendants()
-    NETWORK_S.ensure_files()
-    servers = contestants()
-    rates: dict[tuple[str, int], list[float]] = {}
-    for _ in range(arguments.rounds):
-        for contestant in servers:
-            with running_server(contestant, NETWORK_S) as server:
-                warm_up(server, WORKLOADS[-1])
-                for workload in WORKLOADS:
-                    load = measure(server, workload, arguments.seconds).load
-                    if load.lost or load.refused:
-                        raise BenchmarkError(
-                            f"{contestant.name}: expected answers to all requests, got {load}"
-                        )
-                    rates.setdefault((contestant.name, workload.connections), []).append(load.rate)
+    rates = median_rates(
+        contestants(), NETWORK_S, WORKLOADS, rounds=arguments.rounds, seconds=arguments.seconds
+    )
     head = ["requests per second", *(connections_label(workload.connections) for workload in WORKLOADS)]
     rows = []
-    for contestant in servers:
-        medians = [statistics.median(rates[contestant.name, workload.connections]) for workload in WORKLOADS]
-        naive = [statistics.median(rates[NAIVE.name, workload.connections]) for workload in WORKLOADS]
-        cells = [f"{rate:,.0f} ({rate / base:.2f})" for rate, base in zip(medians, naive, strict=True)]
-        rows.append([contestant.name, *cells])
+    for name, medians in rates.items():
+        shares = zip(medians, rates[NAIVE.name], strict=True)
+        rows.append([name, *(f"{rate:,.0f} ({rate / naive:.2f})" for rate, naive in shares)])
     print(markdown_table(head, rows))
 
 

@@ -80,13 +80,12 @@ def running_server(contestant: Contestant, network: BenchmarkNetwork) -> Iterato
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{contestant.name.replace(' ', '-')}-{network.name}.log"
     port, grpc_port = free_ports(2)
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(EXCLUDED_VARIABLES)}
     with tempfile.TemporaryDirectory(prefix="turnpike-bench-") as scratch, log.open("wb") as output:
         start = time.perf_counter()
         process = subprocess.Popen(
             contestant.command(network, port, grpc_port),
             cwd=contestant.folder,
-            env=variables | contestant.environment(network, port, grpc_port, Path(scratch)),
+            env=rival_variables() | contestant.environment(network, port, grpc_port, Path(scratch)),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -99,6 +98,11 @@ def running_server(contestant: Contestant, network: BenchmarkNetwork) -> Iterato
             yield server
         finally:
             processes.terminate_all(server.process, TERMINATION_SECONDS)
+
+
+def rival_variables() -> dict[str, str]:
+    """The environment variables of this process without those of its Python environment."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(EXCLUDED_VARIABLES)}
 
 
 def wait_until_ready(server: RunningServer, process: subprocess.Popen[bytes], log: Path) -> None:

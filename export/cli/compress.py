@@ -27,7 +27,7 @@ from turnpike.export.cli.options import (
     Weights,
     at_least,
 )
-from turnpike.export.cli.progress import console, running, show_messages, write_json
+from turnpike.export.cli.progress import console, print_result, running, show_messages, write_json
 from turnpike.export.compression_curve import curve_with_file, differs_from_curve, file_point
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.options import PrecisionOptions, SourceOptions
@@ -103,12 +103,9 @@ def command(
     options = CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed)
     with running(threads, hidden=as_json or quiet) as progress:
         result = run_compression(source, to, source_options, precision_options, options, progress)
-    if as_json:
-        write_compression_json(result)
-    elif quiet:
-        show_messages(result.warnings, ())
-    else:
-        show_compression(result)
+    print_result(
+        result, as_json=as_json, quiet=quiet, write_object=write_compression_json, show=show_compression
+    )
 
 
 def show_compression(result: CompressionResult) -> None:

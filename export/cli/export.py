@@ -27,7 +27,7 @@ from turnpike.export.cli.options import (
     Weights,
     at_least,
 )
-from turnpike.export.cli.progress import running, show_export, show_messages, write_export_json
+from turnpike.export.cli.progress import print_result, running, show_export, write_export_json
 from turnpike.export.defaults import DEFAULT_OPSET, MAX_ERROR, MIN_AGREEMENT, OPSETS
 from turnpike.export.options import PrecisionOptions, SourceOptions
 from turnpike.models.imports import collector_paused
@@ -150,9 +150,4 @@ def command(
     )
     with running(threads, hidden=as_json or quiet) as progress:
         result = run_export(source, to, source_options, precision_options, options, progress)
-    if as_json:
-        write_export_json(result)
-    elif quiet:
-        show_messages(result.warnings, ())
-    else:
-        show_export(result)
+    print_result(result, as_json=as_json, quiet=quiet, write_object=write_export_json, show=show_export)

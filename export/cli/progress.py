@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import typer
 from rich.console import Console
@@ -120,6 +120,41 @@ def write_export_json(result: ExportResult) -> None:
             "manifest": result.manifest.model_dump(mode="json"),
         }
     )
+
+
+class ResultWithWarnings(Protocol):
+    """What a command has done, with the warnings that are printed even with --quiet."""
+
+    @property
+    def warnings(self) -> Sequence[str]: ...
+
+
+Result = TypeVar("Result", bound=ResultWithWarnings)
+
+
+def print_result(
+    result: Result,
+    *,
+    as_json: bool,
+    quiet: bool,
+    write_object: Callable[[Result], None],
+    show: Callable[[Result], None],
+) -> None:
+    """Print what --json and --quiet ask for: one JSON object, the warnings alone, or everything.
+
+    Args:
+        result: The result of a command.
+        as_json: Whether --json was given. It goes before --quiet.
+        quiet: Whether --quiet was given.
+        write_object: Writes the result as one JSON object.
+        show: Prints the whole result.
+    """
+    if as_json:
+        write_object(result)
+    elif quiet:
+        show_messages(result.warnings, ())
+    else:
+        show(result)
 
 
 def write_json(values: dict[str, Any]) -> None:

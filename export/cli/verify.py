@@ -21,7 +21,7 @@ from turnpike.export.cli.options import (
     Weights,
     at_least,
 )
-from turnpike.export.cli.progress import console, running, show_messages, write_json
+from turnpike.export.cli.progress import console, print_result, running, show_messages, write_json
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.options import DeviceOptions, SourceOptions
 from turnpike.models.imports import collector_paused
@@ -72,12 +72,9 @@ def command(
         result = run_verification(
             model, against, source_options, device_options, seed=seed, listener=progress
         )
-    if as_json:
-        write_verification_json(result)
-    elif quiet:
-        show_messages(result.warnings, ())
-    else:
-        show_verification(result)
+    print_result(
+        result, as_json=as_json, quiet=quiet, write_object=write_verification_json, show=show_verification
+    )
 
 
 def write_verification_json(result: VerificationResult) -> None:

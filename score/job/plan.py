@@ -116,5 +116,5 @@ def _difference(text: str, plan: Plan) -> str | None:
 
 
 def _write_plan(folder: Path, plan: Plan) -> None:
-    with replacing(folder / PLAN_FILE, folder_claimed=True) as draft:
+    with replacing(folder / PLAN_FILE, folder_is_locked=True) as draft:
         draft.write_text(plan.to_json(), encoding="utf-8")

@@ -30,7 +30,7 @@ def score_part(model: ScoringModel, part: Part, target: Path, on_rows: Callable[
     """
     rows = 0
     try:
-        with replacing(target, folder_claimed=True) as draft, _Writer(draft, model, part) as writer:
+        with replacing(target, folder_is_locked=True) as draft, _Writer(draft, model, part) as writer:
             for batch in read_part(part, model.signature, model.batch_rows):
                 writer.write(pyarrow.table(_columns(batch.kept, model.score(batch))))
                 rows += batch.rows

@@ -6,10 +6,9 @@ the same routes as a FastAPI application.
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -25,11 +24,9 @@ from turnpike.service.api import (
     open_inference,
     predict,
     statistics,
-    traffic,
 )
 from turnpike.service.api.context import ServiceContext, SupervisorClient
 from turnpike.service.api.openapi import reference_page
-from turnpike.service.api.openapi.operation import operation
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.low_priority import low_priority_caller
 from turnpike.service.artifact.runtime import expect_device
@@ -41,7 +38,7 @@ from turnpike.service.http.compression import AnswerCompressor
 from turnpike.service.http.connection.shared_state import ConnectionLimits, HttpApplication
 from turnpike.service.http.cors import Cors
 from turnpike.service.memory.budget import MemoryBudget
-from turnpike.service.registry.hooks import Hooks
+from turnpike.service.registry.hooks import Hooks, checked_hooks, unknown_model
 from turnpike.service.registry.loader import load
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.served_models import ModelRegistry
@@ -58,6 +55,8 @@ from turnpike.service.requests.tracing import Tracing
 from turnpike.service.telemetry.access_log import access_log
 from turnpike.service.telemetry.counters import RequestCounters
 
+log = logging.getLogger(__name__)
+
 
 class Application:
     """What a worker serves: `handle` is called by our own server, `__call__` by any ASGI server.
@@ -69,7 +68,9 @@ class Application:
     def __init__(
         self, settings: Settings, supervisor: SupervisorClient, hooks: Mapping[str, Hooks] | None = None
     ) -> None:
-        self._hooks = {} if hooks is None else dict(hooks)
+        self._hooks = checked_hooks(hooks)
+        # whether it was said which hooks have no model
+        self._hooks_compared = not self._hooks
         counters = RequestCounters()
         budget = MemoryBudget(max_held_bytes(settings))
         self._load = partial(load, settings=settings, counters=counters, threads=threads_per_worker(settings))
@@ -95,11 +96,13 @@ class Application:
             supervisor=supervisor,
         )
         self.draining = False
+        # why an application of a user has not started the service; None once it has
+        self.unstarted_reason: str | None = None
         # the calls of gRPC, in the subclass that serves them
         self.grpc: HttpApplication | None = None
         self.handlers: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "prepare": self.registry.prepare,
-            "commit": self.registry.commit,
+            "commit": self._commit,
             "snapshot": self.snapshot,
         }
         self.connection_limits = ConnectionLimits(
@@ -119,7 +122,7 @@ class Application:
         )
         # what the connections call
         self.handle = self.middleware.handle
-        self.count_refused = self.observer.refused
+        self.count_refused = self.observer.count_refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -135,6 +138,16 @@ class Application:
         with low_priority_caller() as call:
             return self._load(file, call=call, tried=file.tried, hooks=hooks)
 
+    async def _commit(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Serve a deployment from now on. The first complete one shows which hooks have no model."""
+        outcome = await self.registry.commit(record)
+        if not self._hooks_compared and record["complete"]:
+            self._hooks_compared = True
+            known = {version["name"] for version in self.registry.index()}
+            for name in self._hooks.keys() - known:
+                log.warning("%s; these hooks run once there is such a model", unknown_model(name, known))
+        return outcome
+
     def is_ready(self) -> bool:
         """Whether load balancers should send requests here."""
         return self.registry.ready and not self.draining
@@ -143,6 +156,8 @@ class Application:
         """Why load balancers should send no requests here; None if they should."""
         if self.draining:
             return "the service is stopping"
+        if self.unstarted_reason is not None:
+            return self.unstarted_reason
         # probes need no key, and so learn no names of models if others need one
         return self.registry.unready_reason(naming=not self.context.auth.has_keys("api"))
 
@@ -168,33 +183,13 @@ class Application:
             self._tracing.close()
 
 
-METRICS = operation("Metrics", "Counters of all workers, for Prometheus", "Metrics", media_type="text/plain")
-
-
-class MetricsEndpoint:
-    """Responds with the counters of all workers, for Prometheus."""
-
-    def __init__(self, context: ServiceContext) -> None:
-        self._context = context
-
-    async def __call__(self, _: Request) -> Response:
-        # prometheus_client is imported at the first scrape, in a thread because the import is slow
-        await asyncio.to_thread(import_module, "turnpike.service.api.metrics")
-        from turnpike.service.api.metrics import collect_metrics, metrics_response
-
-        snapshots = await self._context.supervisor.ask("snapshots")
-        families = collect_metrics(snapshots, self._context.registry)
-        return await asyncio.to_thread(metrics_response, families)
-
-
 def build_router(context: ServiceContext, unready_reason: Callable[[], str | None]) -> Router:
     """All routes of the service."""
     router = Router(not_found)
     page = dashboard.add_routes(router) if context.settings.dashboard else None
     health.add_routes(router, unready_reason, page)
-    for module in (statistics, open_inference, predict, gates, lesion, model_facts, admin, traffic):
+    for module in (statistics, open_inference, predict, gates, lesion, model_facts, admin):
         module.add_routes(router, context)
-    router.add("GET", "/metrics", "api", MetricsEndpoint(context), "metrics", METRICS)
     if context.settings.docs:
         reference_page.add_routes(router)
     return router

@@ -1,16 +1,24 @@
-"""The statistics of the Open Inference Protocol: how many requests and runs, and the time they took."""
+"""Routes with the figures of all workers: statistics of models, metrics for Prometheus, recent traffic.
+
+The statistics are those of the Open Inference Protocol: how many requests and runs, and the time they took.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any
+from urllib.parse import parse_qs
 
 import orjson
 
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.endpoint import add_model_routes
 from turnpike.service.api.open_inference import TAG
-from turnpike.service.api.openapi.operation import operation
+from turnpike.service.api.openapi.operation import operation, parameter
+from turnpike.service.errors import RequestError
 from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import Response, UncompressedResponse
 from turnpike.service.requests.router import Router
@@ -18,6 +26,36 @@ from turnpike.service.telemetry.counters import Snapshot, merge_snapshots
 
 ALL_STATISTICS = operation("Statistics", "Statistics of all models, over all workers", TAG)
 STATISTICS = operation("Statistics", "A model's statistics, over all workers", TAG)
+METRICS = operation("Metrics", "Counters of all workers, for Prometheus", "Metrics", media_type="text/plain")
+AFTER = parameter(
+    "after", "query", "Only moments later than this `at`.", {"type": "number", "default": 0, "minimum": 0}
+)
+TRAFFIC = operation("Traffic", "The traffic of the last 15 minutes", "Metrics", parameters=[AFTER])
+
+
+def add_routes(router: Router, context: ServiceContext) -> None:
+    """Add the routes. The statistics are of all models, of one, or of one version."""
+
+    async def metrics(_: Request) -> Response:
+        # prometheus_client is imported at the first scrape, in a thread because the import is slow
+        await asyncio.to_thread(import_module, "turnpike.service.api.metrics")
+        from turnpike.service.api.metrics import collect_metrics, metrics_response
+
+        snapshots = await context.supervisor.ask("snapshots")
+        families = collect_metrics(snapshots, context.registry)
+        return await asyncio.to_thread(metrics_response, families)
+
+    async def traffic(request: Request) -> Response:
+        # each open page asks every few seconds, so it can get only what is new
+        query = parse_qs(request.head.query.decode("latin-1"), keep_blank_values=True)
+        after = _seconds(query.get("after", ["0"])[-1])
+        return Response(orjson.dumps(await context.supervisor.ask("traffic", after)))
+
+    statistics = StatisticsEndpoint(context)
+    router.add("GET", "/v2/models/stats", "api", statistics, "all_stats", ALL_STATISTICS)
+    add_model_routes(router, "GET", "/v2/models/{model}/stats", statistics, "stats", STATISTICS)
+    router.add("GET", "/metrics", "api", metrics, "metrics", METRICS)
+    router.add("GET", "/traffic", "api", traffic, "traffic", TRAFFIC)
 
 
 class StatisticsEndpoint:
@@ -89,8 +127,11 @@ def _count_and_ns(count: int, ns: int) -> dict[str, int]:
     return {"count": count, "ns": ns}
 
 
-def add_routes(router: Router, context: ServiceContext) -> None:
-    """Add the routes: of all models, of one, and of one version."""
-    endpoint = StatisticsEndpoint(context)
-    router.add("GET", "/v2/models/stats", "api", endpoint, "all_stats", ALL_STATISTICS)
-    add_model_routes(router, "GET", "/v2/models/{model}/stats", endpoint, "stats", STATISTICS)
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise RequestError(f"after: expected seconds from 0, got {text[:40]!r}")
+    return seconds

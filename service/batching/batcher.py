@@ -304,8 +304,11 @@ class Batcher:
                 return
 
         start = perf_counter_ns()
-        completed = self.runner.run(batch)
-        self._finish_run(batch, size, completed, perf_counter_ns() - start, loop)
+        completed: list[CompletedBatch] = []
+        try:
+            completed = self.runner.run(batch)
+        finally:
+            self._finish_run(batch, size, completed, perf_counter_ns() - start, loop)
 
     def _refuse_batch(self, batch: list[QueuedRequest], size: int, loop: asyncio.AbstractEventLoop) -> None:
         """Fail the requests of a batch that needs a thread, and gets none."""
@@ -336,19 +339,21 @@ class Batcher:
     ) -> None:
         """Wake the requests of a batch, schedule the next run, and report this one."""
         self._running = False
-        if self._deadline_timer is not None:
-            self._set_deadline_timer(math.inf, loop)
-        # a run that failed or ended early says nothing about how long runs take
-        if all([type(request.outcome) is InferenceResult for request in batch]):  # noqa: C419, it is faster
-            self._run_times.observe(size, len(batch), ns)
-        for request in batch:
-            future = request.future
-            if future.done():
-                # the caller has gone: let go of the arrays
-                request.outcome = None
-            else:
-                future.set_result(None)
-        self._schedule_next(loop)
+        try:
+            if self._deadline_timer is not None:
+                self._set_deadline_timer(math.inf, loop)
+            # a run that failed or ended early says nothing about how long runs take
+            if all([type(request.outcome) is InferenceResult for request in batch]):  # noqa: C419, it is faster
+                self._run_times.observe(size, len(batch), ns)
+        finally:
+            # even without memory for the above: every request gets its result or an error
+            for request in batch:
+                if request.future.done():
+                    # the caller has gone: let go of the arrays
+                    request.outcome = None
+                else:
+                    request.wake()
+            self._schedule_next(loop)
         # last, so that an error in the callback costs no request its result
         for run in completed:
             self._on_batch(run)

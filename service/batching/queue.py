@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Iterable
@@ -10,6 +11,8 @@ from time import monotonic, perf_counter_ns
 
 from turnpike.service.errors import DeadlineError, InternalError
 from turnpike.service.inference_types import Feeds, InferenceResult, RunPlan, Waiter
+
+log = logging.getLogger(__name__)
 
 # Default of the requests that `take_batch` passes over in search of rows that match the first request's. It
 # bounds the work for each run when every request has another shape.
@@ -56,7 +59,14 @@ class QueuedRequest:
                 "timeout: expected a run before the deadline (--timeout-ms, or less if the request says so), "
                 "and the request was still waiting for one"
             )
+            self.wake()
+
+    def wake(self) -> None:
+        """Let the caller take the outcome. An error in what the caller does then costs no other request."""
+        try:
             self.future.set_result(None)
+        except Exception:
+            log.exception("waking a request failed")
 
 
 class RequestQueue(deque[QueuedRequest]):

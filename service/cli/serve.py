@@ -10,7 +10,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -18,7 +19,14 @@ import typer
 
 from turnpike.common.distribution import needs_extra
 from turnpike.service.config.pipes import buffer_pipes
-from turnpike.service.config.resolve import CONFIG_VARIABLE, flag_of, resolve, settings_as_toml
+from turnpike.service.config.resolve import (
+    CONFIG_VARIABLE,
+    ResolvedSettings,
+    flag_of,
+    resolve,
+    settings_as_toml,
+    variable_of,
+)
 from turnpike.service.config.service_settings import ServiceSettings
 from turnpike.service.config.settings import KEYWORDS, SECRETS, Settings
 from turnpike.service.errors import SettingError
@@ -30,6 +38,9 @@ if TYPE_CHECKING:
     from turnpike.service.process.worker import WorkerApplication
 
 app = typer.Typer(add_completion=False)
+
+# in place of a key that only the application knows
+IN_THE_APPLICATION = "set in the application"
 
 # headings of the help, each by the first of its settings
 PANELS = {
@@ -71,6 +82,14 @@ def command(place: str | None, config: Path | None, print_config: bool, **flags:
     """
     given = {name: value for name, value in flags.items() if value not in (None, [])}
     resolved = resolve(given, config, place)
+    if resolved.settings.fast_routes and resolved.settings.app is None:
+        raise SettingError(
+            f"{resolved.origins['fast_routes']}: expected an application of your own too (--app), got none: "
+            "without one, all routes are fast"
+        )
+    if resolved.settings.app is not None:
+        set_variables(given, config, place)
+        resolved = with_settings_of_app(resolved)
     if print_config:
         sys.stdout.write(settings_as_toml(resolved))
         return
@@ -81,41 +100,55 @@ def command(place: str | None, config: Path | None, print_config: bool, **flags:
         expect_grpc_packages()
     if resolved.settings.engine == "ray":
         raise typer.Exit(launch_on_ray(resolved.settings))
-    settings = buffer_pipes(resolved.settings)
-    if settings.app is not None:
-        expect_server_settings(settings.app, given, place)
-        if config is not None:
-            # the application reads it, too
-            os.environ[CONFIG_VARIABLE] = str(config)
-        settings = with_settings_of_app(settings)
-    raise typer.Exit(supervise(settings, make_app))
+    raise typer.Exit(supervise(buffer_pipes(resolved.settings), make_app))
 
 
-def expect_server_settings(app: str, flags: Collection[str], models: str | None) -> None:
-    """Raise a SettingError for flags that an application's code has to set."""
-    names = {*ServiceSettings.__annotations__, "models"} - {"access_log"}
-    wrong = [flag_of(name) for name in flags if name in names]
-    if models is not None:
-        wrong.append("MODELS")
-    if wrong:
-        raise SettingError(
-            f"{wrong[0]}: with --app, expected it as an argument of create_app or router in {app}"
-        )
+def set_variables(flags: Mapping[str, Any], config: Path | None, models: str | None) -> None:
+    """Have the code of an application find settings of its service in the environment, as under uvicorn."""
+    values = {name: value for name, value in flags.items() if name in ServiceSettings.__annotations__}
+    place = models or flags.get("models")
+    if place is not None:
+        values["models"] = place
+    for name, value in values.items():
+        os.environ[variable_of(name)] = ",".join(value) if isinstance(value, list) else str(value)
+    if config is not None:
+        os.environ[CONFIG_VARIABLE] = str(config)
 
 
-def with_settings_of_app(settings: Settings) -> Settings:
+def with_settings_of_app(resolved: ResolvedSettings) -> ResolvedSettings:
     """The settings with those of the service in the application.
 
     The application is imported in a process of its own, since this one becomes the supervisor.
+
+    Raises:
+        SettingError: There is no such application, or its code sets something else than the command or the
+            environment says.
     """
-    command = [sys.executable, "-m", "turnpike.service.embedded.print_settings", str(settings.app)]
+    app = resolved.settings.app
+    command = [sys.executable, "-m", "turnpike.service.embedded.print_settings", str(app)]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
     if ran.returncode:
-        raise SettingError(f"--app: {settings.app} cannot be imported, as the lines above say")
+        raise SettingError(
+            f"--app: expected {app} to be imported, and its process ended with status {ran.returncode}"
+        )
     sys.stderr.write("".join(ran.stdout.splitlines(keepends=True)[:-2]))
-    values = json.loads(ran.stdout.splitlines()[-1])
-    checked = Settings(**values)
-    return settings.model_copy(update={name: getattr(checked, name) for name in values})
+    answer = json.loads(ran.stdout.splitlines()[-1])
+    if "error" in answer:
+        raise SettingError(answer["error"])
+    for name in answer["overridden"]:
+        raise SettingError(
+            f"{resolved.origins[name]}: expected no other value than the code of {app} sets by {name}="
+        )
+    checked = Settings(**answer["settings"])
+    values: dict[str, Any] = {name: getattr(checked, name) for name in answer["settings"]}
+    # workers have the keys from the application, and the printed settings only say that there are some
+    values |= dict.fromkeys(answer["secrets"], IN_THE_APPLICATION)
+    origins = {name: origin for name, origin in resolved.origins.items() if name not in values}
+    for name, origin in answer["origins"].items():
+        if name in values:
+            # that process has the options of the command as variables
+            origins[name] = resolved.origins.get(name, origin) if origin == variable_of(name) else origin
+    return replace(resolved, settings=resolved.settings.model_copy(update=values), origins=origins)
 
 
 def launch_on_ray(settings: Settings) -> int:

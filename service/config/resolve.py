@@ -29,6 +29,7 @@ OTHER_VARIABLES = frozenset({"TURNPIKE_DATA", "TURNPIKE_CACHE", CONFIG_VARIABLE}
 KUBERNETES_VARIABLE = re.compile(
     PREFIX + r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)", re.ASCII
 )
+FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
 @dataclass(frozen=True)
@@ -77,21 +78,24 @@ def resolve(
             raise SettingError(f"MODELS: expected one place, got {models!r} and --models {flags['models']!r}")
         origins["models"], values["models"] = "MODELS", models
     if values.get("workers") != KEYWORDS["workers"]:
-        return ResolvedSettings(validate(values, origins), origins)
+        return ResolvedSettings(validate(values, origins, spelling), origins)
 
     # replace `workers = auto`; what auto sets beside workers gives way to values from any source
     del values["workers"]
-    auto = auto_settings(validate(values, origins))
+    auto = auto_settings(validate(values, origins, spelling))
     workers_origin = {"workers": f"{origins['workers']} auto: {auto.origin}"}
     origins = dict.fromkeys(auto.settings, auto.origin) | origins | workers_origin
-    return ResolvedSettings(validate({**auto.settings, **values}, origins), origins, auto.warning)
+    settings = validate({**auto.settings, **values}, origins, spelling)
+    return ResolvedSettings(settings, origins, auto.warning)
 
 
-def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+def validate(
+    values: Mapping[str, Any], origins: Mapping[str, str], spelling: Callable[[str], str]
+) -> Settings:
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        raise SettingError(error_message(error, origins)) from error
+        raise SettingError(error_message(error, origins, spelling)) from error
     if isinstance(settings.models, Path):
         try:
             locate(settings.models)
@@ -172,12 +176,21 @@ def unknown_setting(name: str, spelling: Callable[[str], str] = str) -> str:
     return "there is no such setting" + (f"; did you mean {spelling(matches[0])}?" if matches else "")
 
 
-def error_message(error: ValidationError, origins: Mapping[str, str]) -> str:
+def error_message(
+    error: ValidationError, origins: Mapping[str, str], spelling: Callable[[str], str] = flag_of
+) -> str:
     """One sentence on the first error: where the value came from, what was expected, and what came."""
     first = error.errors()[0]
     our_error = first.get("ctx", {}).get("error")
     if not first["loc"]:
-        return str(our_error)
+        # on a combination of settings, which `Settings` calls by their flags
+        names = {flag_of(name): name for name in Settings.model_fields}
+
+        def spelled(flag: re.Match[str]) -> str:
+            name = names.get(flag[0])
+            return flag[0] if name is None else origins.get(name, spelling(name))
+
+        return FLAG.sub(spelled, str(our_error))
     name = str(first["loc"][0])
     if our_error is not None:
         return f"{origins[name]}: {our_error}"

@@ -310,8 +310,12 @@ class Settings(BaseModel):
         return self
 
     def _check_app(self) -> None:
-        if not re.fullmatch(r"[\w.]+:[\w.]+", str(self.app)):
-            raise ValueError(f"--app: expected MODULE:NAME, such as my_app:app, got {self.app!r}")
+        module, _, name = str(self.app).partition(":")
+        if not re.fullmatch(r"[\w.]+:[\w.]+", str(self.app)) or module.endswith(".py"):
+            meant = f"{module.removesuffix('.py').strip('./').replace('/', '.')}:{name or 'app'}"
+            raise ValueError(
+                f"--app: expected MODULE:NAME, such as my_app:app, got {self.app!r}; did you mean {meant}?"
+            )
         if self.grpc_port is not None:
             raise ValueError("--grpc-port: expected none with --app, as an application gets no calls of gRPC")
         if self.engine == "ray":

@@ -12,17 +12,12 @@ from starlette.types import Receive, Scope, Send
 
 from turnpike.common.distribution import VERSION
 from turnpike.service.api.openapi.document import DESCRIPTION
-from turnpike.service.config.resolve import resolve, unknown_setting
 from turnpike.service.config.service_settings import ServiceSettings
-from turnpike.service.config.settings import Settings
 from turnpike.service.embedded.embedded_service import EmbeddedService
+from turnpike.service.embedded.embedded_settings import EmbeddedSettings
 from turnpike.service.embedded.fast_routes import ServiceApp
 from turnpike.service.embedded.fastapi_routes import add_service_routes, document_of, services_in
-from turnpike.service.errors import SettingError
 from turnpike.service.registry.hooks import Hooks
-
-# the host in the settings decides for which names a local service answers; here the ASGI server listens
-ANY_ADDRESS = "0.0.0.0"  # noqa: S104
 
 
 def create_app(
@@ -45,11 +40,11 @@ def create_app(
     Raises:
         SettingError: A setting is unknown or invalid.
     """
-    service = EmbeddedService(embedded_settings(models, settings), hooks)
+    service = EmbeddedService(EmbeddedSettings.from_arguments(models, settings), hooks)
 
     @asynccontextmanager
     async def run(_: FastAPI) -> AsyncIterator[None]:
-        async with running(service):
+        async with started(service):
             yield
 
     app = ServiceApp(
@@ -85,8 +80,8 @@ def router(
 ) -> APIRouter:
     """The routes of the service for `app.include_router`, which also starts and stops it with `app`.
 
-    It has no pages unless `dashboard=True`, and no documentation of its own unless `docs=True`: the document
-    of the application describes its routes.
+    It has no pages unless `dashboard=True`, and no documentation of its own unless `docs=True`, also by the
+    environment: the document of the application describes its routes.
 
     Args:
         models: As `create_app` takes it.
@@ -97,12 +92,12 @@ def router(
         SettingError: A setting is unknown or invalid.
     """
     service = EmbeddedService(
-        embedded_settings(models, {"dashboard": False, "docs": False, **settings}), hooks
+        EmbeddedSettings.from_arguments(models, settings, defaults={"dashboard": False, "docs": False}), hooks
     )
 
     @asynccontextmanager
     async def run(_: Any) -> AsyncIterator[None]:
-        async with running(service):
+        async with started(service):
             yield
 
     routes = APIRouter(lifespan=run)
@@ -118,36 +113,15 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """
     async with AsyncExitStack() as stack:
         for service in dict.fromkeys(services_in(app.routes)):
-            await stack.enter_async_context(running(service))
+            await stack.enter_async_context(started(service))
         yield
 
 
 @asynccontextmanager
-async def running(service: EmbeddedService) -> AsyncIterator[None]:
+async def started(service: EmbeddedService) -> AsyncIterator[None]:
     """Start a service, and stop it in the end."""
     try:
         await service.start()
         yield
     finally:
         await service.stop()
-
-
-def embedded_settings(models: str | Path | None, settings: ServiceSettings) -> Settings:
-    """The settings of a service in an application of somebody else."""
-    for name in settings:
-        if name not in ServiceSettings.__annotations__:
-            reason = (
-                "belongs to the server that runs the application"
-                if name in Settings.model_fields
-                else unknown_setting(name)
-            )
-            raise SettingError(f"{name}: {reason}")
-    named: dict[str, Any] = {**settings}
-    if models is not None:
-        named["models"] = str(models)
-    resolved = resolve(named, spelling=str)
-    changes: dict[str, Any] = {"host": ANY_ADDRESS}
-    if "access_log" not in resolved.origins:
-        # servers have access logs of their own
-        changes["access_log"] = False
-    return resolved.settings.model_copy(update=changes)

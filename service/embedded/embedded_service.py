@@ -10,17 +10,24 @@ from starlette.types import Receive, Scope, Send
 
 from turnpike.service.api.app import Application
 from turnpike.service.api.context import SupervisorClient
-from turnpike.service.config.settings import Settings
+from turnpike.service.embedded.embedded_settings import EmbeddedSettings
 from turnpike.service.embedded.in_process_supervisor import InProcessSupervisor
-from turnpike.service.errors import NotReadyError
+from turnpike.service.errors import NotReadyError, SettingError
 from turnpike.service.http.asgi import OUTER_REQUEST, AsgiRequest
-from turnpike.service.registry.hooks import Hooks
+from turnpike.service.registry.hooks import Hooks, unknown_model
+from turnpike.service.repository.location import BUNDLED_REPOSITORY, locate
+from turnpike.service.requests.observer import CLIENT_CLOSED_REQUEST
 from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import Response
 from turnpike.service.requests.router import Match
 
 log = logging.getLogger(__name__)
 
+# the reason of not being ready at the first request, if no lifespan has started the service before
+UNSTARTED = (
+    "the service starts at its first request, which may take some seconds; "
+    "with FastAPI(lifespan=turnpike.lifespan) it starts with the application"
+)
 # routes that answer before the service has started, and do not wait for it
 PROBES = frozenset({"live", "ready"})
 
@@ -33,9 +40,16 @@ class EmbeddedService:
     each request.
     """
 
-    def __init__(self, settings: Settings, hooks: Mapping[str, Hooks] | None = None) -> None:
-        self._supervisor = InProcessSupervisor(settings)
-        self.application = Application(settings, self._supervisor, hooks)
+    def __init__(self, resolved: EmbeddedSettings, hooks: Mapping[str, Hooks] | None = None) -> None:
+        self.resolved = resolved
+        self._supervisor = InProcessSupervisor(resolved.settings)
+        self.application = Application(resolved.settings, self._supervisor, hooks)
+        self.application.unstarted_reason = UNSTARTED
+        if resolved.settings.models is None:
+            # what is bundled does not change, so no model can come later
+            bundled = set(locate(BUNDLED_REPOSITORY).scan().models)
+            for name in (hooks or {}).keys() - bundled:
+                raise SettingError(unknown_model(name, bundled))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None
         # the event loop in which it has started
@@ -43,15 +57,19 @@ class EmbeddedService:
 
     def supervised_by(self, supervisor: SupervisorClient) -> None:
         """Get models and counters from the supervisor of `turnpike serve`. Called before the start."""
-        self._supervisor.channel = supervisor
+        self._supervisor.serve_supervisor = supervisor
 
     async def start(self) -> None:
-        """Start in this event loop, unless it has done so already; return when models are served.
+        """Start in this event loop, unless it has done so already.
+
+        Returns when models are served. Under `turnpike serve --app` it returns at once: the supervisor sends
+        the models, and lets the worker accept connections when they are served.
 
         Raises:
             RuntimeError: It runs in another event loop.
             ServiceError: It cannot start, for example because there is no repository.
         """
+        self.application.unstarted_reason = None
         await asyncio.shield(self._begin_start())
 
     async def stop(self) -> None:
@@ -72,11 +90,21 @@ class EmbeddedService:
             match = await self._started(match)
         request = AsgiRequest(scope, receive, send)
         outer: Request | None = scope.get(OUTER_REQUEST)
-        if outer is not None:
-            # our own server has passed the request to the application
-            request.head.chosen_id = outer.id
-            outer.recorded = True
-        await self.application.middleware.handle(request, match)
+        if outer is None:
+            await self.application.middleware.handle(request, match)
+            return
+        # our own server has passed the request to the application
+        request.head.chosen_id = outer.id
+        outer.recorded = True
+        outer.on_client_gone = request.abandon
+        try:
+            await self.application.middleware.handle(request, match)
+        finally:
+            outer.on_client_gone = None
+        if request.client_gone and not request.status:
+            # nobody gets it, but middleware of the user may expect an answer
+            await send({"type": "http.response.start", "status": CLIENT_CLOSED_REQUEST, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
 
     async def _started(self, match: Match) -> Match:
         """The match after the start; if that failed, one whose endpoint says so. The next request retries."""
@@ -104,13 +132,14 @@ class EmbeddedService:
         return self._loop is not asyncio.get_running_loop()
 
     async def _start(self) -> None:
-        if self._supervisor.channel is not None:
+        if self._supervisor.serve_supervisor is not None:
             await self.application.start()
             self._started_in = self._loop
             return
         # what an earlier event loop has left
         self.application.observer.record()
         self.application.registry.restart()
+        self.application.context.bodies.restart()
         self.application.draining = False
         await self.application.start()
         try:
@@ -118,6 +147,7 @@ class EmbeddedService:
         except BaseException:
             await self._supervisor.stop()
             raise
+        self.application.unstarted_reason = None
         self._started_in = self._loop
 
 

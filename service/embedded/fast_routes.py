@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from types import FunctionType
 from typing import Any, NamedTuple
 
-from fastapi import FastAPI
-from fastapi.routing import iter_route_contexts
-from starlette.routing import BaseRoute, Mount
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute, APIWebSocketRoute, iter_route_contexts
+from starlette.applications import Starlette
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.routing import BaseRoute, Mount, Route, Router, WebSocketRoute
 from starlette.routing import Match as StarletteMatch
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -20,6 +24,12 @@ from turnpike.service.requests.router import MAX_CACHED_MATCHES, MAX_CACHED_PATH
 FRESH = FastAPI()
 # FastAPI adds these routes itself
 OWN_NAMES = frozenset({"openapi", "swagger_ui_html", "swagger_ui_redirect", "redoc_html"})
+# a document of one's own sees no requests
+UNRELATED_METHODS = frozenset({"openapi"})
+# how routes of FastAPI and Starlette that look at the method and the path find out whether they answer
+MATCHES_BY_PATH = frozenset(
+    kind.matches for kind in (Route, APIRoute, WebSocketRoute, APIWebSocketRoute, Mount, ServiceRoute)
+)
 
 
 class Place(NamedTuple):
@@ -49,8 +59,8 @@ class FastRoutes:
         self._places: tuple[Place, ...] = ()
         # None for a request that the application answers
         self._matches: BoundedCache[tuple[str, str], Match | None] = BoundedCache(MAX_CACHED_MATCHES)
-        # what of the user's would be left out
-        self.reason = ""
+        # What of the user's these routes skip if they are used, and would skip if not.
+        self.skipped: tuple[str, ...] = ()
 
     @property
     def are_used(self) -> bool:
@@ -59,8 +69,8 @@ class FastRoutes:
 
     def find(self) -> None:
         """Look at the application, which is complete now."""
-        self.reason = "" if self._forced else next(additions(self._app), "")
-        if not self.reason:
+        self.skipped = tuple(dict.fromkeys(what_would_be_skipped(self._app)))
+        if self._forced or not self.skipped:
             self._places = tuple(_places(routes_of(self._app), "", ()))
 
     def match(self, method: str, path: str) -> Match | None:
@@ -92,7 +102,7 @@ class ServiceApp(FastAPI):
     """A FastAPI application that answers routes of the service at once, while nothing else would see them.
 
     FastAPI's own path takes several times as long. All requests take it as soon as the application has
-    middleware, dependencies or exception handlers.
+    middleware, dependencies, exception handlers or a method that was replaced.
     """
 
     def __init__(self, service: EmbeddedService, **options: Any) -> None:
@@ -104,7 +114,10 @@ class ServiceApp(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            state = len(self.user_middleware), len(self.exception_handlers), len(self.router.routes)
+            state = (
+                *map(len, (self.user_middleware, self.exception_handlers, self.router.routes, vars(self))),
+                id(self.middleware_stack),
+            )
             if state != self._state:
                 self._fast_routes, self._state = FastRoutes(self, self._service), state
                 self._fast_routes.find()
@@ -121,12 +134,13 @@ def _matches(route: BaseRoute, method: str, path: str, mount: str) -> bool:
     return route.matches(scope)[0] is not StarletteMatch.NONE
 
 
-def additions(app: Any) -> Iterator[str]:
+def what_would_be_skipped(app: Any) -> Iterator[str]:
     """What of the user's sees the requests for the service before it does, in words."""
     if type(app) not in (FastAPI, ServiceApp):
         yield f"class {type(app).__name__}"
         return
-    if app.user_middleware:
+    yield from _replaced_methods(app)
+    if app.user_middleware or (app.max_body_size is None and _is_wrapped(app)):
         yield "middleware"
     if app.exception_handlers != FRESH.exception_handlers:
         yield "exception handlers"
@@ -134,18 +148,58 @@ def additions(app: Any) -> Iterator[str]:
         yield "root_path"
     if app.max_body_size is not None:
         yield "max_body_size"
+    earlier: list[BaseRoute] = []
     for route in app.routes:
-        if isinstance(route, Mount) and _has_service(route):
-            yield from additions(route.app)
+        if not _has_service(route):
+            earlier.append(route)
             continue
-        contexts = list(iter_route_contexts([route]))
-        for context in contexts if _has_service(route) else ():
+        if not all(map(_looks_at_paths_only, earlier)):
+            yield "routes for some hosts or headers only"
+        if isinstance(route, Mount):
+            yield from what_would_be_skipped(route.app)
+            continue
+        for context in iter_route_contexts([route]):
             if not isinstance(context.original_route, ServiceRoute):
                 yield "routes in the router of the service"
             elif context.dependant.dependencies:
                 yield "dependencies"
             elif getattr(context, "max_body_size", None) is not None:
                 yield "max_body_size"
+
+
+def _replaced_methods(app: FastAPI) -> Iterator[str]:
+    """Methods through which requests go and that are not FastAPI's own, as instrumentation replaces them."""
+    for instance in (app, app.router):
+        for name in vars(instance):
+            if name not in UNRELATED_METHODS and callable(getattr(type(instance), name, None)):
+                yield f"own {name}"
+    for owner in (FastAPI, Starlette, APIRouter, Router):
+        for name in ("__call__", "build_middleware_stack", "app"):
+            method = vars(owner).get(name)
+            if method is not None and _file_of(method) != inspect.getfile(owner):
+                yield f"own {owner.__name__}.{name}"
+
+
+def _file_of(method: Any) -> str | None:
+    """The file with the code of a method; None if it is no plain function, and so may do anything."""
+    return method.__code__.co_filename if type(method) is FunctionType else None
+
+
+def _is_wrapped(app: FastAPI) -> bool:
+    """Whether something was put around the finished application or its router, as `max_body_size` is."""
+    stack = app.middleware_stack
+    return (
+        (stack is not None and type(stack) is not ServerErrorMiddleware)
+        or type(app.router) is not APIRouter
+        or app.router.middleware_stack != app.router.app
+    )
+
+
+def _looks_at_paths_only(route: BaseRoute) -> bool:
+    """Whether the method and the path of a request say whether the route answers it."""
+    return all(
+        type(context.original_route).matches in MATCHES_BY_PATH for context in iter_route_contexts([route])
+    )
 
 
 def _has_service(route: BaseRoute) -> bool:
@@ -167,7 +221,7 @@ def _places(
             for context in iter_route_contexts([route]):
                 ours = context.original_route
                 if isinstance(ours, ServiceRoute):
-                    own = str(context.path).removesuffix(ours.route.declared_path)
+                    own = str(context.path).removesuffix(ours.route.pattern)
                     if own not in prefixes:
                         prefixes.add(own)
                         yield Place(prefix + own, before)

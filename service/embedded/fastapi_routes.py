@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from copy import deepcopy
 from typing import Any, cast
@@ -11,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.responses import Response
 from starlette.routing import BaseRoute
+from starlette.routing import Match as StarletteMatch
 from starlette.types import Message, Receive, Scope, Send
 
 from turnpike.service.api.openapi.document import SECURITY_SCHEMES, complete_operation
@@ -20,6 +22,8 @@ from turnpike.service.requests.router import Match, Route, wrong_method
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
+# a parameter in the pattern of a route
+PARAMETER = re.compile(r"{(\w+)(?::path)?}")
 # FastAPI serves its own document, which also describes the routes that the user adds
 OWN_DOCUMENT = "openapi"
 REFERENCE = "#/components/schemas/"
@@ -36,6 +40,16 @@ class ServiceRoute(APIRoute):
     # set by `add_service_routes`, since FastAPI calls the constructor
     service: EmbeddedService
     route: Route
+
+    def matches(self, scope: Scope) -> tuple[StarletteMatch, Scope]:
+        match, child_scope = super().matches(scope)
+        if match is StarletteMatch.FULL and ":" in scope["path"]:
+            # GET of `/v1/models/net:predict` asks for no model `net:predict`: it has the wrong method
+            params = child_scope["path_params"]
+            path = PARAMETER.sub(lambda name: str(params[name[1]]), self.route.pattern)
+            if self.service.application.router.find(scope["method"], path) is None:
+                return StarletteMatch.NONE, {}
+        return match, child_scope
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] in (self.methods or ()):
@@ -85,7 +99,7 @@ def add_service_routes(router: APIRouter, service: EmbeddedService, *, inline_sc
             operation.pop("operationId", None)
         for method in (route.method, *(["HEAD"] if route.method == "GET" else [])):
             router.add_api_route(
-                route.declared_path,
+                route.pattern,
                 _endpoint(service, route),
                 methods=[method],
                 name=route.name,

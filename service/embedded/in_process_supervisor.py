@@ -13,6 +13,7 @@ from turnpike.service.config.settings import Settings
 from turnpike.service.errors import NotReadyError
 from turnpike.service.process.trial import Trial
 from turnpike.service.remote.remote_repository import open_repository
+from turnpike.service.repository.location import warning_of_other_folder
 from turnpike.service.repository.rollout import Rollout
 from turnpike.service.telemetry.traffic_history import MOMENT_SECONDS, TrafficHistory
 
@@ -29,8 +30,8 @@ class InProcessSupervisor:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # the real supervisor, under `turnpike serve --app`
-        self.channel: SupervisorClient | None = None
+        # the supervisor process of `turnpike serve --app`, which does all of this then; None without it
+        self.serve_supervisor: SupervisorClient | None = None
         self._handlers: Handlers = {}
         self._rollout: Rollout | None = None
         self._history = TrafficHistory()
@@ -59,6 +60,8 @@ class InProcessSupervisor:
         if settings.poll:
             self._tasks.append(asyncio.create_task(self._poll(rollout)))
         await rollout.rescan()
+        if not (rollout.names or rollout.failed):
+            log.warning("%s", warning_of_other_folder(repository) or f"no model in '{repository}' yet")
 
     async def stop(self) -> None:
         """Stop following changes, and wait for what runs."""
@@ -71,8 +74,8 @@ class InProcessSupervisor:
 
     async def ask(self, what: str, argument: Any = None) -> Any:
         """Answer "snapshots" and "traffic"; "load" or "unload" a model."""
-        if self.channel is not None:
-            return await self.channel.ask(what, argument)
+        if self.serve_supervisor is not None:
+            return await self.serve_supervisor.ask(what, argument)
         if what == "snapshots":
             return await self._broadcast("snapshot", None)
         if what == "traffic":

@@ -52,4 +52,6 @@ class LifespanProtocol:
         except Exception:
             # raised by an application that does not know the protocol
             log.debug("the application has no lifespan", exc_info=True)
-        await self._from_app.put({"type": "lifespan.ended"})
+        finally:
+            # also if it was cancelled: somebody may wait for its answer
+            self._from_app.put_nowait({"type": "lifespan.ended"})

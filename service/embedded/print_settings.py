@@ -6,9 +6,12 @@ application.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from typing import Any
 
+from turnpike.service.config.resolve import resolve
 from turnpike.service.config.service_settings import ServiceSettings
 from turnpike.service.config.settings import SECRETS
 from turnpike.service.embedded.app_import import import_app
@@ -18,22 +21,41 @@ from turnpike.service.errors import SettingError
 NAMES = {"models", *ServiceSettings.__annotations__} - SECRETS - {"access_log"}
 
 
-def main() -> int:
-    """Returns 2 if there is no such application."""
+def described(name: str) -> dict[str, Any]:
+    """The settings of an application, or the error that says why there is none.
+
+    `origins` says where their values come from, and `secrets` names the keys that are set. `overridden` names
+    settings whose values in the environment the code of the application replaces by others.
+    """
     try:
-        service = import_app(sys.argv[1]).service
+        resolved = import_app(name).service.resolved
+        environment = resolve({})
     except SettingError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    settings = service.application.context.settings
-    # the application may print, too: the supervisor reads the last line
-    sys.stdout.write(f"\n{settings.model_dump_json(include=NAMES)}\n")
-    return 0
+        return {"error": str(error)}
+    settings, arguments = resolved.settings, resolved.arguments
+    return {
+        "settings": settings.model_dump(mode="json", include=NAMES),
+        "origins": {
+            setting: f"{setting}= in {name}" if setting in arguments else origin
+            for setting, origin in resolved.origins.items()
+        },
+        "overridden": [
+            setting
+            for setting in environment.origins
+            if setting in arguments and getattr(environment.settings, setting) != getattr(settings, setting)
+        ],
+        "secrets": [secret for secret in sorted(SECRETS) if getattr(settings, secret)],
+    }
+
+
+def main() -> None:
+    """Print a line of JSON. The application may print, too: the supervisor reads the last line."""
+    sys.stdout.write(f"\n{json.dumps(described(sys.argv[1]))}\n")
 
 
 if __name__ == "__main__":
-    status = main()
+    main()
     sys.stdout.flush()
     sys.stderr.flush()
     # threads that the application has started would keep the process
-    os._exit(status)
+    os._exit(0)

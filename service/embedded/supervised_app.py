@@ -8,17 +8,24 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive
+
 from turnpike.service.api.context import SupervisorClient
 from turnpike.service.config.resolve import variable_of
 from turnpike.service.config.settings import Settings
 from turnpike.service.embedded.app_import import import_app
 from turnpike.service.embedded.fast_routes import FastRoutes
 from turnpike.service.embedded.lifespan_protocol import LifespanProtocol
+from turnpike.service.errors import UnimplementedError
 from turnpike.service.http.asgi import OUTER_REQUEST, AsgiEndpoint
 from turnpike.service.http.connection.shared_state import ConnectionLimits, HttpApplication
+from turnpike.service.requests.body import too_slow_text
 from turnpike.service.requests.request import ClientGoneError, Request
 
 log = logging.getLogger(__name__)
+
+NO_WEBSOCKETS = "WebSocket: expected plain HTTP, as `turnpike serve --app` has no WebSockets; uvicorn has"
 
 
 class SupervisedApp:
@@ -44,7 +51,7 @@ class SupervisedApp:
         self.connection_limits = ConnectionLimits(
             settings.max_header, settings.header_seconds, settings.idle_seconds
         )
-        self.count_refused = self._application.observer.refused
+        self.count_refused = self._application.observer.count_refused
         self.handlers: dict[str, Callable[[Any], Awaitable[Any]]] = self._application.handlers
 
     @property
@@ -61,8 +68,13 @@ class SupervisedApp:
         await self._service.start()
         await self._lifespan.start()
         self._fast_routes.find()
+        skipped = ", ".join(self._fast_routes.skipped)
         if not self._fast_routes.are_used:
-            log.info("all requests go through the application, because of its %s", self._fast_routes.reason)
+            log.info("all requests go through the application, because of its %s", skipped)
+        elif skipped:
+            log.warning(
+                "--fast-routes: requests for the routes of the service skip the application's %s", skipped
+            )
 
     async def stop(self) -> None:
         """End the application and the service."""
@@ -76,7 +88,8 @@ class SupervisedApp:
             await self._application.middleware.handle(request, match)
             return
         observer = self._application.observer
-        observer.identified(request)
+        observer.identify(request)
+        request.outlives_client = True
         try:
             await self._endpoint(request)
         except ClientGoneError:
@@ -91,13 +104,43 @@ class SupervisedApp:
         finally:
             # the service counts and logs its own requests
             if not request.recorded:
-                observer.ended(request)
+                observer.note_end(request)
 
     async def _call(self, scope: Any, receive: Any, send: Any) -> None:
         request = scope[OUTER_REQUEST]
+        if b"sec-websocket-key" in request.head.fields:
+            raise UnimplementedError(NO_WEBSOCKETS)
         scope["state"] = dict(self._lifespan.state)
+        receive = receiving_within(self._application.context.settings.body_seconds, receive)
         try:
             await self._app(scope, receive, send)
         finally:
             route = scope.get("route")
             request.route_path = getattr(route, "path", "unknown").replace(":path}", "}")
+
+
+def receiving_within(seconds: float, receive: Receive) -> Receive:
+    """Receives a request, and raises an HTTPException if its body takes too long.
+
+    Only the time in which the application waits for the client counts.
+    """
+    seconds_left = seconds
+    is_complete = False
+
+    async def receive_in_time() -> Message:
+        nonlocal seconds_left, is_complete
+        if is_complete:
+            # the end of the connection, which may take as long as the answer
+            return await receive()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout_at(began + seconds_left):
+                message = await receive()
+        except TimeoutError as error:
+            raise HTTPException(408, too_slow_text(seconds), {"Connection": "close"}) from error
+        seconds_left -= loop.time() - began
+        is_complete = not message.get("more_body", False)
+        return message
+
+    return receive_in_time

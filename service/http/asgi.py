@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from turnpike.service.inference_types import Waiter
 from turnpike.service.requests.request import ClientGoneError, Request, RequestHead
 from turnpike.service.requests.response import Response
 
@@ -71,6 +72,18 @@ class AsgiRequest(Request):
         client = scope.get("client")
         self.client = (client[0], client[1]) if client else None
         self._scope, self._receive, self._send = scope, receive, send
+        # what it waits for, once its run is queued
+        self._waiter: asyncio.Future[None] | None = None
+
+    def waiter(self) -> Waiter:
+        self._waiter = asyncio.get_running_loop().create_future()
+        return self._waiter
+
+    def abandon(self) -> None:
+        """End the request because the client has gone: no model runs for it."""
+        self.client_gone = True
+        if not self.status and self._waiter is not None:
+            self._waiter.cancel()
 
     async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
         async with asyncio.timeout_at(deadline):

@@ -19,6 +19,7 @@ from turnpike.service.process.trial import Trial
 from turnpike.service.process.worker_handle import WorkerHandle
 from turnpike.service.process.worker_pool import WorkerPool
 from turnpike.service.remote.remote_repository import open_repository
+from turnpike.service.repository.location import warning_of_other_folder
 from turnpike.service.repository.rollout import Rollout
 from turnpike.service.telemetry.log import TERMINAL_LINES, configure_logging
 
@@ -29,8 +30,6 @@ log = logging.getLogger("turnpike")
 
 # pauses before a worker that lacks a file tries to load it again; they double each time
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
-# entries named of a folder without models
-MAX_NAMED = 3
 
 
 def supervise(settings: Settings, make_app: MakeApp) -> int:
@@ -125,8 +124,8 @@ class Supervisor:
         await self._rollout.rescan()
         self._first_scan_done.set()
         names = self._rollout.names
-        if not names:
-            self._warn_of_other_folder()
+        if not names and (warning := warning_of_other_folder(self._repository)):
+            log.warning(warning)
         log.info(
             "turnpike serves %s%s (%s)",
             self._address,
@@ -142,18 +141,6 @@ class Supervisor:
         while True:
             await asyncio.sleep(self._settings.poll)
             await self._rescan(explicit=False)
-
-    def _warn_of_other_folder(self) -> None:
-        """Say so if the folder that is served looks like one of other things."""
-        if others := self._repository.other_entries():
-            more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
-            log.warning(
-                "no model in '%s', which holds other things (%s%s): "
-                "if it is the right folder, export a model to it",
-                self._repository,
-                ", ".join(others[:MAX_NAMED]),
-                more,
-            )
 
     def _next_steps(self, names: list[str]) -> list[str]:
         """What to open or copy, for a reader at a terminal."""

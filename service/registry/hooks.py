@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import difflib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, isfunction, signature
+from typing import Any
 
 from turnpike.common.datatypes import DATATYPES
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
-from turnpike.service.errors import ModelFileError
+from turnpike.service.errors import ModelFileError, SettingError
 from turnpike.service.inference_types import Array
 
 Arrays = dict[str, Array]
@@ -40,10 +42,8 @@ class Hooks:
     outputs: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, function in (("before", self.before), ("after", self.after)):
-            if function is not None and (not callable(function) or iscoroutinefunction(function)):
-                kind = "a coroutine function" if callable(function) else repr(function)
-                raise ValueError(f"{name}: expected a function, which runs in a thread, got {kind}")
+        _expect_function("before", self.before, ("rows",))
+        _expect_function("after", self.after, ("rows", "outputs"))
         if self.inputs is not None:
             if self.before is None:
                 raise ValueError("inputs: expected before, which makes the inputs of the network of them")
@@ -106,21 +106,90 @@ def expect_rows_first(tensors: Iterable[Tensor], network: Signature, where: str)
             raise _misfit(where, f"{tensor.name}: expected {expected}, got {tensor}")
 
 
-def _checked(field: str, tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+def checked_hooks(hooks: Any) -> dict[str, Hooks]:
+    """The argument `hooks` of an application: hooks by the names of models.
+
+    Raises:
+        SettingError: It is something else.
+    """
+    example = 'such as {"digits-10": turnpike.Hooks(...)}'
+    if hooks is None:
+        return {}
+    if not isinstance(hooks, Mapping):
+        raise SettingError(f"hooks: expected a dict by the names of models, {example}, got {_kind(hooks)}")
+    for name, value in hooks.items():
+        if not isinstance(name, str):
+            raise SettingError(f"hooks: expected names of models, {example}, got {name!r}")
+        if not isinstance(value, Hooks):
+            raise SettingError(f"hooks: {name}: expected turnpike.Hooks, {example}, got {_kind(value)}")
+    return dict(hooks)
+
+
+def unknown_model(name: str, known: Iterable[str]) -> str:
+    """What to say of hooks for a model that is not among those that are known."""
+    names = sorted(known)
+    similar = difflib.get_close_matches(name, names, 1)
+    hint = f"; did you mean {similar[0]!r}?" if similar else ""
+    return f"hooks: expected the name of a model ({', '.join(names) or 'there is none'}), got {name!r}{hint}"
+
+
+def _expect_function(field: str, function: Any, parameters: tuple[str, ...]) -> None:
+    """Raise ValueError unless a hook can be called with these arguments, in a thread."""
+    if function is None:
+        return
+    is_coroutine = iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+    if not callable(function) or is_coroutine:
+        kind = "a coroutine function" if is_coroutine else repr(function)
+        raise ValueError(f"{field}: expected a function, which runs in a thread, got {kind}")
+    try:
+        has = signature(function)
+    except (TypeError, ValueError):
+        # some functions in C do not say
+        return
+    try:
+        has.bind(*parameters)
+    except TypeError as error:
+        raise ValueError(
+            f"{field}: expected a function with the parameters ({', '.join(parameters)}), "
+            f"got {getattr(function, '__name__', type(function).__name__)}{has}"
+        ) from error
+
+
+def _kind(value: Any) -> str:
+    return f"the function {value.__name__}" if isfunction(value) else f"an object of {type(value).__name__}"
+
+
+def _checked(field: str, tensors: Any) -> tuple[Tensor, ...]:
     """The tensors as a tuple; raises ValueError for a wrong one."""
+    if not isinstance(tensors, list | tuple):
+        raise ValueError(  # noqa: TRY004, as for a wrong value
+            f"{field}: expected a tuple of tensors, such as "
+            f'(turnpike.Tensor("id", "int64", ("batch",)),), got {tensors!r}'
+        )
     checked: list[Tensor] = []
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             raise ValueError(f"{field}: expected tensors, got {tensor!r}")  # noqa: TRY004, as for a wrong value
-        if tensor.dtype not in DATATYPES:
+        if not isinstance(tensor.name, str) or not tensor.name:
+            raise ValueError(f"{field}: expected names that are strings, got {tensor.name!r}")
+        if not isinstance(tensor.dtype, str) or tensor.dtype not in DATATYPES:
             raise ValueError(
                 f"{field}: {tensor.name}: expected a dtype of {', '.join(DATATYPES)}, got {tensor.dtype!r}"
+            )
+        if not isinstance(tensor.dims, list | tuple) or not all(map(_is_dim, tensor.dims)):
+            raise ValueError(
+                f"{field}: {tensor.name}: expected dims of names and numbers, such as ('batch', 3), "
+                f"got {tensor.dims!r}"
             )
         checked.append(replace(tensor, dims=tuple(tensor.dims)))
     names = [tensor.name for tensor in checked]
     if len(set(names)) < len(names):
         raise ValueError(f"{field}: expected each name once, got {', '.join(names)}")
     return tuple(checked)
+
+
+def _is_dim(dim: Any) -> bool:
+    return (type(dim) is int and dim >= 0) or (isinstance(dim, str) and bool(dim))
 
 
 def _misfit(where: str, problem: str) -> ModelFileError:

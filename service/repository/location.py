@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Protocol
 
 from turnpike.service.errors import SettingError
 from turnpike.service.repository.scan import (
@@ -77,6 +78,26 @@ class Location:
             for entry in _entries(self.root)
             if entry.name != VOLUME_FOLDER and not (entry.is_dir() and _may_become_model(entry))
         ]
+
+
+class HasOtherEntries(Protocol):
+    """A repository on this machine or a remote one. Its text is where it is."""
+
+    def other_entries(self) -> list[str]:
+        """What it holds that cannot become a model."""
+
+
+def warning_of_other_folder(repository: HasOtherEntries) -> str:
+    """What to say of a repository without models if it looks like a folder of other things, else nothing."""
+    others = repository.other_entries()
+    if not others:
+        return ""
+    more = f" and {len(others) - MAX_SUGGESTIONS} more" if len(others) > MAX_SUGGESTIONS else ""
+    return (
+        f"no model in '{repository}', "
+        f"which holds other things ({', '.join(others[:MAX_SUGGESTIONS])}{more}): "
+        "if it is the right folder, export a model to it"
+    )
 
 
 def locate(path: Path) -> Location:

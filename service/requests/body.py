@@ -23,6 +23,10 @@ class BodyReader:
 
     def __init__(self, budget: MemoryBudget, *, limit: int, seconds: float, max_ratio: int = 200) -> None:
         self.budget, self.limit, self.seconds, self.max_ratio = budget, limit, seconds, max_ratio
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what waits in an earlier event loop, to which its lock belongs."""
         # held while a slice is decompressed and other callbacks of the event loop get their turn
         self._decompressing = asyncio.Lock()
 
@@ -82,9 +86,7 @@ class BodyReader:
         return TooLargeError(f"body: expected at most {self.limit} bytes (--max-body), got {size}")
 
     def too_slow(self) -> RequestTimeoutError:
-        return RequestTimeoutError(
-            f"body: expected all of it within {self.seconds:g} seconds (--body-seconds), got only a part"
-        )
+        return RequestTimeoutError(too_slow_text(self.seconds))
 
     async def _decompress(
         self, request: Request, decompressor: Decompressor, body: io.BytesIO, deadline: float
@@ -115,3 +117,8 @@ class BodyReader:
                         await asyncio.sleep(0)
         finally:
             budget.bytes -= waiting
+
+
+def too_slow_text(seconds: float) -> str:
+    """What the client is told if its body takes longer."""
+    return f"body: expected all of it within {seconds:g} seconds (--body-seconds), got only a part"

@@ -8,8 +8,11 @@ was set.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 
 class DriverWaiter:
@@ -46,7 +49,8 @@ class DriverWaiter:
 class Driver:
     """Runs one coroutine, which may await waiters of this driver, asyncio futures and tasks.
 
-    `on_done` is called when it has ended, with the exception if it raised one.
+    `on_done` is called when it has ended, with the exception if it raised one. An error in `on_done` is
+    logged, and does not reach the code that set the awaited result: that has other results to set.
     """
 
     __slots__ = ("_coroutine", "_on_done", "awaited")
@@ -68,16 +72,21 @@ class Driver:
         """Run the coroutine until it next waits. Called once, to start it."""
         self.awaited = None
         try:
-            awaited = self._coroutine.send(None)
-        except StopIteration:
-            self._on_done(None)
-        except (Exception, asyncio.CancelledError) as error:
-            # not raised, since it would reach the code that set the awaited result
-            self._on_done(error)
-        else:
-            self.awaited = awaited
-            if type(awaited) is not DriverWaiter:
-                self._watch(awaited)
+            try:
+                awaited = self._coroutine.send(None)
+                if type(awaited) is not DriverWaiter:
+                    self._watch(awaited)
+                self.awaited = awaited
+            except StopIteration:
+                self._on_done(None)
+            except (Exception, asyncio.CancelledError) as error:
+                # nothing would resume a coroutine whose awaited future cannot be watched
+                try:
+                    self._coroutine.close()
+                finally:
+                    self._on_done(error)
+        except Exception:
+            log.exception("handling the end of a request failed")
 
     def _watch(self, future: asyncio.Future[Any] | None) -> None:
         """Take the next step when the future is done."""

@@ -78,7 +78,7 @@ class RequestMiddleware:
             match: Its route, if it has been looked up elsewhere.
         """
         observer, head = self._observer, request.head
-        observer.started(request)
+        observer.count_in(request)
         try:
             if match is None:
                 match = self._router.match(head)
@@ -87,7 +87,7 @@ class RequestMiddleware:
                 self._hosts.check(head)
             response = None if self._preflight is None else self._preflight(request)
             if response is None:
-                request.route_path = route.path
+                request.route_path = route.label
                 request.path_params = match.params
                 self._auth.check(route.level, head.headers)
                 response = await route.endpoint(request)
@@ -116,7 +116,7 @@ class RequestMiddleware:
         finally:
             if request.budgeted_bytes:
                 self._budget.release(request)
-            observer.finished(request)
+            observer.count_out(request)
 
     async def _respond_large(self, request: Request, response: Response) -> None:
         """Send an answer that may be compressed, and that may be too large for a write buffer."""

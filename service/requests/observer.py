@@ -24,7 +24,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 class RequestObserver:
-    """Is called at the start and the end of each request, and for input that is no valid request."""
+    """Notified when a request starts or ends, or when input is no valid request."""
 
     def __init__(
         self, counters: RequestCounters, tracing: Tracing | None, access_log: AccessLog | None
@@ -36,13 +36,13 @@ class RequestObserver:
         # requests that have ended and are not recorded yet
         self._ended: list[Request] = []
 
-    def started(self, request: Request) -> None:
-        """Note the start of a request."""
+    def count_in(self, request: Request) -> None:
+        """Identify a request, and count it among those in flight."""
+        self.identify(request)
         self._counters.in_flight += 1
-        self.identified(request)
 
-    def identified(self, request: Request) -> None:
-        """Set the request's id (the caller's own if it is valid) and its trace."""
+    def identify(self, request: Request) -> None:
+        """Set the request's id (the caller's own if it is valid) and its trace, and note when it starts."""
         request.started_ns = perf_counter_ns()
         head = request.head
         request.id = head.chosen_id or self._ids.next()
@@ -59,19 +59,20 @@ class RequestObserver:
         request.overloaded = isinstance(error, OverloadedError | MemoryError)
         return response
 
-    def finished(self, request: Request) -> None:
-        """Trace a request that has ended, and note it for `record`."""
+    def count_out(self, request: Request) -> None:
+        """Note the end of a request that was counted among those in flight."""
         self._counters.in_flight -= 1
-        self.ended(request)
+        self.note_end(request)
 
-    def ended(self, request: Request) -> None:
-        """The same for a request that was not counted as being in flight."""
+    def note_end(self, request: Request) -> None:
+        """Trace a request that has ended, and note it for `record`. Does not change those in flight."""
         request.ended_ns = perf_counter_ns()
         if self._tracing is not None:
             self._trace(self._tracing, request)
-        self._ended.append(request)
-        if len(self._ended) == 1:
+        if not self._ended:
+            # first, since nothing would record the list later if this failed
             get_running_loop().call_soon(self.record)
+        self._ended.append(request)
 
     def _trace(self, tracing: Tracing, request: Request) -> None:
         method = request.head.method if request.head.method in METHODS else "unknown"
@@ -101,7 +102,7 @@ class RequestObserver:
         if self._access_log is not None:
             self._access_log.add(entries)
 
-    def refused(self, status: int) -> str:
+    def count_refused(self, status: int) -> str:
         """Count input that is no valid request, and return the request id for its answer."""
         self._counters.count_response("unknown", "unknown", status, 0)
         self._counters.count_error("bad_request")

@@ -10,7 +10,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -140,6 +140,10 @@ class Request(ABC):
     # header lines to add to the answer, such as those of CORS
     extra_lines: bytes = b""
 
+    # goes on when its client has gone, as requests do under other ASGI servers
+    outlives_client: bool = False
+    # called when the client has gone
+    on_client_gone: Callable[[], object] | None = None
     # counted and logged by the service in the application that it was passed to
     recorded: bool = False
 
@@ -201,14 +205,17 @@ class Request(ABC):
 
 
 class RequestIds:
-    """Makes unique request ids: a random prefix for this worker, and a number."""
+    """Makes unique request ids: a random prefix for this process, and a number."""
 
     def __init__(self) -> None:
-        self._prefix = os.urandom(8).hex()
+        # drawn for the first id: a server may fork its workers after it has imported the application
+        self._prefix = ""
         self._number = 0
 
     def next(self) -> str:
         self._number += 1
+        if not self._prefix:
+            self._prefix = os.urandom(8).hex()
         return f"{self._prefix}-{self._number:x}"
 
 

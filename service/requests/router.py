@@ -18,7 +18,8 @@ from turnpike.service.requests.response import Response
 # such as the calls of gRPC.
 Endpoint = Callable[[Any], Awaitable[Response | None]]
 
-# more than the pairs of method and path that are in use at a time
+# More than the pairs of method and path that are in use at a time. A known pair takes 0.3 µs, and a search of
+# the routes 2 to 11 µs.
 MAX_CACHED_MATCHES = 1024
 # longer paths are not cached
 MAX_CACHED_PATH_LENGTH = 200
@@ -30,10 +31,10 @@ PARAMETER = re.compile(r"\\\{(\w+)(:path)?\\\}")
 class Route:
     """An endpoint and the pattern of its path: `{name}` is one segment, `{name:path}` all that follow."""
 
-    # without `:path`, for metrics and the log
-    path: str
-    # with it
-    declared_path: str
+    # the pattern without `:path`, for metrics, the log and the documentation
+    label: str
+    # as `Router.add` got it
+    pattern: str
     method: str
     level: AccessLevel
     endpoint: Endpoint
@@ -118,7 +119,7 @@ class Router:
         for route in self.routes:
             path_match: Any = route.regex.fullmatch(path)
             # `/v1/models/net:predict` is not the model `net:predict`: the first pattern that fits decides
-            if path_match is not None and (first is None or route.path == first.route.path):
+            if path_match is not None and (first is None or route.label == first.route.label):
                 match = Match(route, path_match.groupdict())
                 if route.answers(method):
                     return match
@@ -138,7 +139,7 @@ def _route(
     *,
     any_host: bool,
 ) -> Route:
-    pattern = PARAMETER.sub(lambda match: f"(?P<{match[1]}>{'.*' if match[2] else '[^/]+'})", re.escape(path))
+    regex = PARAMETER.sub(lambda match: f"(?P<{match[1]}>{'.*' if match[2] else '[^/]+'})", re.escape(path))
     return Route(
         path.replace(":path}", "}"),
         path,
@@ -146,7 +147,7 @@ def _route(
         level,
         endpoint,
         name,
-        re.compile(pattern),
+        re.compile(regex),
         operation,
         any_host,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from turnpike.service.requests.request import Request, Trace
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, Tracer
 
 
 TRACES_PATH = "/v1/traces"
@@ -30,14 +31,19 @@ CLOSE_SECONDS = 2.0
 
 
 class Tracing:
-    """Makes the spans of this worker and sends them from a thread, so it must be created after the fork."""
+    """Makes the spans of this worker, and sends them from a thread.
 
-    def __init__(self, provider: TracerProvider) -> None:
+    The thread begins with the first span, so after a fork, and again after `close`: threads survive neither.
+    """
+
+    def __init__(self, make_provider: Callable[[], TracerProvider]) -> None:
         from opentelemetry import trace
 
         self._trace = trace
-        self._provider = provider
-        self._tracer = provider.get_tracer("turnpike", VERSION)
+        self._make_provider = make_provider
+        # None before the first span
+        self._provider: TracerProvider | None = None
+        self._tracer: Tracer | None = None
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Tracing | None:
@@ -53,15 +59,19 @@ class Tracing:
         except ImportError as error:
             raise SettingError(needs_extra("otlp", str(error.name), "serve,serve-otel")) from error
         name = os.environ.get("OTEL_SERVICE_NAME", "turnpike")
-        provider = TracerProvider(resource=Resource.create({"service.name": name}))
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
-        return cls(provider)
+
+        def make_provider() -> TracerProvider:
+            provider = TracerProvider(resource=Resource.create({"service.name": name}))
+            provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
+            return provider
+
+        return cls(make_provider)
 
     def record(self, request: Request, route: str, method: str, status: int, ns: int) -> None:
         """Make the spans of a request that has ended, and set its trace to the ids of its span."""
         ended = time.time_ns()
         api = self._trace
-        span = self._tracer.start_span(
+        span = self._started_tracer().start_span(
             f"{method} {route}",
             context=self._parent_context(request.trace),
             kind=api.SpanKind.SERVER,
@@ -87,9 +97,17 @@ class Tracing:
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Send the last spans, unless the collector takes longer than this."""
-        shutdown = threading.Thread(target=self._provider.shutdown, daemon=True)
-        shutdown.start()
-        shutdown.join(seconds)
+        provider, self._provider, self._tracer = self._provider, None, None
+        if provider is not None:
+            shutdown = threading.Thread(target=provider.shutdown, daemon=True)
+            shutdown.start()
+            shutdown.join(seconds)
+
+    def _started_tracer(self) -> Tracer:
+        if self._tracer is None:
+            self._provider = self._make_provider()
+            self._tracer = self._provider.get_tracer("turnpike", VERSION)
+        return self._tracer
 
     def _parent_context(self, trace: Trace | None) -> Context | None:
         """A context with the caller's span, which is the parent of ours."""
@@ -110,9 +128,10 @@ class Tracing:
         parent = self._trace.set_span_in_context(span)
         run_ended = ended - (perf_counter_ns() - request.inference_ended_ns)
         run_started = run_ended - result.run_ns
-        queue = self._tracer.start_span("queue", parent, start_time=run_started - result.queue_ns)
+        tracer = self._started_tracer()
+        queue = tracer.start_span("queue", parent, start_time=run_started - result.queue_ns)
         queue.end(run_started)
-        run = self._tracer.start_span(
+        run = tracer.start_span(
             "run", parent, attributes={"turnpike.batch": result.batch_rows}, start_time=run_started
         )
         run.end(run_ended)

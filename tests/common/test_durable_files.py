@@ -144,6 +144,18 @@ def test_file_permissions_follow_the_umask(tmp_path: Path, mask: int, mode: int)
     assert (tmp_path / "file").stat().st_mode & 0o777 == mode
 
 
+def test_the_umask_is_never_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It belongs to the whole process: another thread would create its files with it."""
+
+    def fail(mask: int) -> int:
+        raise AssertionError(f"set to {mask:o}")
+
+    monkeypatch.setattr(os, "umask", fail)
+    with replacing(tmp_path / "file") as draft:
+        draft.write_text("text")
+    assert files(tmp_path) == {"file": "text"}
+
+
 def failing(method: Callable[..., Any], number: int, condition: Callable[[Any], bool]) -> Callable[..., Any]:
     """The method, which fails with an error of the system if its first argument fulfills the condition."""
 
@@ -297,18 +309,18 @@ def test_a_moved_file_and_its_name_are_flushed(tmp_path: Path, monkeypatch: pyte
 def test_a_claimed_folder_is_neither_locked_nor_made(tmp_path: Path) -> None:
     """Its owner has an exclusive lock, for which a second lock would wait for ever.
 
-    On another machine, which lacks the folder, a file must not appear where nobody looks for it.
+    A machine that does not share the folder gets an error: a file in a folder made there would be lost.
     """
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with replacing(tmp_path / "part.parquet", folder_claimed=True) as draft:
+        with replacing(tmp_path / "part.parquet", folder_is_locked=True) as draft:
             draft.write_text("whole")
     finally:
         os.close(descriptor)
     with (
         pytest.raises(WriteError, match="No such file"),
-        replacing(tmp_path / "absent" / "part.parquet", folder_claimed=True) as draft,
+        replacing(tmp_path / "absent" / "part.parquet", folder_is_locked=True) as draft,
     ):
         draft.write_text("lost")
     assert files(tmp_path) == {"part.parquet": "whole"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from turnpike.reporting import number_format as fmt
 
@@ -71,7 +73,43 @@ def test_small_numbers_keep_their_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(12, "12 B"), (5000, "5 kB"), (98_528_272, "98.5 MB"), (2_500_000_000, "2.5 GB")]
+    ("count", "text"),
+    [
+        (12, "12 B"),
+        (999, "999 B"),
+        (1000, "1 kB"),
+        (5000, "5 kB"),
+        (999_499, "999 kB"),
+        (999_500, "1 MB"),
+        (999_900, "1 MB"),
+        (98_528_272, "98.5 MB"),
+        (999_499_999, "999 MB"),
+        (999_500_000, "1 GB"),
+        (2_500_000_000, "2.5 GB"),
+        (1_234_000_000_000, "1,234 GB"),
+    ],
 )
 def test_sizes_have_three_digits_and_a_unit(count: int, text: str) -> None:
     assert fmt.size(count) == text
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    st.integers(0, 10**12) | st.integers(-9, 9).map(lambda near: 10**6 + near) | st.integers(990_000, 10**6)
+)
+def test_a_size_is_a_number_below_1000_near_the_count(count: int) -> None:
+    """In every unit but the largest, and without an exponent."""
+    amount, unit = fmt.size(count).split(" ")
+    value = float(amount.replace(",", ""))
+    assert "e" not in amount
+    assert value < 1000 or unit == "GB"
+    assert value * 1000.0 ** ("B", "kB", "MB", "GB").index(unit) == pytest.approx(count, rel=0.005)
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.floats(1e-9, 1e6))
+def test_a_time_is_below_1000_ms(value: float) -> None:
+    amount, unit = fmt.seconds(value).split(" ")
+    number = float(amount.replace(",", ""))
+    assert number < 1000 or unit == "s"
+    assert number * (1e-3 if unit == "ms" else 1) == pytest.approx(value, rel=0.005)

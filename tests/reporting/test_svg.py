@@ -50,6 +50,20 @@ def test_powers_of_ten_are_evenly_spaced_on_a_logarithmic_axis() -> None:
     assert heights[0] > heights[1]
 
 
+@pytest.mark.parametrize("value", [0.0, -5.0])
+def test_a_logarithmic_axis_has_values_of_zero_or_less_at_its_lower_end(value: float) -> None:
+    axis = log_axis("ms", [1, value, None, 100])
+    assert axis == log_axis("ms", [1, 100])
+    assert axis.share(value) == 0 < axis.share(1)
+    assert log_axis("ms", [value]) == log_axis("ms", [])
+
+
+@pytest.mark.parametrize("low", [0.0, -1.0])
+def test_the_ends_of_a_logarithmic_axis_are_above_zero(low: float) -> None:
+    with pytest.raises(ValueError, match="expected ends of a logarithmic axis above 0, got"):
+        Axis("ms", low, 10, [], is_log=True)
+
+
 def test_a_gap_stays_a_gap() -> None:
     """Also a zero on a logarithmic axis; a single point between gaps can be seen."""
     path = curve(replace(CHART, content=[Line("a", "1", [0, 1, 2, 3, 4], [1, None, 2, None, 3])]))

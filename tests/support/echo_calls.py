@@ -49,7 +49,7 @@ class EchoCalls:
             max_ratio=options.max_inflate_ratio,
         )
         observer = RequestObserver(self.counters, None, None)
-        self.count_refused = observer.refused
+        self.count_refused = observer.count_refused
         self.count_stream_end = self.counters.count_stream_end
         self.count_connection_end = self.counters.count_connection_end
         router = Router(self._unknown)

@@ -102,7 +102,7 @@ class AsgiApplication:
             compressor=AnswerCompressor(budget),
         )
         self.handle = middleware.handle
-        self.count_refused = self.observer.refused
+        self.count_refused = self.observer.count_refused
 
 
 class EchoServer:

@@ -8,6 +8,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -192,19 +193,8 @@ class InProcessWorker:
     @contextlib.contextmanager
     def blocked_runs(self) -> Iterator[threading.Event]:
         """Runs of the model block in a thread until the event is set, so that requests wait."""
-        runner, batcher, release = self.model.batcher.runner, self.model.batcher, threading.Event()
-        run = runner._run
-
-        def wait(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
-            assert release.wait(10)
-            return run(feeds, names)
-
-        runner._run, batcher._run_times = wait, RunTimeEstimator()
-        try:
-            yield release
-        finally:
-            release.set()
-            runner._run = run
+        with blocked_runs(self.model) as blocked:
+            yield blocked.release
 
     def counts(self) -> dict[str, Any]:
         """The counters, without times."""
@@ -221,6 +211,34 @@ class InProcessWorker:
             "requests": sum(model["seconds"]["counts"]),
             "sizes": {rows: (size[0], size[2]) for rows, size in model["sizes"].items()},
         }
+
+
+@dataclass(frozen=True)
+class BlockedRuns:
+    """Runs that wait for `release`."""
+
+    has_begun: threading.Event
+    release: threading.Event
+
+
+@contextlib.contextmanager
+def blocked_runs(model: Model) -> Iterator[BlockedRuns]:
+    """Runs of the model block in a thread until they are released."""
+    runner, batcher = model.batcher.runner, model.batcher
+    blocked = BlockedRuns(threading.Event(), threading.Event())
+    run = runner._run
+
+    def wait(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
+        blocked.has_begun.set()
+        assert blocked.release.wait(10)
+        return run(feeds, names)
+
+    runner._run, batcher._run_times = wait, RunTimeEstimator()
+    try:
+        yield blocked
+    finally:
+        blocked.release.set()
+        runner._run = run
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -18,4 +18,4 @@ class Entry(NamedTuple):
 
 def route_table(application: Application) -> list[Entry]:
     """One entry for each method, without HEAD."""
-    return [Entry(route.method, route.declared_path, route.level) for route in application.router.routes]
+    return [Entry(route.method, route.pattern, route.level) for route in application.router.routes]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -170,6 +169,8 @@ def test_fast_routes_leave_the_middleware_out(tmp_path: Path) -> None:
     with serving_app(tmp_path, GUARDED, "--fast-routes") as server:
         assert server.post(INFER, BODY).status_code == 200
         assert server.get("/openapi.json").status_code == 401
+        assert server.stop() == 0
+    assert "requests for the routes of the service skip the application's middleware" in server.output
 
 
 def test_requests_of_the_application_are_answered_after_sigterm(tmp_path: Path) -> None:
@@ -226,25 +227,53 @@ def test_new_versions_are_served_by_all_workers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--app", "nowhere:app"], "", "--app: expected a module that can be imported from"),
-        (["--app", "my_app:other"], GUARDED, "--app: expected an application in my_app, found no 'other'"),
-        (["--app", "my_app"], GUARDED, "--app: expected MODULE:NAME, such as my_app:app, got 'my_app'"),
+        (["--app", "nowhere:app"], "", "--app: expected a module that can be imported, got 'nowhere'"),
+        (["--app", "nowhere:app"], "", "(the current folder)"),
+        (
+            ["--app", "my_app:other"],
+            GUARDED,
+            "--app: expected an application in my_app, found no 'other'; did you mean my_app:app?",
+        ),
+        (["--app", "my_app"], GUARDED, "expected MODULE:NAME, such as my_app:app, got 'my_app'; did you"),
+        (["--app", "./my_app.py:app"], GUARDED, "got './my_app.py:app'; did you mean my_app:app?"),
         (["--app", "my_app:app"], "app = object()", "found 0"),
         (
-            ["--app", "my_app:app", "--max-rows", "9"],
-            GUARDED,
-            "--max-rows: with --app, expected it as an argument",
+            ["--app", "my_app:make_app"],
+            "def make_app(): pass",
+            "got the function my_app:make_app: call it in my_app, as in `app = make_app()`",
         ),
-        (["models", "--app", "my_app:app"], GUARDED, "MODELS: with --app, expected it as an argument"),
+        (
+            ["--app", "my_app:app", "--max-rows", "9"],
+            GUARDED.replace("turnpike.router(", "turnpike.router(max_rows=8"),
+            "--max-rows: expected no other value than the code of my_app:app sets by max_rows=",
+        ),
+        (
+            ["models", "--app", "my_app:app"],
+            GUARDED.replace("turnpike.router(", "turnpike.router('others'"),
+            "MODELS: expected no other value than the code of my_app:app sets by models=",
+        ),
+        (
+            ["--app", "my_app:app"],
+            GUARDED.replace("turnpike.router(", "turnpike.router(max_held=8"),
+            "--app: my_app.py, line 8: max_held: expected at least the 67108864 bytes of max_body, got 8",
+        ),
         (["--app", "my_app:app", "--grpc-port", "0"], GUARDED, "--grpc-port: expected none with --app"),
+        (["--fast-routes"], "", "--fast-routes: expected an application of your own too (--app)"),
         (["--app", "my_app:app"], "import a_missing_module", "No module named 'a_missing_module'"),
+        (
+            ["--app", "my_app:app"],
+            "def load():\n    raise OSError('no disk')\nload()",
+            "--app: my_app.py, line 2 raised OSError as my_app was imported: no disk (the",
+        ),
+        (["--app", "my_app:app"], "import os\nos._exit(7)", "its process ended with status 7"),
     ],
 )
 def test_an_application_that_cannot_be_served_stops_the_start(
     options: list[str], code: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "my_app.py").write_text(code)
-    (tmp_path / "models").mkdir()
+    for folder in ("models", "others"):
+        (tmp_path / folder).mkdir()
     command = [sys.executable, "-m", "turnpike", "serve", "--port", "0", *options]
     ran = subprocess.run(
         command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False
@@ -264,7 +293,75 @@ def test_a_lifespan_that_fails_stops_the_start(tmp_path: Path) -> None:
     assert "no database" in ran.stderr
 
 
-def test_print_config_names_the_application() -> None:
-    command = [sys.executable, "-m", "turnpike", "serve", "--app", "my_app:app", "--print-config"]
-    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=True)
-    assert f"app = {json.dumps('my_app:app')}  # --app" in ran.stdout
+def printed_settings(folder: Path, code: str, *options: str, **variables: str) -> str:
+    """What `--print-config` prints for an application with this code."""
+    (folder / "my_app.py").write_text(code)
+    command = [sys.executable, "-m", "turnpike", "serve", "--app", "my_app:app", *options, "--print-config"]
+    ran = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert not ran.returncode, ran.stderr
+    return ran.stdout
+
+
+def test_print_config_has_the_settings_of_the_code(tmp_path: Path) -> None:
+    """Those of the command and of the environment are in force where the code sets none."""
+    code = GUARDED.replace(
+        "turnpike.router(", "turnpike.router(max_rows=8, api_keys=('secret',), max_depth=9"
+    )
+    printed = printed_settings(
+        tmp_path,
+        code,
+        "--docs",
+        "--queue",
+        "7",
+        "--port",
+        "9",
+        TURNPIKE_MAX_GATES="6",
+        TURNPIKE_MAX_DEPTH="9",
+    )
+    for line in (
+        'app = "my_app:app"  # --app',
+        "max_rows = 8  # max_rows= in my_app:app",
+        "max_depth = 9  # max_depth= in my_app:app",
+        "queue = 7  # --queue",
+        "port = 9  # --port",
+        "max_gates = 6  # TURNPIKE_MAX_GATES",
+        "dashboard = false  # default of turnpike.router",
+        "docs = true  # --docs",
+        "# api_keys is set and not shown  # api_keys= in my_app:app",
+        "threads = 0  # default",
+    ):
+        assert line in printed.splitlines()
+    assert "secret" not in printed
+
+
+def test_an_option_is_in_force_where_the_code_sets_nothing(tmp_path: Path) -> None:
+    with serving_app(tmp_path, GUARDED, "--max-rows", "1") as server:
+        rows = {"inputs": [{**BODY["inputs"][0], "shape": [2, 1, 8, 8], "data": [1.0] * 128}]}
+        refused = server.post(INFER, rows, headers={"token": "mine"})
+        assert refused.status_code == 400
+        assert "at most 1" in refused.json()["error"]
+
+
+def test_a_variable_is_refused_as_an_option_is(tmp_path: Path) -> None:
+    """If the code sets another value."""
+    (tmp_path / "my_app.py").write_text(GUARDED.replace("turnpike.router(", "turnpike.router(max_rows=8"))
+    command = [sys.executable, "-m", "turnpike", "serve", "--app", "my_app:app"]
+    ran = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(TURNPIKE_MAX_ROWS="9"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert "TURNPIKE_MAX_ROWS: expected no other value than the code of my_app:app sets" in ran.stderr

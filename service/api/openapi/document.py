@@ -37,7 +37,7 @@ def build_document(routes: Iterable[Route]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         if route.operation:
-            paths.setdefault(route.path, {})[route.method.lower()] = complete_operation(route)
+            paths.setdefault(route.label, {})[route.method.lower()] = complete_operation(route)
     return {
         "openapi": "3.1.0",
         "info": {"title": "turnpike", "description": DESCRIPTION, "version": VERSION},
@@ -48,9 +48,9 @@ def build_document(routes: Iterable[Route]) -> dict[str, Any]:
 
 def complete_operation(route: Route) -> dict[str, Any]:
     """What a route declares, with its name, the parameters of its path, its keys and its errors."""
-    path_parameters = [_path_parameter(name) for name in re.findall(r"{(\w+)}", route.path)]
+    path_parameters = [_path_parameter(name) for name in re.findall(r"{(\w+)}", route.label)]
     # a response for each status that can occur and is not described yet
-    errors = {*ANY_ERRORS, *LEVEL_ERRORS[route.level], *(MODEL_ERRORS if "{model}" in route.path else ())}
+    errors = {*ANY_ERRORS, *LEVEL_ERRORS[route.level], *(MODEL_ERRORS if "{model}" in route.label else ())}
     responses = {str(status): error(status) for status in errors} | route.operation["responses"]
     operation = {
         **route.operation,

@@ -132,7 +132,13 @@ class Call(MessageRequest):
     def ended(self, error: BaseException | None) -> None:
         """Tell the connection that the call has ended. Called by the driver."""
         self.driver = None
-        self.connection.call_ended(self, error)
+        connection = self.connection
+        try:
+            connection.call_ended(self, error)
+        except Exception:
+            # the client would wait for ever for the answer
+            connection.transport.abort()
+            raise
 
     def abandon(self) -> None:
         """End the call because the client has gone or cancelled it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import ssl
 import sys
@@ -48,7 +49,7 @@ def bind_error_message(error: OSError, host: str, port: int, option: str = "--po
     """Why a socket could not be bound."""
     if isinstance(error, PermissionError):
         return f"{option}: expected a port that this user may listen on, such as one from 1024, got {port}"
-    if error.errno == 98:  # EADDRINUSE
+    if error.errno == errno.EADDRINUSE:
         return f"{option}: expected a free port, got {port}, on which another process listens"
     return f"--host: expected an address of this machine, got {host!r}"
 

@@ -79,15 +79,16 @@ class HttpProtocol(asyncio.Protocol):
         # the request being answered, those that wait behind it, and the one that arrived last
         self._current: WireRequest | None = None
         self.pipeline: deque[WireRequest] = deque()
-        self.newest: WireRequest | None = None
-        # `_advance` is starting requests; one that ends at once must not call it again
+        self.newest_request: WireRequest | None = None
+        # True while `_advance` runs: a request that ends at once must not call it again
         self._advancing = False
 
         # created when data arrives that the cache of heads does not know
         self._parser: RequestParser | None = None
 
-        # event-loop time of the last beginning of a head, end of a request, or beginning of LINGERING
-        self._since = self.loop.time()
+        # Event-loop time from which the time limit of the state counts: when the connection was made, a head
+        # began, a request ended, or LINGERING began.
+        self._limit_start = self.loop.time()
         # sent after all answers in REFUSED, and in HALF_CLOSED after it
         self._final_response = b""
         self._unread_output = UnreadOutput()
@@ -118,7 +119,7 @@ class HttpProtocol(asyncio.Protocol):
         # last bytes of the client until a garbage collection, which is rare.
         if self._parser is not None:
             self._parser.close()
-        self._parser = self.newest = None
+        self._parser = self.newest_request = None
 
     def eof_received(self) -> bool:
         """Keep the connection open while complete requests wait for their answers.
@@ -147,7 +148,7 @@ class HttpProtocol(asyncio.Protocol):
         if state <= READY and (head := self._heads.find(data)) is not None:
             # the data is all of a request
             self.state = READY
-            request = self.newest = WireRequest(self, head, data[head.head_bytes :])
+            request = self.newest_request = WireRequest(self, head, data[head.head_bytes :])
             if self._current is None and not self.pipeline:
                 self._start(request)
             else:
@@ -182,19 +183,19 @@ class HttpProtocol(asyncio.Protocol):
         """Note that a part of a head has arrived."""
         if self.state is not HEAD:
             self.state = HEAD
-            self._since = self.loop.time()
+            self._limit_start = self.loop.time()
 
     def head_received(self, head: RequestHead) -> None:
         """Queue the request with this head. Its body may follow."""
         self.state = BODY
-        self.newest = WireRequest(self, head)
-        self.pipeline.append(self.newest)
+        self.newest_request = WireRequest(self, head)
+        self.pipeline.append(self.newest_request)
 
     def body_received(self) -> None:
         """Note that all of the newest request has arrived."""
         self.state = READY
-        if self.newest is not None:
-            self.newest.body_received()
+        if self.newest_request is not None:
+            self.newest_request.body_received()
 
     # ---- called by requests
 
@@ -229,7 +230,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def check_timeouts(self, now: float) -> None:
         """Close the connection, or refuse its request, if it has exceeded a time limit."""
-        elapsed = now - self._since
+        elapsed = now - self._limit_start
         limits = self.limits
         if self._unread_output.seconds(self.transport, now) > limits.idle_seconds:
             self.transport.abort()
@@ -262,7 +263,7 @@ class HttpProtocol(asyncio.Protocol):
         if (
             not self.has_pending_output
             and self.state < LINGERING
-            and self._since <= since
+            and self._limit_start <= since
             and not self._has_unread_input()
         ):
             self.transport.close()
@@ -275,13 +276,19 @@ class HttpProtocol(asyncio.Protocol):
             return
         self._advancing = True
         started = 0
-        while self._current is None and self.pipeline and self.state < LINGERING:
-            if started == MAX_REQUESTS_PER_TURN:
-                self.loop.call_soon(self._advance)
-                break
-            started += 1
-            self._start(self.pipeline.popleft())
-        self._advancing = False
+        try:
+            while self._current is None and self.pipeline and self.state < LINGERING:
+                if started == MAX_REQUESTS_PER_TURN:
+                    self.loop.call_soon(self._advance)
+                    break
+                started += 1
+                self._start(self.pipeline.popleft())
+        except Exception:
+            # such as a MemoryError: nothing would answer this request or those behind it
+            self.transport.abort()
+            raise
+        finally:
+            self._advancing = False
         if self.pipeline:
             self.pause_reading()
         elif self._current is None and REFUSED <= self.state < LINGERING:
@@ -304,10 +311,10 @@ class HttpProtocol(asyncio.Protocol):
         if request is not self._current:
             return
         self._current = None
-        if request is self.newest and request.received:
+        if request is self.newest_request and request.received:
             # an idle connection must not keep the body and the results of its last request
-            self.newest = None
-        self._since = self.loop.time()
+            self.newest_request = None
+        self._limit_start = self.loop.time()
         state = self.state
         if state >= LINGERING or self.transport.is_closing():
             return
@@ -342,7 +349,7 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.close()
             return
         self.state = LINGERING
-        self._since = self.loop.time()
+        self._limit_start = self.loop.time()
         self.pipeline.clear()
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -358,8 +365,8 @@ class HttpProtocol(asyncio.Protocol):
             extra={"client": self.client[0] if self.client else None, "id": request_id},
         )
         self._final_response = refusal(error, self.shared.first_lines(error.status), request_id)
-        if self.state is BODY and self.newest is not None:
-            self._drop(self.newest)
+        if self.state is BODY and self.newest_request is not None:
+            self._drop(self.newest_request)
         self.state = REFUSED
 
     def _drop(self, request: WireRequest) -> None:

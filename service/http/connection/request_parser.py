@@ -63,7 +63,7 @@ class RequestParser:
         """Parse data from the client, and queue the requests in it. Also raises errors of httptools."""
         position, connection = 0, self._connection
         while position < len(data):
-            newest = connection.newest
+            newest = connection.newest_request
             if newest is None or connection.state is not BODY:
                 position = self._feed_head(data, position)
             elif self._body_left is None:
@@ -244,7 +244,7 @@ class RequestParser:
         self._begin(head)
 
     def on_body(self, body: bytes) -> None:
-        newest = self._connection.newest
+        newest = self._connection.newest_request
         if newest is not None:
             newest.feed(body)
 

@@ -151,4 +151,8 @@ class Server:
     def _check_timeouts(self, now: float) -> None:
         # not in the loop above, whose variable would hold the last connection after its end
         for connection in self.connections:
-            connection.check_timeouts(now)
+            try:
+                connection.check_timeouts(now)
+            except Exception:
+                # the limits of the other connections still count, now and in the next rounds
+                log.exception("checking the time limits of a connection failed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,6 +13,8 @@ from turnpike.service.requests.response import STATUS_LINES
 
 # keeps browsers from guessing another type of content than the Content-Type of an answer
 NOSNIFF = b"x-content-type-options: nosniff\r\n"
+# names of the headers that all answers have
+DEFAULT_NAMES = frozenset({b"date", b"x-content-type-options"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +87,10 @@ class SharedState:
     def first_lines(self, status: int) -> bytes:
         """The first lines of an answer: the status, and the headers that all answers have, such as Date."""
         return self._ok_lines if status == 200 else STATUS_LINES[status] + self._default_lines
+
+    def first_lines_without(self, names: Set[bytes], status: int) -> bytes:
+        """The same lines for an answer that has headers with these names, in lower case, itself."""
+        if names.isdisjoint(DEFAULT_NAMES):
+            return self.first_lines(status)
+        lines = self._default_lines.splitlines(keepends=True)
+        return STATUS_LINES[status] + b"".join(line for line in lines if line.partition(b":")[0] not in names)

@@ -39,12 +39,15 @@ class WireRequest(Request):
     closes = False
     # the part of the body that has arrived and was not read yet
     _buffer: bytearray = NO_BYTES
-    # bytes of the answer's body still to be written; None if it is sent in chunks
+    # bytes of the answer's body still to be written; None if its length is not known
     _bytes_left: int | None = None
     # "100 Continue" was sent
     _continued = False
-    # awaited by the coroutine: done when more of the body arrives or the client goes
-    _waiting: asyncio.Future[None] | None = None
+    # the answer's body comes in chunks, each with its size
+    _chunked = False
+    # done when more of the body arrives, the client goes or the answer is complete; an application may wait
+    # for this in several tasks at once
+    _waiters: tuple[asyncio.Future[None], ...] = ()
 
     def __init__(
         self, connection: HttpProtocol, head: RequestHead, complete_body: bytes | None = None
@@ -89,16 +92,28 @@ class WireRequest(Request):
     def ended(self, error: BaseException | None) -> None:
         """Tell the connection that the request has ended. Called by the driver."""
         self.driver = None
-        self.connection.request_ended(self, error)
+        connection = self.connection
+        try:
+            connection.request_ended(self, error)
+        except Exception:
+            # the client would wait for ever for the answers that were to follow
+            connection.transport.abort()
+            raise
 
     def abandon(self) -> None:
-        """End the request because the client has gone: reading its body raises, waiting ends."""
+        """End the request because the client has gone: reading its body raises, waiting ends.
+
+        One that outlives its client goes on. It is told by the message `http.disconnect`, or calls
+        `on_client_gone`.
+        """
         if self.client_gone:
             return
         self.client_gone = True
-        if self._waiting is not None:
+        if self.on_client_gone is not None:
+            self.on_client_gone()
+        if self._waiters:
             self._wake()
-        elif not self.status and self.driver is not None:
+        elif not self.status and self.driver is not None and not self.outlives_client:
             self.driver.cancel()
 
     # ---- called by the application
@@ -221,24 +236,27 @@ class WireRequest(Request):
         self.closes = self._is_last()
         lines = []
         length: bytes | None = None
-        has_id = False
-        for name, value in headers:
+        own_names = set()
+        for original_name, value in headers:
+            name = original_name.lower()
             if LINE_BREAKS.search(name) or LINE_BREAKS.search(value):
                 raise RuntimeError("expected headers without line breaks, got one with a line break")
-            if name.lower() == b"connection":
+            if name == b"connection":
                 self.closes = self.closes or value.lower() == b"close"
                 continue
-            if name.lower() == b"content-length":
+            if name == b"transfer-encoding":
+                # how the body is sent is decided here
+                continue
+            if name == b"content-length":
                 length = value
-            elif name.lower() == b"x-request-id":
-                # set by the service in an application that the request was passed to
-                has_id = True
-            lines.append(b"%b: %b\r\n" % (name, value))
-        if not has_id:
+            own_names.add(name)
+            lines.append(b"%b: %b\r\n" % (original_name, value))
+        if b"x-request-id" not in own_names:
             lines.append(b"x-request-id: %b\r\n" % self.id.encode())
         has_body = self.head.method != "HEAD" and status not in (204, 304)
         self._bytes_left = int(length) if has_body and length is not None else None if has_body else 0
-        if self._bytes_left is None:
+        if self._bytes_left is None and self.head.http_version != "1.0":
+            self._chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
         if self.closes:
             lines.append(b"connection: close\r\n")
@@ -248,7 +266,7 @@ class WireRequest(Request):
             connection.transport.write(
                 b"%b%b%b\r\n"
                 % (
-                    connection.shared.first_lines(status),
+                    connection.shared.first_lines_without(own_names, status),
                     b"".join(lines),
                     self.extra_lines,
                 )
@@ -259,9 +277,9 @@ class WireRequest(Request):
             raise RuntimeError("expected a part of an answer that has begun and not ended")
         if self.head.method == "HEAD" or self.status in (204, 304):
             body = b""
-        elif self._bytes_left is None:
+        elif self._chunked:
             body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
-        else:
+        elif self._bytes_left is not None:
             self._bytes_left -= len(body)
             if self._bytes_left < 0 or (self._bytes_left and not more):
                 raise RuntimeError("expected an answer as long as its Content-Length, got another length")
@@ -283,23 +301,25 @@ class WireRequest(Request):
         ):
             # the rest of the body may be too long to read and ignore
             return True
-        return connection.shared.draining and connection.newest is self
+        return connection.shared.draining and connection.newest_request is self
 
     async def _wait(self, deadline: float | None) -> None:
         """Wait until more of the body has arrived, the client has gone, or the answer is complete."""
         loop = self.connection.loop
-        self._waiting = waiting = loop.create_future()
+        waiting = loop.create_future()
+        self._waiters += (waiting,)
         timer = None if deadline is None else loop.call_at(deadline, _time_out, waiting)
         try:
             await waiting
         finally:
-            self._waiting = None
+            self._waiters = tuple(other for other in self._waiters if other is not waiting)
             if timer is not None:
                 timer.cancel()
 
     def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 def _time_out(waiting: asyncio.Future[None]) -> None:

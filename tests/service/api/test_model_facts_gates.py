@@ -27,7 +27,7 @@ def client(tmp_path: Path) -> GatesClient:
 def test_every_route_exists_with_and_without_a_version(client: GatesClient) -> None:
     """Gates and lesions take a body, stored facts do not. All have the level of inference."""
     routes = client.router.routes
-    paths = {route.path: route.method for route in routes}
+    paths = {route.label: route.method for route in routes}
     for version in ("", "/versions/{version}"):
         base = f"/v2/models/{{model}}{version}"
         assert paths[f"{base}/gates"] == paths[f"{base}/lesion"] == "POST"

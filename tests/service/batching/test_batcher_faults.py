@@ -24,7 +24,7 @@ from tests.support.fake_models import (
     with_short_runs,
 )
 from turnpike.service.errors import DeadlineError, InternalError, OverloadedError
-from turnpike.service.inference_types import Array, InferenceResult
+from turnpike.service.inference_types import Array, FeedLayout, InferenceResult
 
 
 async def loop_turns(count: int = 5) -> None:
@@ -396,3 +396,82 @@ def test_closing_the_loop_cancels_waiting_requests(run_in_loop: RunInLoop) -> No
     run_in_loop(main())
     assert all(task.cancelled() for task in tasks)
     blocked.release.set()
+
+
+class FailingWaiter:
+    """A waiter whose caller fails as soon as it is woken."""
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: None, /) -> None:
+        raise MemoryError
+
+    def __await__(self) -> Any:
+        raise AssertionError("the test does not await it")
+
+
+def test_a_caller_that_fails_when_it_is_woken_does_not_affect_other_requests(run_in_loop: RunInLoop) -> None:
+    """The others of its run get their results, and so do those that wait for the next run."""
+
+    async def main() -> None:
+        blocked = BlockedRuns()
+        batcher = make_batcher(blocked.model.run, max_rows=2)
+        first = asyncio.create_task(batcher.submit(rows(0), 1, ("double",)))
+        await loop_turns()
+        batcher.enqueue(
+            rows(1), batcher.runner.plan(FeedLayout.of(rows(1)), 1, ("double",)), future=FailingWaiter()
+        )
+        tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(2, 5)]
+        await loop_turns()
+        blocked.release.set()
+        async with asyncio.timeout(5):
+            assert [first_value(answer) for answer in await asyncio.gather(first, *tasks)] == [0, 4, 6, 8]
+
+    run_in_loop(main())
+
+
+def test_a_caller_that_fails_when_its_deadline_passes_does_not_affect_other_requests(
+    run_in_loop: RunInLoop,
+) -> None:
+    async def main() -> None:
+        blocked = BlockedRuns()
+        batcher = make_batcher(blocked.model.run, max_rows=1)
+        running = asyncio.create_task(batcher.submit(rows(0), 1, ("double",)))
+        await loop_turns()
+        now = asyncio.get_running_loop().time()
+        batcher.enqueue(
+            rows(1), batcher.runner.plan(FeedLayout.of(rows(1)), 1, ("double",)), now, FailingWaiter()
+        )
+        with pytest.raises(DeadlineError):
+            await asyncio.wait_for(batcher.submit(rows(2), 1, ("double",), deadline=now), 5)
+        blocked.release.set()
+        await running
+
+    run_in_loop(main())
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["thread", "loop"])
+def test_a_runner_that_fails_leaves_no_request_waiting(run_in_loop: RunInLoop, short: bool) -> None:
+    """Such as by a MemoryError outside the model. Later requests run."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, report: None)
+        batcher = make_batcher(Doubler().run)
+        if short:
+            with_short_runs(batcher)
+        run = batcher.runner.run
+
+        def fail(requests: Any) -> Any:
+            raise MemoryError
+
+        batcher.runner.run = fail  # type: ignore[method-assign]
+        async with asyncio.timeout(5):
+            answers = await asyncio.gather(
+                *(batcher.submit(rows(n), 1, ("double",)) for n in range(3)), return_exceptions=True
+            )
+            assert all(isinstance(answer, InternalError | MemoryError) for answer in answers)
+            batcher.runner.run = run  # type: ignore[method-assign]
+            assert first_value(await batcher.submit(rows(4), 1, ("double",))) == 8
+
+    run_in_loop(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 from pathlib import Path
@@ -21,8 +22,8 @@ from tests.support.waiting import wait_until
 from turnpike import create_app, open_model
 from turnpike.service.api.app import Application
 from turnpike.service.api.openapi.document import build_document
+from turnpike.service.config.service_settings import ServiceSettings
 from turnpike.service.config.settings import Settings
-from turnpike.service.embedded.create_app import ServiceSettings
 from turnpike.service.embedded.fastapi_routes import ServiceRoute
 from turnpike.service.errors import SettingError
 
@@ -64,7 +65,9 @@ def test_it_starts_at_the_first_request() -> None:
     """Probes do not wait for that: they say that it is not ready. This client has a loop for each request."""
     client = TestClient(create_app())
     ready = client.get("/v2/health/ready")
-    assert (ready.status_code, ready.json()["reason"]) == (503, "the first scan is not complete")
+    assert ready.status_code == 503
+    assert ready.json()["reason"].startswith("the service starts at its first request, which may take")
+    assert "FastAPI(lifespan=turnpike.lifespan)" in ready.json()["reason"]
     assert client.get("/v2/models").json() == {"models": [NAME]}
     assert client.get("/v2/health/ready").json() == {"live": True, "ready": True}
     assert client.post(INFER, json=BODY).status_code == 200
@@ -180,7 +183,7 @@ def test_the_document_is_the_one_of_turnpike_serve(app: FastAPI) -> None:
 def test_every_route_is_a_route_of_fastapi(app: FastAPI) -> None:
     """FastAPI adds only /openapi.json, in place of ours. HEAD has routes of its own."""
     application = Application(Settings(), NoSupervisor())
-    declared = {(route.method, route.declared_path) for route in application.router.routes}
+    declared = {(route.method, route.pattern) for route in application.router.routes}
     declared -= {("GET", "/openapi.json")}
     routes = [route for route in app.routes if isinstance(route, ServiceRoute)]
     assert [route.path for route in app.routes if route not in routes] == ["/openapi.json"]
@@ -204,6 +207,24 @@ def test_one_service_has_one_event_loop(app: FastAPI) -> None:
         TestClient(app).get("/v2/models")
 
 
+def test_compressed_bodies_take_turns_in_each_event_loop() -> None:
+    """The lock for that belongs to one loop."""
+    app = create_app(max_inflate_ratio=100_000)
+    body = gzip.compress(json.dumps(BODY).encode() + b" " * (4 << 20))
+
+    async def ask() -> list[int]:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://x") as client,
+        ):
+            headers = {"Content-Encoding": "gzip"}
+            asked = (client.post(INFER, content=body, headers=headers) for _ in range(3))
+            return [answer.status_code for answer in await asyncio.gather(*asked)]
+
+    assert [asyncio.run(ask()) for _ in range(2)] == [[200] * 3] * 2
+
+
 def test_a_start_that_fails_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """By the lifespan, or by each request, until it succeeds."""
     folder = tmp_path / "models"
@@ -220,6 +241,15 @@ def test_a_start_that_fails_is_reported(tmp_path: Path, caplog: pytest.LogCaptur
     assert "the service cannot start" in caplog.text
     folder.mkdir()
     assert client.get("/v2/models").json() == {"models": []}
+
+
+def test_a_folder_without_models_is_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As by `turnpike serve`: it may be the wrong one."""
+    with TestClient(create_app(tmp_path)):
+        assert f"no model in '{tmp_path}' yet" in caplog.text
+    (tmp_path / "notes.txt").touch()
+    with TestClient(create_app(tmp_path)):
+        assert f"no model in '{tmp_path}', which holds other things (notes.txt)" in caplog.text
 
 
 def test_settings_come_from_arguments_and_the_environment(
@@ -242,6 +272,8 @@ def test_settings_come_from_arguments_and_the_environment(
         ({"max_row": 1}, "max_row: there is no such setting; did you mean max_rows?"),
         ({"max_rows": 0}, "max_rows: expected a whole number from 1, got 0"),
         ({"models": "nowhere"}, "models: expected"),
+        ({"max_held": 8}, "max_held: expected at least the 67108864 bytes of max_body, got 8"),
+        ({"precision": "bf16"}, "precision: expected fp32 with device cpu, got bf16, which needs device"),
     ],
 )
 def test_invalid_settings_are_refused(settings: dict[str, Any], message: str) -> None:

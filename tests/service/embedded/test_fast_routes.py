@@ -10,9 +10,10 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.responses import Response
 from fastapi.testclient import TestClient
+from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.routing import Mount
+from starlette.routing import Match, Mount, Route
 
 import turnpike
 from turnpike.service.embedded.fast_routes import FastRoutes
@@ -94,6 +95,47 @@ def with_root_path() -> FastAPI:
     return app
 
 
+def with_replaced_method() -> FastAPI:
+    """As OpenTelemetry's FastAPIInstrumentor does."""
+    app = included()
+    build = app.build_middleware_stack
+    app.build_middleware_stack = lambda: GZipMiddleware(build())  # type: ignore[method-assign]
+    return app
+
+
+def with_replaced_stack() -> FastAPI:
+    app = included()
+    app.middleware_stack = GZipMiddleware(app.build_middleware_stack())
+    return app
+
+
+def with_middleware_of_the_router() -> FastAPI:
+    app = included()
+    app.router.middleware_stack = GZipMiddleware(app.router.middleware_stack)
+    return app
+
+
+def with_route_for_a_host() -> FastAPI:
+    app = FastAPI()
+    app.host("api.example.org", FastAPI())
+    app.include_router(turnpike.router(), prefix="/ml")
+    return app
+
+
+class ForTests(Route):
+    """Answers only requests with a header."""
+
+    def matches(self, scope: Any) -> Any:
+        return super().matches(scope) if dict(scope["headers"]).get(b"test") else (Match.NONE, {})
+
+
+def with_route_for_a_header() -> FastAPI:
+    app = FastAPI()
+    app.router.routes.append(ForTests("/ml/v2/models", nothing))
+    app.include_router(turnpike.router(), prefix="/ml")
+    return app
+
+
 def nothing() -> None: ...
 
 
@@ -121,6 +163,11 @@ def test_routes_of_the_service_are_fast(make: Callable[[], FastAPI]) -> None:
         (lambda: included(dependencies=[Depends(nothing)]), "dependencies"),
         (lambda: included(max_body_size=9), "max_body_size"),
         (with_root_path, "root_path"),
+        (with_replaced_method, "own build_middleware_stack"),
+        (with_replaced_stack, "middleware"),
+        (with_middleware_of_the_router, "middleware"),
+        (with_route_for_a_host, "routes for some hosts or headers only"),
+        (with_route_for_a_header, "routes for some hosts or headers only"),
         (lambda: mounted(FastAPI(max_body_size=9)), "max_body_size"),
         (lambda: mounted(OwnFastAPI()), "class OwnFastAPI"),
         (lambda: GZipMiddleware(included()), "class GZipMiddleware"),
@@ -136,9 +183,39 @@ def test_what_the_user_adds_sees_all_requests(app: Callable[[], Any], reason: st
     """Unless that is turned off."""
     made = app()
     routes = fast_routes(made)
-    assert (routes.are_used, routes.reason) == (False, reason)
+    assert (routes.are_used, routes.skipped) == (False, (reason,))
     assert not is_fast(routes, "/ml/v2/models")
-    assert is_fast(fast_routes(made, forced=True), "/ml/v2/health/live")
+    forced = fast_routes(made, forced=True)
+    assert is_fast(forced, "/ml/v2/health/live")
+    assert forced.skipped == (reason,)
+
+
+@pytest.mark.parametrize("owner", [FastAPI, Starlette])
+def test_a_method_replaced_in_the_class_sees_all_requests(owner: type) -> None:
+    """As Sentry replaces `Starlette.__call__`."""
+    app = included()
+    with patch.object(owner, "__call__", lambda *arguments: None):
+        assert fast_routes(app).skipped == (f"own {owner.__name__}.__call__",)
+    assert fast_routes(app).are_used
+
+
+def test_what_sees_no_request_before_the_service_changes_nothing() -> None:
+    """A document of one's own, and routes for a host behind those of the service."""
+    app = included()
+    app.openapi = dict  # type: ignore[method-assign]
+    app.state.mine = 1
+    app.host("api.example.org", FastAPI())
+    app.mount("/other", FastAPI())
+    assert fast_routes(app).are_used
+
+
+def test_a_mount_that_comes_first_answers_for_its_path() -> None:
+    app = FastAPI()
+    app.mount("/ml/v2/health", FastAPI())
+    app.include_router(turnpike.router(), prefix="/ml")
+    routes = fast_routes(app)
+    assert is_fast(routes, "/ml/v2/models")
+    assert not is_fast(routes, "/ml/v2/health/live")
 
 
 def test_routes_that_come_first_are_asked_first() -> None:
@@ -172,6 +249,7 @@ def test_an_app_of_the_service_passes_fastapi_by_until_something_is_added() -> N
     """Middleware that is added later sees all requests from then on."""
     app = turnpike.create_app()
     with TestClient(app) as client:
+        assert client.get("/v2/models").status_code == 200
         with patch.object(FastAPI, "__call__", side_effect=AssertionError("through FastAPI")):
             assert client.get("/v2/models").status_code == 200
             with pytest.raises(AssertionError, match="through FastAPI"):
@@ -188,3 +266,15 @@ def test_an_app_of_the_service_passes_fastapi_by_until_something_is_added() -> N
     with TestClient(app) as client:
         assert client.get("/v2/models").status_code == 200
     assert seen == ["/v2/models"]
+
+
+def test_an_app_of_the_service_notices_instrumentation_after_its_start() -> None:
+    app = turnpike.create_app()
+    with TestClient(app) as client:
+        assert client.get("/v2/models").status_code == 200
+        app.build_middleware_stack = app.build_middleware_stack  # type: ignore[method-assign]
+        with (
+            patch.object(FastAPI, "__call__", side_effect=AssertionError("through FastAPI")),
+            pytest.raises(AssertionError, match="through FastAPI"),
+        ):
+            client.get("/v2/models")

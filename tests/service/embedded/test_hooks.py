@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,12 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tests.support.grpc_worker import INFERENCE, grpc_worker
+from tests.support.live_server import ROOT
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import profile, put_model, with_manifest
+from tests.support.waiting import wait_until
 from turnpike import Hooks, RowsError, Tensor, create_app, open_model, router
+from turnpike.service.errors import SettingError
 from turnpike.service.inference_types import Array
 
 TABLE = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
@@ -205,3 +209,62 @@ def test_grpc_follows_the_hooks(repository: Path) -> None:
             assert (code, message.split(" id ")[0]) == ("INTERNAL", "internal error, request")
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("hooks", "message"),
+    [
+        (
+            HOOKS["credit"],
+            "hooks: expected a dict by the names of models, such as .*, got an object of Hooks",
+        ),
+        (look_up, "hooks: expected a dict .*, got the function look_up"),
+        ({"credit": look_up}, "hooks: credit: expected turnpike.Hooks, .*, got the function look_up"),
+        ({3: HOOKS["credit"]}, "hooks: expected names of models, .*, got 3"),
+    ],
+)
+def test_other_things_than_hooks_are_refused(hooks: Any, message: str, repository: Path) -> None:
+    for make in (create_app, router):
+        with pytest.raises(SettingError, match=message):
+            make(repository, hooks=hooks)
+
+
+def test_hooks_for_a_model_that_is_not_bundled_are_refused() -> None:
+    """None can come later."""
+    message = r"hooks: expected the name of a model \(digits-10\), got 'digit-10'; did you mean 'digits-10'\?"
+    with pytest.raises(SettingError, match=message):
+        create_app(hooks={"digit-10": Hooks(before=look_up)})
+
+
+def test_the_answer_of_the_example_in_the_documentation_is_the_real_one() -> None:
+    text = (ROOT / "docs/how-to/hooks.md").read_text(encoding="utf-8")
+    code, shown = (text.split(f"```{kind}\n", 1)[1].split("```", 1)[0] for kind in ("python", "json"))
+    names: dict[str, Any] = {}
+    exec(code, names)
+    with TestClient(names["app"]) as client:
+        answer = client.post("/v1/models/digits-10:predict", json={"instances": [17]}).json()
+        assert client.post("/v1/models/digits-10:predict", json={"instances": [18]}).json() == {
+            "error": "picture 18 is unknown"
+        }
+    expected = json.loads(shown)
+    (prediction,), (shown_prediction,) = answer.pop("predictions"), expected.pop("predictions")
+    assert answer == expected
+    assert prediction.pop("margin") == pytest.approx(shown_prediction.pop("margin"), rel=1e-4)
+    assert prediction["output"].pop("label") == shown_prediction["output"].pop("label")
+    for name, value in shown_prediction["output"].pop("probabilities").items():
+        assert prediction["output"]["probabilities"][name] == pytest.approx(value, rel=1e-4)
+    assert prediction["output"]["probability"] == pytest.approx(shown_prediction["output"]["probability"])
+
+
+def test_hooks_without_a_model_are_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A model of that name may come later, and then they run."""
+    put_model(tmp_path, "other")
+    with TestClient(create_app(tmp_path, hooks=HOOKS, poll=0.05)) as client:
+        assert (
+            "hooks: expected the name of a model (other), got 'credit'; these hooks run once" in caplog.text
+        )
+        put_model(tmp_path, "other", 2)
+        wait_until(lambda: client.get("/v2/models/other").json()["versions"] == ["2"])
+        put_model(tmp_path, "credit")
+        wait_until(lambda: client.post(INFER, json=body(3)).status_code == 200)
+    assert caplog.text.count("expected the name of a model") == 1

@@ -23,6 +23,8 @@ from turnpike.service.embedded.fastapi_routes import services_in
 
 INFER = f"/ml/v2/models/{NAME}/infer"
 
+PREDICT = f"/ml/v1/models/{NAME}:predict"
+
 
 class RefusedError(Exception):
     """Raised by a dependency of the user."""
@@ -63,6 +65,10 @@ def test_all_routes_answer_below_the_prefix(make: Callable[[], FastAPI]) -> None
         assert client.get("/ml/v2/health/ready").json() == {"live": True, "ready": True}
         wrong = client.get(INFER)
         assert wrong.json() == {"error": f"GET {INFER}: expected the method POST"}
+        for path in (PREDICT, PREDICT.replace(":", "/versions/1:")):
+            wrong = client.get(path)
+            assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+            assert wrong.json() == {"error": f"GET {path}: expected the method POST"}
         assert client.get("/mine").json() == {"hello": "world"}
         assert client.get("/nothing").json() == {"detail": "Not Found"}
         assert client.get("/v2/models").json() == {"detail": "Not Found"}
@@ -227,7 +233,8 @@ def test_the_document_of_the_application_has_the_routes_of_the_service() -> None
     assert len(set(ids)) == len(ids)
 
 
-def test_a_router_has_pages_only_if_asked() -> None:
+def test_a_router_has_pages_only_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its arguments or by the environment."""
     with TestClient(included()) as client:
         assert client.get("/ml/", headers={"Accept": "text/html"}).json() == {"status": "alive"}
         assert client.get("/ml/dashboard/main.js").status_code == 404
@@ -235,6 +242,9 @@ def test_a_router_has_pages_only_if_asked() -> None:
     app.include_router(turnpike.router(dashboard=True), prefix="/ml")
     with TestClient(app) as client:
         assert "<title>" in client.get("/ml/", headers={"Accept": "text/html"}).text
+        assert client.get("/ml/dashboard/main.js").status_code == 200
+    monkeypatch.setenv("TURNPIKE_DASHBOARD", "true")
+    with TestClient(included()) as client:
         assert client.get("/ml/dashboard/main.js").status_code == 200
 
 

@@ -130,7 +130,7 @@ def http_decoder(loop: Loop) -> Decoder:
 
 def check_state(connection: HttpProtocol) -> None:
     """The state says whether a body is expected, as does the request that arrived last."""
-    newest, state = connection.newest, connection.state
+    newest, state = connection.newest_request, connection.state
     if state < HttpState.REFUSED:
         assert (state is HttpState.BODY) == (newest is not None and not newest.received)
 

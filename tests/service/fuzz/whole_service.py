@@ -107,7 +107,7 @@ def is_settled(client: Client) -> bool:
         return True
     if (current := connection._current) is None:
         return not connection.pipeline and client.wire.reading
-    return not current.received and current._waiting is not None and not current._waiting.done()
+    return not current.received and any(not waiter.done() for waiter in current._waiters)
 
 
 def change_body(data: bytes, draw: random.Random) -> bytes:

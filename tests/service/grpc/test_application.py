@@ -25,7 +25,7 @@ SERVING = 1
 
 def routes(worker: GrpcWorker) -> dict[str, str]:
     """The level of each call, by its path."""
-    return {route.path: route.level for route in worker.app.grpc.router.routes}
+    return {route.label: route.level for route in worker.app.grpc.router.routes}
 
 
 def test_every_method_of_the_proto_files_is_served() -> None:

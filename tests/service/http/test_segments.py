@@ -188,7 +188,7 @@ def is_settled(client: Client) -> bool:
     current = connection._current
     if current is None:
         return not connection.pipeline
-    return not current.received and current._waiting is not None and not current._waiting.done()
+    return not current.received and any(not waiter.done() for waiter in current._waiters)
 
 
 async def exchange(worker: InProcessWorker, segments: Segments, draw: random.Random) -> tuple[bytes, bool]:

@@ -28,6 +28,13 @@ async def later(rows: Any) -> Any:
     return rows
 
 
+class Later:
+    """An object that is called like a coroutine function."""
+
+    async def __call__(self, rows: Any) -> Any:
+        return rows
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -42,6 +49,22 @@ async def later(rows: Any) -> Any:
         ({"before": same, "inputs": ("x",)}, "inputs: expected tensors, got 'x'"),
         ({"outputs": (RISK,)}, "outputs: expected after"),
         (
+            {"before": Later()},
+            "before: expected a function, which runs in a thread, got a coroutine function",
+        ),
+        ({"after": len}, r"after: expected a function with the parameters \(rows, outputs\), got len\(obj"),
+        (
+            {"before": lambda: {}},
+            r"before: expected a function with the parameters \(rows\), got <lambda>\(\)",
+        ),
+        ({"before": same, "inputs": ID}, r"inputs: expected a tuple of tensors, such as .*, got Tensor\("),
+        ({"before": same, "inputs": {"id": ID}}, "inputs: expected a tuple of tensors"),
+        ({"after": same, "outputs": "risk"}, "outputs: expected a tuple of tensors, .*, got 'risk'"),
+        ({"after": same, "outputs": (replace(RISK, dtype=float),)}, "risk: expected a dtype of .*'float'"),
+        ({"after": same, "outputs": (replace(RISK, name=3),)}, "outputs: expected names that are strings"),
+        ({"after": same, "outputs": (replace(RISK, dims="batch"),)}, "risk: expected dims .*, got 'batch'"),
+        ({"after": same, "outputs": (replace(RISK, dims=(-1,)),)}, r"risk: expected dims .*, got \(-1,\)"),
+        (
             {"after": same, "outputs": (replace(RISK, dtype="text"),)},
             "outputs: risk: expected a dtype of bool",
         ),
@@ -50,6 +73,11 @@ async def later(rows: Any) -> Any:
 def test_hooks_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Hooks(**fields)
+
+
+def test_a_function_that_does_not_say_its_parameters_is_taken() -> None:
+    """As some functions in C."""
+    assert Hooks(before=dict).before is dict
 
 
 def test_lists_become_tuples() -> None:

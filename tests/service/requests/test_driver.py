@@ -267,3 +267,46 @@ def test_a_result_for_a_cancelled_waiter_is_ignored() -> None:
         assert isinstance(await run.end(), asyncio.CancelledError)
 
     in_loop(test)
+
+
+def test_an_error_in_on_done_does_not_reach_the_setter(caplog: pytest.LogCaptureFixture) -> None:
+    """A batch sets the results of several requests: none of them may stop the others."""
+
+    async def test() -> None:
+        waiters: list[DriverWaiter] = []
+
+        def fail(error: BaseException | None) -> None:
+            raise MemoryError
+
+        async def scene() -> None:
+            waiters.append(DriverWaiter(driver))
+            await waiters[0]
+
+        driver = Driver(scene(), fail)
+        driver.step()
+        waiters[0].set_result(None)
+
+    in_loop(test)
+    assert [record.message for record in caplog.records] == ["handling the end of a request failed"] * 2
+
+
+def test_a_coroutine_that_cannot_be_resumed_ends_with_an_error() -> None:
+    """Such as after a MemoryError while its next step is scheduled. Its cleanup runs."""
+
+    class Unwatchable:
+        def __await__(self) -> Any:
+            yield self
+
+    async def test() -> None:
+        async def scene(run: Run) -> None:
+            try:
+                await Unwatchable()
+            finally:
+                run.steps.append("cleanup")
+
+        run = Run(scene)
+        run.driver.step()
+        assert isinstance(run.results[0], AttributeError)
+        assert run.steps == ["cleanup"]
+
+    in_loop(test)

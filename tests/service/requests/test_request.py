@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import pytest
 
 from tests.support.fake_request import FakeRequest
@@ -15,7 +17,7 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 def started_request(*headers: tuple[bytes, bytes]) -> FakeRequest:
     """A request after the observer has registered its start."""
     request = FakeRequest(headers=list(headers))
-    RequestObserver(RequestCounters(), None, None).started(request)
+    RequestObserver(RequestCounters(), None, None).count_in(request)
     return request
 
 
@@ -23,6 +25,12 @@ def test_request_ids_are_unique() -> None:
     """They are unique within a worker and among workers."""
     first, second = ({ids.next() for _ in range(1000)} for ids in (RequestIds(), RequestIds()))
     assert len(first | second) == 2000
+
+
+def test_processes_that_are_forked_after_the_import_have_ids_of_their_own() -> None:
+    """Each has a copy of what the import has made."""
+    imported = RequestIds()
+    assert copy(imported).next() != copy(imported).next()
 
 
 @pytest.mark.parametrize("value", [b"a", b"018f-7c2e", b"x" * 128, b'"quoted\\"'])

@@ -68,7 +68,7 @@ def traced() -> tuple[Tracing, Any]:
     exporter = memory.InMemorySpanExporter()
     provider = sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
-    return Tracing(provider), exporter
+    return Tracing(lambda: provider), exporter
 
 
 def exchange(*headers: tuple[bytes, bytes]) -> FakeRequest:
@@ -158,8 +158,9 @@ def test_an_unreachable_collector_does_not_block_close() -> None:
     """A worker ends even if its last spans cannot be sent."""
     pytest.importorskip("opentelemetry.trace")
     ended = threading.Event()
-    provider = SimpleNamespace(get_tracer=lambda *_: None, shutdown=lambda: ended.wait(30))
-    tracing = Tracing(provider)  # type: ignore[arg-type]
+    provider = SimpleNamespace(get_tracer=lambda *_: object(), shutdown=lambda: ended.wait(30))
+    tracing = Tracing(lambda: provider)  # type: ignore[arg-type, return-value]
+    tracing._started_tracer()
     closing = threading.Thread(target=tracing.close, args=(0.05,), daemon=True)
     closing.start()
     closing.join(10)
@@ -172,4 +173,29 @@ def test_closing_sends_the_last_spans(traced: tuple[Tracing, Any]) -> None:
     shutdowns = []
     exporter.shutdown = lambda: shutdowns.append(True)
     tracing.close()
+    assert shutdowns == []
+    tracing.record(exchange(), ROUTE, "POST", 200, 1000)
+    tracing.close()
     assert shutdowns == [True]
+
+
+def test_a_service_that_starts_again_sends_spans_again() -> None:
+    """A provider that has been shut down drops all spans, and the thread of one does not survive a fork."""
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export")
+    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    exporters: list[Any] = []
+
+    def make_provider() -> Any:
+        exporters.append(memory.InMemorySpanExporter())
+        provider = sdk.TracerProvider()
+        provider.add_span_processor(export.SimpleSpanProcessor(exporters[-1]))
+        return provider
+
+    tracing = Tracing(make_provider)
+    assert not exporters
+    for _ in range(2):
+        tracing.record(exchange(), ROUTE, "POST", 200, 1000)
+        assert len(exporters[-1].get_finished_spans()) == 1
+        tracing.close()
+    assert len(exporters) == 2

@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.echo_calls import LARGE, STREAM, UNARY, WAIT, Connection, EchoServer, run
 from tests.support.h2_client import END_HEADERS, GOAWAY, HEADERS, data, frame, message
+from tests.support.in_process_worker import until
+from turnpike.service.grpc.connection.call import Call
 
 LAST_ID = 2**31 - 1
 
@@ -195,5 +197,22 @@ def test_a_call_that_is_cut_off_is_reset() -> None:
         call.cut_off()
         answer = await connection.wait_for(1)
         assert (answer.headers, answer.reset) == ({}, "INTERNAL_ERROR")
+
+    run(scene)
+
+
+def test_an_error_at_the_end_of_a_call_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as for lack of memory. Otherwise the client would wait for ever."""
+
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect()
+
+        def fail(call: Call, error: BaseException | None) -> None:
+            server.shared.running.discard(call)
+            raise MemoryError
+
+        monkeypatch.setattr(connection.protocol, "call_ended", fail)
+        connection.send(connection.client.call(1, UNARY, b"x"))
+        await until(connection.wire.is_closing)
 
     run(scene)

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -201,5 +202,21 @@ def test_a_lost_connection_takes_no_memory(data: bytes) -> None:
             await until(lambda: not echo.app.connections)
         echo.app.release.set()
         await until(lambda: all(connection() is None for connection in lost))
+
+    run(test)
+
+
+def test_an_error_at_the_end_of_a_request_ends_its_connection() -> None:
+    """Such as for lack of memory. Otherwise the requests that follow would wait for ever."""
+
+    class FailingSet(set[Any]):
+        def discard(self, item: Any) -> None:
+            raise MemoryError
+
+    async def test(echo: EchoServer) -> None:
+        echo.server.shared.running = FailingSet()
+        raw = await echo.send_and_read_all(GET * 2)
+        assert raw.count(b"HTTP/1.1 200") == 1
+        echo.server.shared.running = set()
 
     run(test)

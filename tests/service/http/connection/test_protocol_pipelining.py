@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
 from tests.support.echo_server import GET, EchoServer, parse_refusal, read_answer, run
 from tests.support.in_process_worker import GATES, INFER, InProcessWorker, request, until
 from tests.support.in_process_worker import run as in_worker
+from turnpike.service.requests.request import Request
+from turnpike.service.requests.response import Response
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
@@ -174,3 +179,34 @@ def test_pipelined_requests_do_not_delay_other_connections(path: str) -> None:
         assert many.wire.reading
 
     in_worker(scene)
+
+
+@pytest.mark.parametrize("answered", [1, 20], ids=["in the turn of the answer", "in a later turn"])
+def test_a_request_that_cannot_be_started_ends_its_connection(answered: int) -> None:
+    """Such as for lack of memory. Otherwise its client would wait for ever."""
+
+    async def respond(request: Request) -> None:
+        if answered == 1:
+            await asyncio.sleep(0)
+        request.respond(Response(b"{}"))
+
+    async def test(echo: EchoServer) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, report: None)
+        started: list[Request] = []
+
+        def handle(request: Request) -> Coroutine[Any, Any, None]:
+            if len(started) == answered:
+                raise MemoryError
+            started.append(request)
+            return respond(request)
+
+        echo.application.handle = handle  # type: ignore[assignment]
+        reader, writer = await echo.connect()
+        writer.write(GET * 25)
+        async with asyncio.timeout(5):
+            with contextlib.suppress(ConnectionResetError):
+                await reader.read()
+        assert len(started) == answered
+        assert not echo.app.connections
+
+    run(test)

@@ -41,7 +41,7 @@ def test_slow_headers_get_408() -> None:
     [(b"", {"header_seconds": 0.2, "idle_seconds": 60}), (GET, {"header_seconds": 60, "idle_seconds": 0.2})],
 )
 def test_an_idle_connection_is_closed(before: bytes, limits: dict[str, float]) -> None:
-    """Nothing is sent to it. A new one must send headers, and one that was used may be idle."""
+    """No answer is sent: a new one must send headers in time, and a used one must not stay idle."""
 
     async def test(echo: EchoServer) -> None:
         raw = await echo.send_and_read_all(before)
@@ -104,3 +104,21 @@ def test_a_delay_of_the_service_ends_no_connection() -> None:
         assert answer.startswith(b"HTTP/1.1 200")
 
     run(test, header_seconds=0.4)
+
+
+def test_an_error_in_one_connection_keeps_the_limits_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged.."""
+
+    async def test(echo: EchoServer) -> None:
+        await echo.connect()
+        await until(lambda: len(echo.app.connections) == 1)
+        (broken,) = echo.app.connections
+
+        def fail(now: float) -> None:
+            raise MemoryError
+
+        broken.check_timeouts = fail
+        await until(lambda: "checking the time limits of a connection failed" in caplog.messages)
+        assert await echo.send_and_read_all(b"GET /quick HTTP/1.1\r\nhost: x\r\nx: ") != b""
+
+    run(test, header_seconds=0.2)
