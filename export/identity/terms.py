@@ -46,7 +46,8 @@ class SizeLedger:
     """The sizes that the first program computes: the second one may shape its tensors by no others.
 
     Without this, a graph could cut its tensors differently for 37 rows, and be the same at all sizes that are
-    run.
+    run. Sums and products of sizes are harmless: they grow with the sizes, so one that fits at the few random
+    sizes of the runs fits at all.
     """
 
     def __init__(self, from_integers: Callable[[Array], Array]) -> None:
@@ -68,7 +69,7 @@ class SizeLedger:
         """The numbers of sizes that shape a tensor."""
         if self.is_open:
             self.allow(sizes.term.data)
-        else:
+        elif not sizes.is_growing:
             literals = _each(self._from_integers(sizes.numbers))
             elements = _each(sizes.term.data)
             if any(
@@ -95,6 +96,8 @@ class Sizes:
     numbers: Array
     term: Term
     ledger: SizeLedger
+    # sums and products of sizes that were read, and of numbers of at least 0
+    is_growing: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, overload
@@ -26,6 +27,9 @@ from turnpike.export.identity.terms import (
 MAX_EXACT_INVERSES = 64
 # whole exponents up to here are products
 MAX_EXPONENT = 64
+
+# they grow with their operands, if none is negative
+GROWING = (np.add, np.multiply, np.maximum)
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "gt": np.greater,
@@ -74,6 +78,8 @@ class Algebra:
         self.bound = ErrorBound(len(numbers.primes))
         self.sizes = SizeLedger(numbers.from_integers)
         self._symbolic_sizes = symbolic_sizes
+        # results of costly operators, by the operator and the digests of its operands
+        self._results: dict[tuple[object, ...], Term] = {}
         # the terms of roots that programs round to a literal, by the bytes of the literal
         self._roots: dict[bytes, Term] = {}
 
@@ -155,7 +161,8 @@ class Algebra:
             data = np.stack([function(part) for part in value.data])
             return Term(data, value.kind, value.size, value.is_binary)
         if isinstance(value, Sizes):
-            return Sizes(function(value.numbers), self.move(value.term, function), value.ledger)
+            moved = self.move(value.term, function)
+            return Sizes(function(value.numbers), moved, value.ledger, value.is_growing)
         return function(np.asarray(value))
 
     def sizes_of(self, value: Value) -> Value:
@@ -163,7 +170,7 @@ class Algebra:
         numbers = np.array(shape_of(value), np.int64)
         if not isinstance(value, Term) or not self._symbolic_sizes:
             return numbers
-        return Sizes(numbers, self._read_sizes(numbers), self.sizes)
+        return Sizes(numbers, self._read_sizes(numbers), self.sizes, is_growing=True)
 
     def _read_sizes(self, numbers: Array) -> Term:
         """An atom for each size. All tensors of one size have the same."""
@@ -188,12 +195,29 @@ class Algebra:
         result = np.asarray(function(*numbers))
         if not any(isinstance(value, Sizes) for value in values):
             return result
-        return Sizes(result, self.term(symbolic(*(self.term(value) for value in values))), self.sizes)
+        is_growing = function in GROWING and all(map(is_growing_size, values))
+        term = self.term(symbolic(*(self.term(value) for value in values)))
+        return Sizes(result, term, self.sizes, is_growing)
 
     def _pair(self, a: Term, b: Term) -> tuple[Array, Array]:
         """The elements of two terms, of one rank, so that NumPy can broadcast them."""
         rank = max(a.ndim, b.ndim)
         return with_rank(a.data, rank), with_rank(b.data, rank)
+
+    def once(
+        self, operator: tuple[object, ...], operands: Sequence[Value], compute: Callable[[], Term]
+    ) -> Term:
+        """The result of a costly operator, which the other program has nearly always computed before.
+
+        Args:
+            operator: The name and the attributes of the operator.
+            operands: The operands.
+            compute: Computes the result.
+        """
+        key = (operator, *(_digest(operand) for operand in operands))
+        if key not in self._results:
+            self._results[key] = compute()
+        return self._results[key]
 
     # ---- sums and products
 
@@ -277,11 +301,15 @@ class Algebra:
     def function(self, name: str, *arguments: Value, kind: str = "f") -> Term:
         """A function that is no polynomial."""
         terms = [self.term(argument) for argument in arguments]
-        rank = max(term.ndim for term in terms)
-        data = self.numbers.function(name, [with_rank(term.data, rank) for term in terms])
-        for term in terms:
-            self.bound.count_function(name, data[0].size, term.size)
-        return Term(data, kind, ATOM)
+
+        def compute() -> Term:
+            rank = max(term.ndim for term in terms)
+            data = self.numbers.function(name, [with_rank(term.data, rank) for term in terms])
+            for term in terms:
+                self.bound.count_function(name, data[0].size, term.size)
+            return Term(data, kind, ATOM)
+
+        return self.once(("function", name, kind), terms, compute)
 
     def integer_function(self, name: str, function: Callable[..., Any], a: Value, b: Value) -> Value:
         """A function of integers or floats that is no polynomial, such as a remainder."""
@@ -295,15 +323,23 @@ class Algebra:
     def odd_function(self, name: str, a: Value) -> Term:
         """A function with f(-x) = -f(x)."""
         term = self.term(a)
-        # x is compared with y and with -y
-        self.bound.count_function(name, 2 * term.data[0].size, term.size)
-        return Term(self.numbers.odd_function(name, term.data), "f", ATOM)
+
+        def compute() -> Term:
+            # x is compared with y and with -y
+            self.bound.count_function(name, 2 * term.data[0].size, term.size)
+            return Term(self.numbers.odd_function(name, term.data), "f", ATOM)
+
+        return self.once(("odd", name), [term], compute)
 
     def even_function(self, name: str, a: Value) -> Term:
         """A function with f(-x) = f(x)."""
         term = self.term(a)
-        self.bound.count_function(name, 2 * term.data[0].size, term.size)
-        return Term(self.numbers.even_function(name, term.data), "f", ATOM)
+
+        def compute() -> Term:
+            self.bound.count_function(name, 2 * term.data[0].size, term.size)
+            return Term(self.numbers.even_function(name, term.data), "f", ATOM)
+
+        return self.once(("even", name), [term], compute)
 
     def exp(self, a: Value) -> Value:
         return self.function("exp", a)
@@ -411,6 +447,19 @@ class Algebra:
         if kind == "i" and a.kind == "f" and not a.is_binary:
             return self.function("truncate", a, kind="i")
         return Term(a.data, kind, a.size, a.is_binary)
+
+
+def is_growing_size(value: Value) -> bool:
+    return value.is_growing if isinstance(value, Sizes) else bool((np.asarray(value) >= 0).all())
+
+
+def _digest(value: Value) -> bytes:
+    """A digest of the elements or bits of a value, and of its shape and kind."""
+    if isinstance(value, Sizes):
+        value = value.term
+    array = value.data if isinstance(value, Term) else np.asarray(value)
+    form = f"{array.dtype} {array.shape} {kind_of(value)}"
+    return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=32).digest() + form.encode()
 
 
 def is_infinite(value: Value) -> Array:

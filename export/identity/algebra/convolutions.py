@@ -73,6 +73,19 @@ def convolve(
     algebra: Algebra, x: Value, weight: Value, bias: Value | None, windows: Windows, groups: int = 1
 ) -> Value:
     """A convolution: a matrix product of windows and weights for each group of channels."""
+    # the lists of one program are tuples in the other
+    sizes = (windows.kernel, windows.strides, windows.dilations)
+    form = (*map(tuple, sizes), tuple(map(tuple, windows.pads)), windows.ceil_mode, groups)
+    result: Value = algebra.once(
+        ("convolution", *form), (x, weight), lambda: _convolve(algebra, x, weight, windows, groups)
+    )
+    if bias is None:
+        return result
+    column = algebra.move(bias, lambda data: data.reshape(-1, *(1,) * windows.rank))
+    return algebra.add(result, column)
+
+
+def _convolve(algebra: Algebra, x: Value, weight: Value, windows: Windows, groups: int) -> Term:
     maps = shape_of(weight)[0]
     parts = []
     for number in range(len(algebra.numbers.primes)):
@@ -91,11 +104,7 @@ def convolve(
         product = np.moveaxis(np.moveaxis(product, 0, 1), -1, 2)
         parts.append(np.ascontiguousarray(product).reshape(rows, maps, *places))
     size = known_size(algebra, x).times(known_size(algebra, weight))
-    result: Value = Term(np.stack(parts), "f", size.summed(math.prod(shape_of(weight)[1:])))
-    if bias is not None:
-        column = algebra.move(bias, lambda data: data.reshape(-1, *(1,) * windows.rank))
-        result = algebra.add(result, column)
-    return result
+    return Term(np.stack(parts), "f", size.summed(math.prod(shape_of(weight)[1:])))
 
 
 def convolve_transposed(

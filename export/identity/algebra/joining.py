@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.arithmetic import Algebra, is_growing_size
 from turnpike.export.identity.numbers.error_bound import ATOM
 from turnpike.export.identity.terms import (
     Sizes,
@@ -26,6 +26,9 @@ def concatenate(algebra: Algebra, values: Sequence[Value], axis: int) -> Value:
         lambda *terms: concatenate(algebra, terms, axis),
         *values,
     )
+    if isinstance(result, Sizes):
+        is_growing = all(map(is_growing_size, values))
+        return Sizes(result.numbers, result.term, result.ledger, is_growing)
     if result is not None:
         return result
     if not any(isinstance(value, Term) for value in values):

@@ -20,6 +20,10 @@ def matrix_product(algebra: Algebra, a: Value, b: Value) -> Value:
     """The product of matrices, of stacks of them, or with vectors, as NumPy's matmul."""
     if (integers := known_integers(a, b)) is not None:
         return np.asarray(np.matmul(*integers))
+    return algebra.once(("matmul",), (a, b), lambda: _matrix_product(algebra, a, b))
+
+
+def _matrix_product(algebra: Algebra, a: Value, b: Value) -> Term:
     _expect_fit(algebra, a, b)
     parts = []
     for number in range(len(algebra.numbers.primes)):

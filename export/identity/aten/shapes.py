@@ -9,7 +9,7 @@ import numpy as np
 
 from turnpike.export.identity.algebra import joining
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
-from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.terms import Array, Sizes, Term, UndecidedError, Value, shape_of
 
 table = OperatorTable()
 
@@ -233,8 +233,10 @@ def filled(
         default = 1 if "ones" in call.operator else 0
         value = default if fill_value is None else fill_value
         shape = [int(n) for n in (shape_of(self_) if size is None and self_ is not None else size or ())]
-    if isinstance(value, Term):
-        return call.algebra.move(value, lambda data: np.broadcast_to(data, shape))
+    if isinstance(value, Term | Sizes):
+        return call.algebra.move(
+            call.algebra.cast(value, call.dtype), lambda data: np.broadcast_to(data, shape)
+        )
     return np.full(shape, value, call.dtype)
 
 

@@ -42,10 +42,7 @@ class Residues:
         self.primes = random_primes(count)
         self._secret = secrets.token_bytes(32)
         self._keys: dict[str, tuple[int, int]] = {}
-        self._powers = [
-            np.array([pow(2, exponent - EXPONENT_SHIFT, prime) for exponent in range(EXPONENT_MASK)], U64)
-            for prime in self.primes
-        ]
+        self._powers = [_powers_of_two(prime) for prime in self.primes]
 
     # ---- conversion
 
@@ -208,6 +205,16 @@ class Residues:
             smaller |= undecided & (other < part)
             undecided &= part == other
         return np.where(smaller, negated, a), smaller, undecided
+
+
+def _powers_of_two(prime: int) -> Array:
+    """The values of the last bit of a float64, by its exponent."""
+    power = pow(2, -EXPONENT_SHIFT, prime)
+    powers = []
+    for _ in range(EXPONENT_MASK):
+        powers.append(power)
+        power = power * 2 % prime
+    return np.array(powers, U64)
 
 
 def _words(a: Array) -> list[Array]:
