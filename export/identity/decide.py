@@ -1,4 +1,4 @@
-"""Decides whether a traced program and an ONNX graph are the same function of every input of given shapes."""
+"""Decides whether an ONNX graph and a traced program, or another graph, are the same function."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class InputShape:
 
 @dataclass(frozen=True)
 class HiddenOutput:
-    """What an output stands for that the network itself does not return: a value of the program.
+    """What an output stands for that the network itself does not return: a value of the reference.
 
     Attributes:
-        node: The name of the program's node.
-        row_axis: The axis of the node's value that is axis 0 of the output.
+        value: The name of the node of the program, or of the value of the other graph.
+        row_axis: The axis of the value that is axis 0 of the output.
         is_complement: The output is one minus the value.
     """
 
-    node: str
+    value: str
     row_axis: int = 0
     is_complement: bool = False
 
@@ -56,10 +56,10 @@ class Decision:
     """The result, with what led to it.
 
     Attributes:
-        verdict: Whether graph and program are the same function.
+        verdict: Whether graph and reference are the same function.
         compared: The outputs that were compared.
         different: Those that differ.
-        first_difference: The first node of the graph that differs from the program's node of its name.
+        first_difference: The first node of the graph that differs from the reference's value of its name.
         reason: Why nothing was decided.
         folded: Constants that the exporter computed, which were taken from the graph.
         error_bound: The probability that different functions are called identical.
@@ -85,23 +85,29 @@ class Decision:
 
 
 def decide(
-    program: ExportedProgram,
+    reference: ExportedProgram | ir.Model,
     model: ir.Model,
     shapes: Sequence[Sequence[InputShape]],
     hidden: Mapping[str, HiddenOutput] | None = None,
+    *,
+    trusted: ir.Model | None = None,
 ) -> Decision:
     """Run both on the same random elements and compare all outputs.
 
     Args:
-        program: The traced network.
+        reference: The traced network, or the graph that it came as.
         model: The graph. Its levers have their defaults.
         shapes: The sets of input shapes to run, each with a shape for every input.
-        hidden: Outputs of the graph that the program does not have, by name.
+        hidden: Outputs of the graph that the reference does not have, by name.
+        trusted: A graph that was exported here from the same program. Constants that torch.onnx computes are
+            taken from it, and those of `model` have to equal them bit for bit.
     """
-    folded = tuple(folded_constants(program, dict(_initializers(model))))
+    folded: tuple[FoldedConstant, ...] = ()
+    if isinstance(reference, ExportedProgram):
+        folded = tuple(folded_constants(reference, dict(_initializers(trusted or model))))
     decisions = []
     for inputs in shapes:
-        decision = _decide_at(program, model, inputs, hidden or {}, folded)
+        decision = _decide_at(reference, model, inputs, hidden or {}, folded)
         if decision.verdict is not Verdict.IDENTICAL:
             return decision
         decisions.append(decision)
@@ -110,14 +116,14 @@ def decide(
 
 
 def _decide_at(
-    program: ExportedProgram,
+    reference: ExportedProgram | ir.Model,
     model: ir.Model,
     inputs: Sequence[InputShape],
     hidden: Mapping[str, HiddenOutput],
     folded: tuple[FoldedConstant, ...],
 ) -> Decision:
     """Decide for one set of shapes, and for other sizes as far as both compute the same with them."""
-    pair = partial(_Pair, program, model, inputs, hidden, folded)
+    pair = partial(_Pair, reference, model, inputs, hidden, folded)
     # hashes wrap around
     with np.errstate(over="ignore"):
         try:
@@ -140,11 +146,11 @@ def undecided(reason: str, folded: tuple[FoldedConstant, ...] = ()) -> Decision:
 
 
 class _Pair:
-    """A program and a graph that have run on the same elements."""
+    """A reference and a graph that have run on the same elements."""
 
     def __init__(
         self,
-        program: ExportedProgram,
+        reference: ExportedProgram | ir.Model,
         model: ir.Model,
         inputs: Sequence[InputShape],
         hidden: Mapping[str, HiddenOutput],
@@ -155,8 +161,14 @@ class _Pair:
         algebra = self._algebra = Algebra(Residues(), symbolic_sizes=symbolic_sizes)
         self._model, self._hidden = model, hidden
         values = [_random_term(algebra, shape) for shape in inputs]
-        constants = {constant.node: constant.array for constant in folded}
-        self._program = run_program(program, algebra, values, constants)
+        if isinstance(reference, ir.Model):
+            graph = run_graph(reference, algebra, values)
+            self._outputs = tuple(graph.outputs.values())
+            self._values = {str(value.name): result for value, result in graph.values.items()}
+        else:
+            constants = {constant.node: constant.array for constant in folded}
+            program = run_program(reference, algebra, values, constants)
+            self._outputs, self._values = program.outputs, dict(program.values)
         algebra.sizes.is_open = False
         self._graph = run_graph(model, algebra, values)
         expected = self._expected_outputs()
@@ -178,27 +190,27 @@ class _Pair:
         return [f"{place} is {reason}" for place in self._algebra.sizes.others]
 
     def _expected_outputs(self) -> dict[str, Value]:
-        program, hidden = self._program, self._hidden
+        hidden = self._hidden
         public = [name for name in self._graph.outputs if name not in hidden]
-        if len(public) != len(program.outputs):
-            raise UndecidedError(f"the program has {len(program.outputs)} outputs, the graph {len(public)}")
-        outputs = dict(zip(public, program.outputs, strict=True))
+        if len(public) != len(self._outputs):
+            raise UndecidedError(f"the network has {len(self._outputs)} outputs, the graph {len(public)}")
+        outputs = dict(zip(public, self._outputs, strict=True))
         # a hidden output may be a public one, too
-        values = {**program.values, **outputs}
+        values = {**self._values, **outputs}
         for name, origin in hidden.items():
-            if origin.node in values:
+            if origin.value in values:
                 moved = partial(np.moveaxis, source=origin.row_axis, destination=0)
-                value: Value = self._algebra.move(values[origin.node], moved)
+                value: Value = self._algebra.move(values[origin.value], moved)
                 outputs[name] = self._algebra.subtract(1, value) if origin.is_complement else value
         return outputs
 
     def _first_difference(self) -> str | None:
-        """The first node of the graph that differs from the program's node of the same name."""
-        names = {name: origin.node for name, origin in self._hidden.items()}
+        """The first node of the graph that differs from the reference's value of the same name."""
+        names = {name: origin.value for name, origin in self._hidden.items()}
         moved = {name for name, origin in self._hidden.items() if origin.is_complement or origin.row_axis}
         for node in self._model.graph:
             for output in node.outputs:
-                expected = self._program.values.get(names.get(str(output.name), str(output.name)))
+                expected = self._values.get(names.get(str(output.name), str(output.name)))
                 actual = self._graph.values.get(output)
                 if actual is None or not isinstance(expected, Term | np.ndarray) or output.name in moved:
                     continue

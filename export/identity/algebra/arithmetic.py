@@ -434,7 +434,10 @@ class Algebra:
         return Term(data, joint_kind(a, b), x.size.plus(y.size))
 
     def cast(self, a: Value, dtype: Any) -> Value:
-        """A float that becomes an integer loses its fraction, which is a function."""
+        """A float that becomes an integer loses its fraction, and a narrow integer wraps: both are functions.
+
+        Casts between floats round, which is not decided here. 32 bits are taken to hold every integer.
+        """
         kind = kind_of(np.zeros(0, dtype))
         if isinstance(a, Sizes):
             if kind == kind_of(a):
@@ -444,8 +447,11 @@ class Algebra:
             return np.asarray(a).astype(dtype)
         if kind == "b" and not a.is_binary:
             return self.compare(a, 0, "ne")
-        if kind == "i" and a.kind == "f" and not a.is_binary:
-            return self.function("truncate", a, kind="i")
+        if kind == "i" and not a.is_binary:
+            if a.kind == "f":
+                a = self.function("truncate", a, kind="i")
+            if np.dtype(dtype).itemsize < 4 or np.dtype(dtype).kind == "u":
+                return self.function(f"wrap to {np.dtype(dtype)}", a, kind="i")
         return Term(a.data, kind, a.size, a.is_binary)
 
 

@@ -94,6 +94,9 @@ class Reals:
     def function(self, name: str, arguments: Sequence[Array]) -> Array:
         if name == "infinity":
             return np.full_like(arguments[0], INFINITY)
+        if name.startswith("wrap to "):
+            dtype = np.dtype(name.removeprefix("wrap to "))
+            return arguments[0].astype(np.int64).astype(dtype).astype(np.float64)
         if name.startswith("fourth root of 1/"):
             return np.full_like(arguments[0], float(name.removeprefix("fourth root of 1/")) ** -0.25)
         return np.asarray(FUNCTIONS[name](*np.broadcast_arrays(*arguments)), np.float64)

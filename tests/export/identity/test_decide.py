@@ -113,7 +113,8 @@ def limited_relu(model: ir.Model) -> None:
 
 
 def one_ulp_factor(model: ir.Model) -> None:
-    insert(model, middle_layer(model), "Mul", constant(model, np.nextafter(np.float32(1), np.float32(2))))
+    following = np.nextafter(np.float32(1), np.float32(2))
+    insert(model, middle_layer(model), "Mul", constant(model, following))
 
 
 def one_number_is_special(model: ir.Model) -> None:
