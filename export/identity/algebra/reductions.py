@@ -13,7 +13,6 @@ from turnpike.export.identity.terms import (
     Term,
     UndecidedError,
     Value,
-    kind_of,
     known_integers,
     shape_of,
 )
@@ -142,7 +141,8 @@ def cumulative_sum(algebra: Algebra, a: Value, axis: int) -> Value:
         return np.cumsum(integers[0], axis)
     term = algebra.term(a)
     size = term.size.summed(term.shape[axis])
-    return Term(algebra.numbers.cumulative_sum(term.data, axis % term.ndim), kind_of(a), size)
+    kind = "f" if term.kind == "f" else "i"
+    return Term(algebra.numbers.cumulative_sum(term.data, axis % term.ndim), kind, size)
 
 
 def norm(algebra: Algebra, a: Value, order: float, axes: Axes, *, keepdims: bool) -> Value:
