@@ -159,7 +159,7 @@ def gather(call: NodeCall, x: Value, ids: Value) -> Value:
 @table.operators("GatherElements")
 def gather_elements(call: NodeCall, x: Value, ids: Value) -> Value:
     index, axis = known(ids, "the index of GatherElements"), call.get("axis", 0)
-    return call.algebra.move(x, lambda data: np.take_along_axis(data, index, axis))
+    return joining.take_along(call.algebra, x, index, axis)
 
 
 @table.operators("GatherND")
