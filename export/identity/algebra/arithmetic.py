@@ -261,8 +261,9 @@ class Algebra:
         return self.function("sqrt", a)
 
     def absolute(self, a: Value) -> Value:
-        integers = known_integers(a)
-        return self.even_function("abs", a) if integers is None else np.abs(integers[0])
+        if (integers := known_integers(a)) is not None:
+            return np.abs(integers[0])
+        return self._of_kind(self.even_function("abs", a), kind_of(a))
 
     def sign(self, a: Value) -> Value:
         return self.odd_function("sign", a)

@@ -13,6 +13,7 @@ from turnpike.export.identity.terms import (
     Term,
     UndecidedError,
     Value,
+    kind_of,
     known_integers,
     shape_of,
 )
@@ -100,6 +101,8 @@ def maximum_of_last(algebra: Algebra, term: Term) -> Term:
 
 
 def minimum_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
+    if kind_of(a) == "b":
+        return all_of(algebra, a, axes, keepdims=keepdims)
     return algebra.negate(maximum_of(algebra, algebra.negate(a), axes, keepdims=keepdims))
 
 

@@ -10,7 +10,16 @@ import numpy as np
 from turnpike.export.identity.algebra import joining
 from turnpike.export.identity.numbers.error_bound import Size
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
-from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, joint_kind, known, shape_of
+from turnpike.export.identity.terms import (
+    Array,
+    Term,
+    UndecidedError,
+    Value,
+    joint_kind,
+    kind_of,
+    known,
+    shape_of,
+)
 
 table = OperatorTable()
 
@@ -48,7 +57,7 @@ def count_up(call: NodeCall, start: Value, limit: Value, delta: Value) -> Value:
 def unit_matrix(call: NodeCall, like: Value) -> Value:
     if call.has("dtype") or call.get("k", 0):
         raise UndecidedError("EyeLike with another dtype or diagonal")
-    return np.eye(*shape_of(like), dtype=np.float32)
+    return np.eye(*shape_of(like), dtype=np.float32 if kind_of(like) == "f" else np.int64)
 
 
 @table.operators("Shape")
