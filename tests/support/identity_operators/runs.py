@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 
 PACKAGE = "turnpike.export.identity"
-# Programs have literals in float32 where the reference has float64: 0.1 differs by 1.5e-8 of itself.
-TOLERANCE = 1e-6
 # dtype.kind: the kind of a term
 KINDS = {"f": "f", "i": "i", "u": "i", "b": "b"}
 
@@ -55,7 +53,9 @@ class Interpreters:
             for array in arrays
         ]
 
-    def difference(self, expected: Sequence[Array], actual: Sequence[Any], algebra: Any) -> str | None:
+    def difference(
+        self, expected: Sequence[Array], actual: Sequence[Any], algebra: Any, tolerance: float
+    ) -> str | None:
         """What distinguishes results from the expected arrays; None if nothing does."""
         if len(expected) != len(actual):
             return f"expected {len(expected)} outputs, got {len(actual)}"
@@ -69,7 +69,7 @@ class Interpreters:
             wanted, found = array.astype(np.float64), term.data[0]
             if term.is_binary and not np.isin(found, (0, 1)).all():
                 return f"output {number} is marked as binary, and has other numbers"
-            close = np.isclose(found, wanted, rtol=TOLERANCE, atol=TOLERANCE)
+            close = np.isclose(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
             if not close.all():
                 place = tuple(int(axis) for axis in np.argwhere(~close)[0])
                 return f"output {number}{list(place)}: expected {wanted[place]}, got {found[place]}"
