@@ -128,17 +128,14 @@ def slice_axes(
     axes: Value | None = None,
     steps: Value | None = None,
 ) -> Value:
-    shape = shape_of(x)
     # before opset 10, these were attributes
     first = call.get("starts") if starts is None else integers(starts, "a start")
     last = call.get("ends") if ends is None else integers(ends, "an end")
     places = call.get("axes", list(range(len(first)))) if axes is None else integers(axes, "an axis")
     widths = [1] * len(first) if steps is None else integers(steps, "a step")
-    key = [slice(None)] * len(shape)
+    key = [slice(None)] * len(shape_of(x))
     for start, end, axis, step in zip(first, last, places, widths, strict=True):
-        # backwards, an end before the first number includes it
-        stop = None if step < 0 and end < -shape[axis] else end
-        key[axis] = slice(start, stop, step)
+        key[axis] = slice(start, end, step)
     return call.algebra.move(x, lambda data: data[tuple(key)])
 
 
