@@ -85,7 +85,7 @@ CASES.add("TransformerEncoderLayer", nn.TransformerEncoderLayer(6, 2, 8, batch_f
 for name, layer, shape in (
     ("conv1d", nn.Conv1d(2, 3, 3), (2, 2, 7)),
     ("conv1d, stride, padding, dilation", nn.Conv1d(2, 3, 3, 2, 2, 2), (2, 2, 9)),
-    ("conv1d, groups", nn.Conv1d(4, 6, 3, groups=2, padding=1), (2, 4, 7)),
+    ("conv1d, groups", nn.Conv1d(6, 4, 3, groups=2, padding=1), (2, 6, 7)),
     ("conv1d, same and even", nn.Conv1d(2, 3, 4, padding="same"), (2, 2, 7)),
     ("conv1d, same and dilation", nn.Conv1d(2, 3, 4, padding="same", dilation=3), (2, 2, 9)),
     ("conv1d, same", nn.Conv1d(2, 3, 3, padding="same"), (2, 2, 7)),
@@ -100,7 +100,7 @@ for name, layer, shape in (
     ("conv3d", nn.Conv3d(2, 3, 2, stride=(1, 2, 1), padding=(0, 1, 0)), (1, 2, 3, 4, 5)),
     ("conv_transpose1d", nn.ConvTranspose1d(2, 3, 3), (2, 2, 5)),
     ("conv_transpose1d, stride and padding", nn.ConvTranspose1d(2, 3, 4, 2, 1, output_padding=1), (2, 2, 5)),
-    ("conv_transpose1d, groups and dilation", nn.ConvTranspose1d(4, 6, 3, groups=2, dilation=2), (2, 4, 5)),
+    ("conv_transpose1d, groups and dilation", nn.ConvTranspose1d(6, 4, 3, groups=2, dilation=2), (2, 6, 5)),
     ("conv_transpose1d, unbatched", nn.ConvTranspose1d(2, 3, 3), (2, 5)),
     ("conv_transpose1d, cropped", nn.ConvTranspose1d(2, 3, 2, 2, padding=2), (2, 2, 5)),
     ("conv_transpose2d", nn.ConvTranspose2d(2, 3, (2, 3), (2, 1), (1, 0), (1, 0), bias=False), (2, 2, 3, 4)),

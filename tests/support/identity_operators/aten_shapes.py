@@ -243,6 +243,11 @@ def _branches(x: Tensor) -> Any:
     return torch.cond(x.sum() > 0, lambda x: (x + 1, x * 2), lambda x: (x - 1, x.clone()), (x,))
 
 
+def _known_branches(x: Tensor) -> Any:
+    return torch.cond(torch.arange(3).sum() > 2, lambda x: x + 1, lambda x: x - 1, (x,))
+
+
+CASES.add("cond, known", _known_branches, floats(3))
 CASES.add("cond, true", _branches, floats(3, low=0))
 CASES.add("cond, false", _branches, floats(3, high=0))
 CASES.add(

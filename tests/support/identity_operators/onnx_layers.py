@@ -38,6 +38,8 @@ for equation, shapes in {
     "ij,kj": ((3, 4), (5, 4)),
     "bi,oij,bj->bo": ((2, 3), (5, 3, 4), (2, 4)),
     "ij->j": ((3, 4),),
+    "ij->ji": ((3, 4),),
+    "bij,bjk->kib": ((2, 3, 4), (2, 4, 5)),
     "bqhd, bkhd -> bhqk": ((2, 3, 2, 4), (2, 5, 2, 4)),
 }.items():
     CASES.node(f"Einsum {equation}", "Einsum", *(floats(*shape) for shape in shapes), equation=equation)
@@ -45,13 +47,13 @@ for equation, shapes in {
 CONVOLUTIONS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ("", (2, 2, 7), (3, 2, 3), {}),
     ("strides, pads, dilations", (2, 2, 9), (3, 2, 3), {"strides": [2], "pads": [2, 1], "dilations": [2]}),
-    ("group", (2, 4, 7), (6, 2, 3), {"group": 2, "pads": [1, 1]}),
+    ("group", (2, 6, 7), (4, 3, 3), {"group": 2, "pads": [1, 1]}),
     ("depthwise", (2, 3, 5, 6), (6, 1, 3, 3), {"group": 3}),
-    ("images", (2, 2, 6, 7), (3, 2, 2, 3), {"strides": [1, 2], "pads": [0, 1, 1, 0], "dilations": [2, 1]}),
+    ("images", (2, 2, 6, 7), (3, 2, 2, 3), {"strides": [1, 2], "pads": [0, 1, 2, 1], "dilations": [2, 1]}),
     ("volumes", (1, 2, 3, 4, 5), (3, 2, 2, 2, 2), {"strides": [1, 2, 1]}),
     ("SAME_UPPER", (2, 2, 7), (3, 2, 4), {"auto_pad": "SAME_UPPER"}),
     ("SAME_LOWER", (2, 2, 7), (3, 2, 4), {"auto_pad": "SAME_LOWER"}),
-    ("SAME_UPPER, strides", (2, 2, 8), (3, 2, 3), {"auto_pad": "SAME_UPPER", "strides": [2]}),
+    ("SAME_UPPER, strides", (2, 2, 7), (3, 2, 3), {"auto_pad": "SAME_UPPER", "strides": [2]}),
     ("VALID", (2, 2, 7), (3, 2, 4), {"auto_pad": "VALID"}),
 )
 for name, x, w, attributes in CONVOLUTIONS:
@@ -61,7 +63,7 @@ CASES.node("Conv, weights of the input", "Conv", floats(2, 2, 7), floats(3, 2, 3
 TRANSPOSED: tuple[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ("", (2, 2, 5), (2, 3, 3), {}),
     ("strides and pads", (2, 2, 5), (2, 3, 4), {"strides": [2], "pads": [1, 2], "output_padding": [1]}),
-    ("group and dilations", (2, 4, 5), (4, 3, 3), {"group": 2, "dilations": [2]}),
+    ("group and dilations", (2, 6, 5), (6, 2, 3), {"group": 2, "dilations": [2]}),
     (
         "images",
         (2, 2, 3, 4),
@@ -81,10 +83,11 @@ POOLS: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
     ("strides and pads", (2, 3, 7), {"kernel_shape": [3], "strides": [2], "pads": [1, 0]}),
     ("ceil_mode", (2, 3, 8), {"kernel_shape": [3], "strides": [2], "ceil_mode": 1}),
     ("ceil_mode and pads", (2, 3, 5), {"kernel_shape": [3], "strides": [3], "pads": [1, 1], "ceil_mode": 1}),
-    ("images", (1, 2, 5, 6), {"kernel_shape": [2, 3], "strides": [1, 2], "pads": [1, 0, 0, 1]}),
+    ("images", (1, 2, 5, 6), {"kernel_shape": [2, 3], "strides": [1, 2], "pads": [1, 1, 0, 2]}),
     ("volumes", (1, 2, 4, 5, 4), {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]}),
     ("SAME_UPPER", (2, 3, 7), {"kernel_shape": [4], "auto_pad": "SAME_UPPER"}),
     ("SAME_LOWER", (2, 3, 7), {"kernel_shape": [4], "auto_pad": "SAME_LOWER"}),
+    ("SAME_UPPER, strides", (2, 3, 7), {"kernel_shape": [4], "auto_pad": "SAME_UPPER", "strides": [2]}),
     ("VALID", (2, 3, 7), {"kernel_shape": [4], "auto_pad": "VALID", "strides": [2]}),
 )
 for name, x, attributes in POOLS:

@@ -110,7 +110,10 @@ CONTROL_FLOW = {
     "different shapes": """
     case (bool b, float[4] x) => (float[N] y) {
         y = If (b) <
-            then_branch = yes () => (float[N] a) { one = Constant <value_ints = [0]> ()  a = Gather (x, one) },
+            then_branch = yes () => (float[N] a) {
+                first = Constant <value_ints = [0]> ()
+                a = Gather (x, first)
+            },
             else_branch = no () => (float[N] c) { c = Neg (x) }
         >
     }
