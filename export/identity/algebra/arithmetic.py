@@ -290,7 +290,7 @@ class Algebra:
 
     def _whole_power(self, a: Value, exponent: int) -> Value:
         if exponent == 0:
-            return np.ones(shape_of(a), np.float32)
+            return np.ones(shape_of(a), np.float32 if kind_of(a) == "f" else np.int64)
         result = a
         for _ in range(abs(exponent) - 1):
             result = self.multiply(result, a)
@@ -353,7 +353,7 @@ class Algebra:
     def absolute(self, a: Value) -> Value:
         if (result := self.integers(np.abs, self.absolute, a)) is not None:
             return result
-        return self.even_function("abs", a)
+        return self._of_kind(self.even_function("abs", a), kind_of(a))
 
     def sign(self, a: Value) -> Value:
         return self.odd_function("sign", a)
@@ -369,13 +369,20 @@ class Algebra:
         """max(a, b) = (a + b + |a - b|) / 2."""
         if (result := self.integers(np.maximum, self.maximum, a, b)) is not None:
             return result
-        return self.scale(self.add(self.add(a, b), self.absolute(self.subtract(a, b))), 1, 2)
+        distance = self.absolute(self.subtract(a, b))
+        return self._of_kind(self.scale(self.add(self.add(a, b), distance), 1, 2), joint_kind(a, b))
 
     def minimum(self, a: Value, b: Value) -> Value:
         """min(a, b) = (a + b - |a - b|) / 2."""
         if (result := self.integers(np.minimum, self.minimum, a, b)) is not None:
             return result
-        return self.scale(self.subtract(self.add(a, b), self.absolute(self.subtract(a, b))), 1, 2)
+        distance = self.absolute(self.subtract(a, b))
+        return self._of_kind(self.scale(self.subtract(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+
+    def _of_kind(self, value: Value, kind: str) -> Term:
+        """A value that a formula with fractions computes, in the kind of the result."""
+        term = self.term(value)
+        return Term(term.data, kind, term.size, term.is_binary)
 
     def clip(self, a: Value, low: Value | None = None, high: Value | None = None) -> Value:
         """A limit that is infinite everywhere is none."""
@@ -403,6 +410,7 @@ class Algebra:
         return self._condition(self.scale(self.add(1, either), 1, 2))
 
     def both(self, a: Value, b: Value) -> Value:
+        """Whether two conditions hold: numbers other than 0 and 1 need a cast to booleans before."""
         if (result := self.integers(np.logical_and, self.both, a, b)) is not None:
             return result
         return self._condition(self.multiply(a, b))

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.joining import pad
 from turnpike.export.identity.algebra.products import known_size
 from turnpike.export.identity.algebra.reductions import maximum_of_last, sum_of
 from turnpike.export.identity.numbers.error_bound import ATOM
-from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.terms import Array, Term, Value, shape_of
 
 Pads = Sequence[tuple[int, int]]
 
@@ -50,16 +51,18 @@ class Windows:
             counts.append(count)
         return counts
 
-    def cut(self, array: Array) -> Array:
-        """An array (..., *spatial) as (..., *places, *kernel), padded with zeros."""
+    def cut(self, array: Array, padding: int = 0) -> Array:
+        """An array (..., *spatial) as (..., *places, *kernel); there are zeros behind the padding."""
         sizes = array.shape[-self.rank :]
         counts = self.counts(sizes)
-        widths = [(0, 0)] * (array.ndim - self.rank)
+        widths, beyond = [(0, 0)] * (array.ndim - self.rank), [(0, 0)] * (array.ndim - self.rank)
         for axis, (low, high) in enumerate(self.pads):
             end = (counts[axis] - 1) * self.strides[axis] + self.extents[axis]
-            widths.append((low, high + max(0, end - sizes[axis] - low - high)))
+            widths.append((low, high))
+            beyond.append((0, max(0, end - sizes[axis] - low - high)))
+        array = np.pad(np.pad(array, widths, constant_values=padding), beyond)
         axes = tuple(range(array.ndim - self.rank, array.ndim))
-        view = np.lib.stride_tricks.sliding_window_view(np.pad(array, widths), self.extents, axes)
+        view = np.lib.stride_tricks.sliding_window_view(array, self.extents, axes)
         steps = [slice(None)] * (array.ndim - self.rank)
         steps += [
             slice(0, (count - 1) * stride + 1, stride)
@@ -132,10 +135,9 @@ def convolve_transposed(
         (extent - 1 - low, extent - 1 - high + extra)
         for extent, (low, high), extra in zip(windows.extents, windows.pads, output_padding, strict=True)
     ]
-    if any(min(pair) < 0 for pair in pads):
-        raise UndecidedError("a transposed convolution that crops its result")
-    ordinary = Windows(windows.kernel, [1] * windows.rank, pads, windows.dilations)
-    spread_term = Term(spread, term.kind, term.size)
+    # more padding than a window has crops the input
+    spread_term = pad(algebra, Term(spread, term.kind, term.size), [(0, 0), (0, 0), *pads])
+    ordinary = Windows(windows.kernel, [1] * windows.rank, [(0, 0)] * windows.rank, windows.dilations)
     return convolve(algebra, spread_term, algebra.move(weight, flipped), bias, ordinary, groups)
 
 
@@ -159,12 +161,16 @@ def max_pool(algebra: Algebra, x: Value, windows: Windows) -> Value:
     return Term(data, "f", size)
 
 
-def average_pool(algebra: Algebra, x: Value, windows: Windows, *, count_padding: bool) -> Value:
+def average_pool(
+    algebra: Algebra, x: Value, windows: Windows, *, count_padding: bool, divisor: int | None = None
+) -> Value:
+    """The sum of each window, divided by the number of places that count, or by a divisor."""
     view = algebra.move(algebra.term(x), windows.cut)
     total = sum_of(algebra, view, range(2 + windows.rank, 2 + 2 * windows.rank))
-    inside = windows.cut(np.ones(shape_of(x)[2:], bool))
-    if count_padding:
-        if windows.ceil_mode and not inside.all():
-            raise UndecidedError("average pooling with ceil_mode that counts the padding")
+    if divisor is not None:
+        return algebra.scale(total, 1, divisor)
+    # places behind the padding, which only ceil_mode reaches, never count
+    inside = windows.cut(np.ones(shape_of(x)[2:], bool), padding=int(count_padding))
+    if inside.all():
         return algebra.scale(total, 1, math.prod(windows.kernel))
     return algebra.divide(total, inside.sum(tuple(range(windows.rank, 2 * windows.rank))))

@@ -9,6 +9,7 @@ import numpy as np
 from turnpike.export.identity.algebra.arithmetic import Algebra, is_growing_size
 from turnpike.export.identity.numbers.error_bound import ATOM
 from turnpike.export.identity.terms import (
+    Array,
     Sizes,
     Term,
     UndecidedError,
@@ -61,6 +62,13 @@ def pad(
         return algebra.move(a, lambda data: np.pad(data, added, mode))  # type: ignore[call-overload]
     inside = np.pad(np.ones(shape_of(a), bool), added)
     return algebra.where(inside, algebra.move(a, lambda data: np.pad(data, added)), value)
+
+
+def take_along(algebra: Algebra, a: Value, ids: Array, axis: int) -> Value:
+    """The numbers at ids along an axis. Along the other axes, ids may have fewer places than the numbers."""
+    chosen = [slice(size) for size in ids.shape]
+    chosen[axis] = slice(None)
+    return algebra.move(a, lambda data: np.take_along_axis(data[tuple(chosen)], ids, axis))
 
 
 def take(algebra: Algebra, table: Value, ids: Value, axis: int) -> Value:

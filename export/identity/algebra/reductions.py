@@ -106,6 +106,8 @@ def maximum_of_last(algebra: Algebra, term: Term) -> Term:
 
 
 def minimum_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
+    if kind_of(a) == "b":
+        return all_of(algebra, a, axes, keepdims=keepdims)
     return algebra.negate(maximum_of(algebra, algebra.negate(a), axes, keepdims=keepdims))
 
 
@@ -147,7 +149,8 @@ def cumulative_sum(algebra: Algebra, a: Value, axis: int) -> Value:
         return np.cumsum(integers[0], axis)
     term = algebra.term(a)
     size = term.size.summed(term.shape[axis])
-    return Term(algebra.numbers.cumulative_sum(term.data, axis % term.ndim), kind_of(a), size)
+    kind = "f" if term.kind == "f" else "i"
+    return Term(algebra.numbers.cumulative_sum(term.data, axis % term.ndim), kind, size)
 
 
 def norm(algebra: Algebra, a: Value, order: float, axes: Axes, *, keepdims: bool) -> Value:

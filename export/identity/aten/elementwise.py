@@ -11,7 +11,7 @@ from turnpike.export.identity.algebra import activations
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.algebra.normalizations import per_channel
 from turnpike.export.identity.aten.operator_table import DTYPES, Call, OperatorTable
-from turnpike.export.identity.terms import Term, UndecidedError, Value, known, shape_of
+from turnpike.export.identity.terms import Term, UndecidedError, Value, joint_kind, kind_of, shape_of
 
 table = OperatorTable()
 
@@ -31,8 +31,10 @@ UNARY: dict[str, Callable[[Algebra, Value], Value]] = {
     "square": lambda algebra, a: algebra.multiply(a, a),
     "log1p": lambda algebra, a: algebra.log(algebra.add(1, a)),
     "expm1": lambda algebra, a: algebra.subtract(algebra.exp(a), 1),
-    "logical_not": Algebra.negation,
-    "bitwise_not": Algebra.negation,
+    "logical_not": lambda algebra, a: algebra.negation(algebra.cast(a, np.bool_)),
+    "bitwise_not": lambda algebra, a: (
+        algebra.negation(a) if kind_of(a) == "b" else algebra.subtract(np.int64(-1), a)
+    ),
     "erf": lambda algebra, a: algebra.odd_function("erf", a),
     "cos": lambda algebra, a: algebra.even_function("cos", a),
     "relu": activations.relu,
@@ -44,16 +46,35 @@ UNARY: dict[str, Callable[[Algebra, Value], Value]] = {
     "hardswish": lambda algebra, a: algebra.multiply(a, activations.hard_sigmoid(algebra, a)),
 }
 # random functions of their own
-FUNCTIONS = ["floor", "ceil", "round", "sin", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh"]
+FUNCTIONS = [
+    "floor",
+    "ceil",
+    "round.default",
+    "sin",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+]
 FUNCTIONS += ["atanh", "isnan", "isinf"]
 BINARY: dict[str, Callable[[Algebra, Value, Value], Value]] = {
     "mul": Algebra.multiply,
     "maximum": Algebra.maximum,
     "minimum": Algebra.minimum,
-    "logical_and": Algebra.both,
-    "bitwise_and": Algebra.both,
-    "logical_or": Algebra.either,
-    "bitwise_or": Algebra.either,
+}
+LOGICAL: dict[str, Callable[[Algebra, Value, Value], Value]] = {
+    "and": Algebra.both,
+    "or": Algebra.either,
+    "xor": lambda algebra, a, b: algebra.compare(a, b, "ne"),
+}
+BITWISE: dict[str, Callable[..., Any]] = {
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
 }
 
 
@@ -68,8 +89,14 @@ def unary(call: Call, self_: Value) -> Value:
     return UNARY[call.operator](call.algebra, self_)
 
 
+@table.operators("round.decimals")
+def round_decimals(call: Call, self_: Value, decimals: int) -> Value:
+    algebra, shift = call.algebra, np.float32(10.0**decimals)
+    return algebra.divide(algebra.function("round", algebra.multiply(self_, shift)), shift)
+
+
 @table.operators(*FUNCTIONS)
-def function(call: Call, self_: Value, **_: Any) -> Value:
+def function(call: Call, self_: Value) -> Value:
     kind = "b" if call.operator.startswith("is") else "f"
     return call.algebra.function(call.operator, self_, kind=kind)
 
@@ -85,8 +112,22 @@ def binary(call: Call, self_: Value, other: Value) -> Value:
     return BINARY[name](call.algebra, self_, other)
 
 
+@table.operators(*(f"logical_{name}" for name in LOGICAL), *(f"bitwise_{name}" for name in BITWISE))
+def combine_bits(call: Call, self_: Value, other: Value) -> Value:
+    name = call.operator.partition("_")[2]
+    if call.operator.startswith("bitwise") and joint_kind(self_, other) != "b":
+        if isinstance(self_, Term) or isinstance(other, Term):
+            raise UndecidedError(f"{call.operator} of integers")
+        return np.asarray(BITWISE[name](self_, other))
+    a, b = (call.algebra.cast(value, np.bool_) for value in (self_, other))
+    return LOGICAL[name](call.algebra, a, b)
+
+
 @table.operators("add", "sub")
 def add(call: Call, self_: Value, other: Value, alpha: Value = 1) -> Value:
+    if call.operator == "add" and alpha == 1 and joint_kind(self_, other) == "b":
+        # PyTorch's sum of booleans is a boolean
+        return call.algebra.either(self_, other)
     if alpha != 1:
         other = call.algebra.multiply(other, alpha)
     return (call.algebra.add if call.operator == "add" else call.algebra.subtract)(self_, other)
@@ -219,12 +260,3 @@ def one_hot(call: Call, self_: Value, num_classes: int = -1) -> Value:
     ids = call.algebra.move(self_, lambda data: data[..., None])
     hot = call.algebra.compare(ids, np.arange(num_classes), "eq")
     return call.algebra.cast(hot, np.int64)
-
-
-@table.operators("bitwise_xor", "logical_xor")
-def exclusive_or(call: Call, self_: Value, other: Value) -> Value:
-    if isinstance(self_, Term) or isinstance(other, Term):
-        return call.algebra.compare(
-            call.algebra.cast(self_, np.int64), call.algebra.cast(other, np.int64), "ne"
-        )
-    return np.asarray(np.logical_xor(known(self_, ""), known(other, "")))

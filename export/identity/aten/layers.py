@@ -162,8 +162,6 @@ def average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Value:
-    if divisor_override is not None:
-        raise UndecidedError("average pooling with a divisor of its own")
     rank = int(call.operator[len("avg_pool")])
     kernel = _per_axis(kernel_size, rank)
     pads = [(size, size) for size in _per_axis(padding, rank)]
@@ -171,7 +169,9 @@ def average_pool(
     windows = convolutions.Windows(kernel, strides, pads, [1] * rank, ceil_mode)
 
     def run(x: Value) -> Value:
-        return convolutions.average_pool(call.algebra, x, windows, count_padding=count_include_pad)
+        return convolutions.average_pool(
+            call.algebra, x, windows, count_padding=count_include_pad, divisor=divisor_override
+        )
 
     return _batched(call, self_, rank, run)
 
@@ -221,9 +221,7 @@ def rms_norm(
     return (result, None) if call.operator == "_fused_rms_norm" else result
 
 
-@table.operators(
-    "_native_batch_norm_legit_no_training", "native_batch_norm", "batch_norm", "cudnn_batch_norm"
-)
+@table.operators("_native_batch_norm_legit_no_training", "native_batch_norm", "batch_norm")
 def batch_norm(
     call: Call,
     input: Value,  # noqa: A002
@@ -294,6 +292,8 @@ def _layers(
 
     x = swapped(x) if options["batch_first"] else x
     per, directions = 4 if options["has_biases"] else 2, 2 if options["bidirectional"] else 1
+    if len(params) != per * directions * options["num_layers"]:
+        raise UndecidedError("a recurrent layer with projections")
     for layer in range(options["num_layers"]):
         outputs = []
         for direction in range(directions):
@@ -307,22 +307,43 @@ def _layers(
     return swapped(x) if options["batch_first"] else x
 
 
+def _in_onnx_order(call: Call, weights: recurrent.Weights) -> recurrent.Weights:
+    """The weights of a GRU: PyTorch has its gates in the order r, z, n."""
+    units = weights.units
+    order = [*range(units, 2 * units), *range(units), *range(2 * units, 3 * units)]
+    parts = (weights.inputs, weights.states, weights.input_bias, weights.state_bias)
+    return recurrent.Weights(*(call.algebra.move(part, lambda data: data[order]) for part in parts))
+
+
+@table.operators("gru_cell", "lstm_cell")
+def cell(
+    call: Call,
+    input: Value,  # noqa: A002
+    hx: Any,
+    w_ih: Value,
+    w_hh: Value,
+    b_ih: Value | None = None,
+    b_hh: Value | None = None,
+) -> Any:
+    """One step of a layer."""
+    algebra = call.algebra
+    x = algebra.move(input, lambda data: data[None])
+    none = np.zeros(shape_of(w_ih)[0], np.float32)
+    weights = recurrent.Weights(w_ih, w_hh, none if b_ih is None else b_ih, none if b_hh is None else b_hh)
+    if call.operator == "gru_cell":
+        ordered = _in_onnx_order(call, weights)
+        return recurrent.gru(algebra, x, hx, ordered, reset_after=True, backwards=False)[1]
+    state, memory = hx
+    return recurrent.lstm(algebra, x, state, memory, weights, backwards=False)[1:]
+
+
 @table.operators("gru.input")
 def gru(call: Call, input: Value, hx: Value, params: Sequence[Value], **options: Any) -> Any:  # noqa: A002
     algebra = call.algebra
     last: list[Value] = []
 
-    def in_onnx_order(value: Value) -> Value:
-        """PyTorch has the gates in the order r, z, n."""
-        units = shape_of(value)[0] // 3
-        order = [*range(units, 2 * units), *range(units), *range(2 * units, 3 * units)]
-        return algebra.move(value, lambda data: data[order])
-
     def run(x: Value, number: int, weights: recurrent.Weights, backwards: bool) -> Value:
-        ordered = recurrent.Weights(
-            *(in_onnx_order(value) for value in (weights.inputs, weights.states)),
-            *(in_onnx_order(value) for value in (weights.input_bias, weights.state_bias)),
-        )
+        ordered = _in_onnx_order(call, weights)
         state = algebra.move(hx, lambda data: data[number])
         states, end = recurrent.gru(algebra, x, state, ordered, reset_after=True, backwards=backwards)
         last.append(end)
@@ -374,6 +395,8 @@ def image_to_columns(
 def index(call: Call, self_: Value, indices: Sequence[Value | None]) -> Value:
     chosen = [(axis, ids) for axis, ids in enumerate(indices) if ids is not None]
     if any(isinstance(ids, Term) for _, ids in chosen):
+        if any(kind_of(ids) == "b" for _, ids in chosen):
+            raise UndecidedError("a mask that depends on the input chooses a number of rows")
         if len(chosen) > 1:
             raise UndecidedError("an index by several tensors that depend on the input")
         ((axis, ids),) = chosen
@@ -386,4 +409,4 @@ def index(call: Call, self_: Value, indices: Sequence[Value | None]) -> Value:
 def gather(call: Call, self_: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     if isinstance(index, Term):
         raise UndecidedError("gather at ids that depend on the input")
-    return call.algebra.move(self_, lambda data: np.take_along_axis(data, np.asarray(index), dim))
+    return joining.take_along(call.algebra, self_, np.asarray(index), dim)

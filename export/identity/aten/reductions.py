@@ -24,7 +24,7 @@ def mean(call: Call, self_: Value, dim: Dims = None, keepdim: bool = False, dtyp
     return reductions.mean(call.algebra, self_, dim, keepdims=keepdim)
 
 
-@table.operators("var", "std", "var_mean")
+@table.operators("var", "std", "var_mean", "std_mean")
 def variance(
     call: Call,
     self_: Value | None = None,
@@ -43,9 +43,10 @@ def variance(
     if number != int(number):
         raise UndecidedError(f"a variance with correction {correction}")
     value = reductions.variance(call.algebra, x, dim, keepdims=keepdim, correction=int(number))
-    if call.operator == "var_mean":
+    value = call.algebra.sqrt(value) if call.operator.startswith("std") else value
+    if call.operator.endswith("mean"):
         return value, reductions.mean(call.algebra, x, dim, keepdims=keepdim)
-    return call.algebra.sqrt(value) if call.operator == "std" else value
+    return value
 
 
 @table.operators("amax", "amin", "max.default", "min.default", "max.dim", "min.dim")

@@ -52,7 +52,7 @@ class ProgramRun:
     Attributes:
         outputs: The outputs that the user gets, in order.
         values: The value of each node, by its name.
-        operators: The operators that the program has.
+        operators: The operators that the program has, by their names in `OPERATORS`.
     """
 
     outputs: tuple[Value, ...]
@@ -154,8 +154,9 @@ class _Interpreter(fx.Interpreter):
             return super().call_function(target, args, kwargs)
         name = target._schema.name.split("::")[1]
         overload = target._overloadname
-        self.operators.add(name)
-        handler = OPERATORS.get(f"{name}.{overload}") or OPERATORS.get(name)
+        key = f"{name}.{overload}" if f"{name}.{overload}" in OPERATORS else name
+        self.operators.add(key)
+        handler = OPERATORS.get(key)
         if handler is None:
             return self._decomposed(target, args, kwargs)
         node = self._node

@@ -13,9 +13,9 @@ from turnpike.export.identity.terms import Array, Sizes, Term, UndecidedError, V
 
 table = OperatorTable()
 
-UNCHANGED = ("clone", "alias", "detach", "detach_", "contiguous", "lift_fresh", "lift_fresh_copy", "_to_cpu")
+UNCHANGED = ("clone", "alias", "detach", "detach_", "contiguous", "lift_fresh_copy")
 DROPOUTS = ("dropout", "native_dropout", "alpha_dropout", "feature_dropout")
-CHECKS = ("_assert_scalar", "_assert_async", "_assert_tensor_metadata", "sym_constrain_range")
+CHECKS = ("_assert_scalar", "_assert_async", "_assert_tensor_metadata")
 
 
 @table.operators(*UNCHANGED)
@@ -30,12 +30,12 @@ def dropout(call: Call, input: Value, train: bool | None = False, **_: Any) -> A
     return (input, None) if call.operator == "native_dropout" else input
 
 
-@table.operators(*CHECKS, "sym_constrain_range_for_size")
+@table.operators(*CHECKS)
 def check(call: Call, **_: Any) -> None:
     """Nothing that has an effect on a result."""
 
 
-@table.operators("sym_size", "size")
+@table.operators("sym_size")
 def size(call: Call, self_: Value, dim: int) -> Value:
     return call.algebra.move(call.algebra.sizes_of(self_), lambda data: np.asarray(data[dim]))
 
@@ -242,7 +242,8 @@ def filled(
 
 @table.operators("arange")
 def count_up(call: Call, end: Any, start: Any = 0, step: Any = 1, **_: Any) -> Value:
-    return np.arange(start, end, step).astype(call.dtype)
+    bounds = [int(bound) if isinstance(bound, Sizes) else bound for bound in (start, end, step)]
+    return np.arange(*bounds).astype(call.dtype)
 
 
 @table.operators("eye")

@@ -15,6 +15,7 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "size": lambda x: x,
     "1/x": lambda x: 1 / x,
     "exp": np.exp,
     "log": np.log,

@@ -21,7 +21,10 @@ def condition(call: NodeCall, chosen: Value) -> list[Value]:
         return call.run_graph(call.get(branch), [])
     scalar = call.algebra.move(chosen, lambda data: data.reshape(()))
     branches = [call.run_graph(call.get(name), []) for name in ("then_branch", "else_branch")]
-    return [call.algebra.where(scalar, a, b) for a, b in zip(*branches, strict=True)]
+    results = list(zip(*branches, strict=True))
+    if any(shape_of(a) != shape_of(b) for a, b in results):
+        raise UndecidedError("an If whose branches have results of different shapes")
+    return [call.algebra.where(scalar, a, b) for a, b in results]
 
 
 @table.operators("Loop")

@@ -34,7 +34,6 @@ PLAIN: dict[str, Callable[..., Value]] = {
     "Or": Algebra.either,
     "Pow": Algebra.power,
     "Where": Algebra.where,
-    "Clip": Algebra.clip,
     "Erf": lambda algebra, a: algebra.odd_function("erf", a),
     "Cos": lambda algebra, a: algebra.even_function("cos", a),
     "Relu": activations.relu,
@@ -65,8 +64,18 @@ def plain(call: NodeCall, *inputs: Value) -> Value:
     return PLAIN[call.operator](call.algebra, *inputs)
 
 
+@table.operators("Clip")
+def clip(call: NodeCall, a: Value, low: Value | None = None, high: Value | None = None) -> Value:
+    if call.has("min") or call.has("max"):
+        # before opset 11, these were attributes
+        low, high = call.number("min", -np.inf), call.number("max", np.inf)
+    return call.algebra.clip(a, low, high)
+
+
 @table.operators(*FUNCTIONS)
 def function(call: NodeCall, a: Value) -> Value:
+    if not (call.get("detect_positive", 1) and call.get("detect_negative", 1)):
+        raise UndecidedError("IsInf of one sign")
     kind = "b" if call.operator.startswith("Is") else "f"
     return call.algebra.function(FUNCTIONS[call.operator], a, kind=kind)
 
@@ -181,6 +190,10 @@ def one_hot(call: NodeCall, ids: Value, depth: Value, values: Value) -> Value:
     if call.get("axis", -1) != -1:
         raise UndecidedError("OneHot along another axis than the last")
     (count,) = integers(depth, "the depth of OneHot")
+    # ids below 0 count from the end; PyTorch has none, so that those of an input are not looked at
+    if not isinstance(ids, Term):
+        numbers = known(ids, "ids")
+        ids = np.where(numbers < 0, numbers + count, numbers)
     places = call.algebra.move(ids, lambda data: data[..., None])
     hot = call.algebra.compare(places, np.arange(count), "eq")
     off, on = known(values, "the values of OneHot")

@@ -9,7 +9,6 @@ import numpy as np
 
 from turnpike.export.identity.algebra import activations, normalizations, products
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.reductions import softmax
 from turnpike.export.identity.onnx import layers
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable
 from turnpike.export.identity.terms import UndecidedError, Value
@@ -79,11 +78,6 @@ def quick_gelu(call: NodeCall, x: Value) -> Value:
 def gelu(call: NodeCall, x: Value, bias: Value | None = None) -> Value:
     shifted = x if bias is None else call.algebra.add(x, bias)
     return activations.gelu(call.algebra, shifted, "tanh" if call.operator == "FastGelu" else "none")
-
-
-@table.operators(f"{DOMAIN}BiasSoftmax")
-def softmax_of_sum(call: NodeCall, x: Value, bias: Value) -> Value:
-    return softmax(call.algebra, call.algebra.add(x, bias), call.get("axis", 1))
 
 
 @table.operators(f"{DOMAIN}SkipLayerNormalization")

@@ -29,6 +29,8 @@ OPERATORS = OperatorTable(
         **onnxruntime_operators.table,
     }
 )
+# the first opset in which Scan has no axis of rows, and no operator names the axis of its broadcast
+MIN_OPSET = 9
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,10 @@ def run_graph(model: ir.Model, algebra: Algebra, inputs: Sequence[Value]) -> Gra
         UndecidedError: The graph has something that cannot be run on terms.
     """
     graph = model.graph
-    runner = _Runner(algebra, model.opset_imports.get("") or 0)
+    opset = model.opset_imports.get("") or 0
+    if opset < MIN_OPSET:
+        raise UndecidedError(f"opset {opset}, expected {MIN_OPSET} or later")
+    runner = _Runner(algebra, opset)
     public = [value for value in graph.inputs if value.name not in graph.initializers]
     values: dict[ir.Value, Value] = dict(zip(public, inputs, strict=True))
     results = runner.run(graph, values)
@@ -74,7 +79,12 @@ class _Runner:
                 values[initializer] = initializer.const_value.numpy()
         for node in graph:
             results = self._run_node(node, values)
-            values.update(zip(node.outputs, results, strict=False))
+            # a result that is not computed here, such as the mask of Dropout, has no value
+            computed = zip(node.outputs, results, strict=False)
+            values.update((output, result) for output, result in computed if result is not None)
+        for output in graph.outputs:
+            if output not in values:
+                raise UndecidedError(f"the output {output.name} is not computed here")
         return [values[output] for output in graph.outputs]
 
     def _run_node(self, node: ir.Node, values: dict[ir.Value, Value]) -> Sequence[Value]:
@@ -90,6 +100,9 @@ class _Runner:
             values.update(zip(graph.inputs, inputs, strict=True))
             return self.run(graph, values)
 
+        for value in node.inputs:
+            if value is not None and value not in values:
+                raise UndecidedError(f"{place}: its input {value.name} is not computed here")
         self._algebra.sizes.node = place
         inputs = [None if value is None else values[value] for value in node.inputs]
         try:

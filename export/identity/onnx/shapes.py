@@ -10,7 +10,16 @@ import numpy as np
 from turnpike.export.identity.algebra import joining
 from turnpike.export.identity.numbers.error_bound import Size
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
-from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, joint_kind, known, shape_of
+from turnpike.export.identity.terms import (
+    Array,
+    Term,
+    UndecidedError,
+    Value,
+    joint_kind,
+    kind_of,
+    known,
+    shape_of,
+)
 
 table = OperatorTable()
 
@@ -48,7 +57,7 @@ def count_up(call: NodeCall, start: Value, limit: Value, delta: Value) -> Value:
 def unit_matrix(call: NodeCall, like: Value) -> Value:
     if call.has("dtype") or call.get("k", 0):
         raise UndecidedError("EyeLike with another dtype or diagonal")
-    return np.eye(*shape_of(like), dtype=np.float32)
+    return np.eye(*shape_of(like), dtype=np.float32 if kind_of(like) == "f" else np.int64)
 
 
 @table.operators("Shape")
@@ -120,17 +129,14 @@ def slice_axes(
     axes: Value | None = None,
     steps: Value | None = None,
 ) -> Value:
-    shape = shape_of(x)
     # before opset 10, these were attributes
     first = call.get("starts") if starts is None else integers(starts, "a start")
     last = call.get("ends") if ends is None else integers(ends, "an end")
     places = call.get("axes", list(range(len(first)))) if axes is None else integers(axes, "an axis")
     widths = [1] * len(first) if steps is None else integers(steps, "a step")
-    key = [slice(None)] * len(shape)
+    key = [slice(None)] * len(shape_of(x))
     for start, end, axis, step in zip(first, last, places, widths, strict=True):
-        # backwards, an end before the first number includes it
-        stop = None if step < 0 and end < -shape[axis] else end
-        key[axis] = slice(start, stop, step)
+        key[axis] = slice(start, end, step)
     return call.algebra.move(x, lambda data: data[tuple(key)])
 
 
@@ -160,7 +166,7 @@ def gather(call: NodeCall, x: Value, ids: Value) -> Value:
 @table.operators("GatherElements")
 def gather_elements(call: NodeCall, x: Value, ids: Value) -> Value:
     index, axis = known(ids, "the index of GatherElements"), call.get("axis", 0)
-    return call.algebra.move(x, lambda data: np.take_along_axis(data, index, axis))
+    return joining.take_along(call.algebra, x, index, axis)
 
 
 @table.operators("GatherND")

@@ -182,7 +182,7 @@ def test_the_first_difference_is_named(digits: PreparedGraph) -> None:
 
 
 def with_rows(model: ir.Model, *nodes: tuple[str, list[object]]) -> ir.Value:
-    """The number of rows of the input, after some operators on it: `None` among inputs is the value so far."""
+    """The number of rows of the input, after some operators; `None` among inputs is the value so far."""
     source = model.graph.inputs[0]
     shape = ir.node("Shape", [source], {"start": 0, "end": 1})
     chain = [shape]
