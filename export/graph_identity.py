@@ -8,7 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.gates.levers import drop_levers
-from turnpike.export.identity.decide import Decision, HiddenOutput, InputShape, decide
+from turnpike.export.identity.decide import decide
+from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
 from turnpike.export.prepared_graph import PreparedGraph

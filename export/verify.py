@@ -14,7 +14,7 @@ from turnpike.export.compress.verify_cut import verify_cut
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import ParityError, SourceError
 from turnpike.export.graph_identity import decide_identity
-from turnpike.export.identity.decide import Decision, Verdict
+from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import InputSpec
 from turnpike.export.network import AnySource, Network
 from turnpike.export.options import DeviceOptions, SourceOptions

@@ -29,7 +29,7 @@ from turnpike.models.imports import collector_paused
 from turnpike.service.artifact.devices import Device, DevicePrecision
 
 if TYPE_CHECKING:
-    from turnpike.export.identity.decide import Decision
+    from turnpike.export.identity.decision import Decision
     from turnpike.export.verify import VerificationResult
 
 app = typer.Typer(add_completion=False)

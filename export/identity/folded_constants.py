@@ -16,8 +16,8 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
+from turnpike.export.identity.algebra.terms import Array
 from turnpike.export.identity.aten.run_program import program_weights, to_numpy
-from turnpike.export.identity.terms import Array
 
 # units in the last place of the largest number
 MAX_ULP = 2.0

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from turnpike.export.errors import ParityError
-from turnpike.export.identity.decide import Verdict
+from turnpike.export.identity.decision import Verdict
 from turnpike.export.pipeline import ExportResult, export_model
 from turnpike.export.verify import verify_model
 from turnpike.models.networks.families import build_network

@@ -9,8 +9,7 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
-from turnpike.export.identity.numbers.error_bound import ATOM, ErrorBound, Size
-from turnpike.export.identity.terms import (
+from turnpike.export.identity.algebra.terms import (
     Array,
     Known,
     SizeLedger,
@@ -22,6 +21,7 @@ from turnpike.export.identity.terms import (
     kind_of,
     shape_of,
 )
+from turnpike.export.identity.numbers.error_bound import ATOM, ErrorBound, Size
 
 # Distinct numbers of which the inverses are exact; those of more are values of a random function.
 MAX_EXACT_INVERSES = 64

@@ -12,8 +12,8 @@ from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.algebra.joining import pad
 from turnpike.export.identity.algebra.products import known_size
 from turnpike.export.identity.algebra.reductions import maximum_of_last, sum_of
+from turnpike.export.identity.algebra.terms import Array, Term, Value, shape_of
 from turnpike.export.identity.numbers.error_bound import ATOM
-from turnpike.export.identity.terms import Array, Term, Value, shape_of
 
 Pads = Sequence[tuple[int, int]]
 

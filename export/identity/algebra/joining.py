@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra, is_growing_size
-from turnpike.export.identity.numbers.error_bound import ATOM
-from turnpike.export.identity.terms import (
+from turnpike.export.identity.algebra.terms import (
     Array,
     Sizes,
     Term,
@@ -19,6 +18,7 @@ from turnpike.export.identity.terms import (
     known,
     shape_of,
 )
+from turnpike.export.identity.numbers.error_bound import ATOM
 
 
 def concatenate(algebra: Algebra, values: Sequence[Value], axis: int) -> Value:

@@ -9,8 +9,15 @@ import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra, is_infinite, size_of
 from turnpike.export.identity.algebra.reductions import sum_of
+from turnpike.export.identity.algebra.terms import (
+    Sizes,
+    Term,
+    UndecidedError,
+    Value,
+    known_integers,
+    shape_of,
+)
 from turnpike.export.identity.numbers.error_bound import Size
-from turnpike.export.identity.terms import Sizes, Term, UndecidedError, Value, known_integers, shape_of
 
 # bytes that the residues of one product's operands may take
 MAX_OPERAND_BYTES = 4 << 30

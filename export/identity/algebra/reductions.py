@@ -8,8 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.numbers.error_bound import ATOM
-from turnpike.export.identity.terms import (
+from turnpike.export.identity.algebra.terms import (
     Term,
     UndecidedError,
     Value,
@@ -17,6 +16,7 @@ from turnpike.export.identity.terms import (
     known_integers,
     shape_of,
 )
+from turnpike.export.identity.numbers.error_bound import ATOM
 
 Axes = int | Iterable[int] | None
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from turnpike.export.identity.algebra import convolutions, joining, normalizations, products, recurrent
 from turnpike.export.identity.algebra.reductions import softmax
+from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of, shape_of
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
-from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, kind_of, shape_of
 
 table = OperatorTable()
 

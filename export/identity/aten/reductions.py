@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra import reductions
+from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
-from turnpike.export.identity.terms import Sizes, Term, UndecidedError, Value
 
 table = OperatorTable()
 Dims = Any

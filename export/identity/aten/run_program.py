@@ -17,9 +17,17 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.terms import (
+    Array,
+    Sizes,
+    Term,
+    UndecidedError,
+    Value,
+    kind_of,
+    shape_of,
+)
 from turnpike.export.identity.aten import elementwise, layers, reductions, shapes
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
-from turnpike.export.identity.terms import Array, Sizes, Term, UndecidedError, Value, kind_of, shape_of
 
 OPERATORS = OperatorTable({**elementwise.table, **reductions.table, **layers.table, **shapes.table})
 # what PyTorch computes with sizes

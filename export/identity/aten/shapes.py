@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra import joining
+from turnpike.export.identity.algebra.terms import Array, Sizes, Term, UndecidedError, Value, shape_of
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
-from turnpike.export.identity.terms import Array, Sizes, Term, UndecidedError, Value, shape_of
 
 table = OperatorTable()
 

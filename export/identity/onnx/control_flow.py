@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from turnpike.export.identity.algebra.joining import stack
+from turnpike.export.identity.algebra.terms import Term, UndecidedError, Value, known, shape_of
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
-from turnpike.export.identity.terms import Term, UndecidedError, Value, known, shape_of
 
 table = OperatorTable()
 

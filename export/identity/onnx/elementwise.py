@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from turnpike.export.identity.algebra import activations
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of, known
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
-from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, kind_of, known
 
 table = OperatorTable()
 

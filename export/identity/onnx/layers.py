@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra import convolutions, joining, normalizations, products, recurrent
+from turnpike.export.identity.algebra.terms import UndecidedError, Value, shape_of
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable
-from turnpike.export.identity.terms import UndecidedError, Value, shape_of
 
 table = OperatorTable()
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.terms import Value, known
+from turnpike.export.identity.algebra.terms import Value, known
 
 # a function of a NodeCall and of the node's inputs, of which a missing one is None
 Handler = Callable[..., Any]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from turnpike.export.identity.algebra import reductions
+from turnpike.export.identity.algebra.terms import UndecidedError, Value, shape_of
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
-from turnpike.export.identity.terms import UndecidedError, Value, shape_of
 
 table = OperatorTable()
 

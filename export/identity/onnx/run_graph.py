@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.terms import UndecidedError, Value
 from turnpike.export.identity.onnx import (
     control_flow,
     elementwise,
@@ -17,7 +18,6 @@ from turnpike.export.identity.onnx import (
     shapes,
 )
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable
-from turnpike.export.identity.terms import UndecidedError, Value
 
 OPERATORS = OperatorTable(
     {

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra import joining
-from turnpike.export.identity.numbers.error_bound import Size
-from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
-from turnpike.export.identity.terms import (
+from turnpike.export.identity.algebra.terms import (
     Array,
     Term,
     UndecidedError,
@@ -20,6 +18,8 @@ from turnpike.export.identity.terms import (
     known,
     shape_of,
 )
+from turnpike.export.identity.numbers.error_bound import Size
+from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.highways.faults import FAULTS
-from turnpike.export.identity.decide import Decision, HiddenOutput, InputShape, Verdict, decide
+from turnpike.export.identity.decide import decide
+from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape, Verdict
 from turnpike.export.options import SourceOptions
 from turnpike.export.prepared_graph import PreparedGraph, prepare
 from turnpike.export.sources.load import load_source

@@ -17,8 +17,8 @@ from torch.nn import functional
 from tests.support.identity_operators import aten_elementwise, aten_layers, aten_reductions, aten_shapes
 from tests.support.identity_operators.aten_case import AtenCase, floats, integers
 from tests.support.identity_operators.runs import Interpreters
+from turnpike.export.identity.algebra.terms import UndecidedError
 from turnpike.export.identity.aten.run_program import OPERATORS
-from turnpike.export.identity.terms import UndecidedError
 
 CASES = {**aten_elementwise.CASES, **aten_reductions.CASES, **aten_shapes.CASES, **aten_layers.CASES}
 INTERPRETERS = Interpreters.load()
