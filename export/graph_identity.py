@@ -14,8 +14,8 @@ from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
 from turnpike.export.prepared_graph import PreparedGraph
 
-# Numbers of rows are drawn up to here. A graph may not compute with them, so a few are enough.
-MAX_ROWS = 8
+# Numbers of rows are drawn up to here, an odd number. A graph may not compute with them, so a few are enough.
+MAX_ROWS = 5
 # added to the ordinary size of other dimensions
 MAX_LONGER = 4
 
@@ -51,7 +51,7 @@ def _draw_shapes(network: Network) -> list[list[InputShape]]:
     sizes = choose_sizes(network)
     others = [name for name in sizes.sizes if name != sizes.batch]
     shapes = []
-    for rows in (1, 1 + 2 * (1 + secrets.randbelow(MAX_ROWS // 2 - 1)), 2 + secrets.randbelow(MAX_ROWS - 1)):
+    for rows in (1, 3 + 2 * secrets.randbelow(MAX_ROWS // 2), 2 + secrets.randbelow(MAX_ROWS - 1)):
         # the first set has the ordinary sizes, which every network accepts
         longer = {name: sizes.sizes[name] + secrets.randbelow(MAX_LONGER) for name in others if rows > 1}
         dims = sizes.with_rows(rows, **longer)
