@@ -13,6 +13,8 @@ from torch.export import ExportedProgram
 from turnpike.export.compress.verify_cut import verify_cut
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import ParityError, SourceError
+from turnpike.export.graph_identity import decide_identity
+from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import InputSpec
 from turnpike.export.network import AnySource, Network
 from turnpike.export.options import DeviceOptions, SourceOptions
@@ -27,6 +29,9 @@ from turnpike.service.artifact.devices import Device, DevicePrecision
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import Runtime, open_model
 
+# outputs that an error names
+MAX_NAMES = 3
+
 
 @dataclass(frozen=True)
 class VerificationResult:
@@ -39,6 +44,8 @@ class VerificationResult:
             are fp32.
         warnings: What a user should know about the source, the proof and the precision.
         notes: What was done with the source, which is usually what the user wants.
+        identity: Whether the file, in fp32, is the same function as the network, for every input. None for a
+            compressed file, which is another network.
     """
 
     manifest: Manifest
@@ -46,6 +53,7 @@ class VerificationResult:
     comparison: Comparison | None
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    identity: Decision | None = None
 
 
 def verify_model(
@@ -166,6 +174,15 @@ def run_verification(
             if manifest.weights == weights_digest(fresh.model):
                 raise
             raise ParityError(f"{another_network(path, manifest)}: {error}", error.table) from error
+        # no batch shows a difference: now decide for every input
+        identity = decide_identity(network, fresh, model_in_file if is_fp32 else fresh.model)
+        if identity.verdict is Verdict.DIFFERENT:
+            raise ParityError(
+                f"{path}: expected the same function as the network, got one that differs in "
+                f"{', '.join(identity.different[:MAX_NAMES])}: the first difference is at "
+                f"{identity.first_difference}. No batch of the {len(proof.parity.batches)} shows it, "
+                "and other inputs may"
+            )
     # the tensors agree: now the claims of the manifest, from the most specific to the digest of all weights
     expect_same_manifest(manifest, fresh, network, path)
     if manifest.batch_coupled != proof.batch_coupled:
@@ -189,7 +206,7 @@ def run_verification(
             )
             require_agreement(comparison, device_options)
     all_warnings = (*network.messages.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
-    return VerificationResult(manifest, proof, comparison, all_warnings, network.messages.notes)
+    return VerificationResult(manifest, proof, comparison, all_warnings, network.messages.notes, identity)
 
 
 def recorded_ranges(manifest: Manifest, runtime: Runtime, network: Network) -> dict[str, tuple[float, float]]:

@@ -49,9 +49,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+# modules of which a test that imports them exports networks
+EXPORTERS = {"turnpike.export.trace.trace_network", "turnpike.export.identity.aten.run_program"}
+
+
 def pytest_collection_finish() -> None:
     """Build torch's tables of operators once. torch builds them for each export, in half of its time."""
-    if "turnpike.export.trace.trace_network" in sys.modules:
+    if not EXPORTERS.isdisjoint(sys.modules):
         from torch._export import utils
         from torch.onnx._internal.exporter._registration import ONNXRegistry
 

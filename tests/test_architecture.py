@@ -62,14 +62,23 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "data": set(),
     },
     "export": {
-        "cli": {"compress", "verify", "pipeline", "output", "precision", "trace"},
+        "cli": {"compress", "verify", "identity", "pipeline", "output", "precision", "trace", "report"},
         "compress": {
             *("compress.graph", "model_report", "prepared_graph", "proved_graph"),
             *("sources", "sources.graph", "sources.data"),
             *("gates", "gates.highways", "gates.graph", "measure", "parity", "precision", "output", "report"),
         },
         "compress.graph": {"gates", "gates.highways", "gates.graph"},
-        "verify": {"compress", "prepared_graph", "sources", "parity", "precision", "output"},
+        "verify": {
+            *("compress", "prepared_graph", "graph_identity", "identity"),
+            *("sources", "parity", "precision", "output"),
+        },
+        "graph_identity": {"prepared_graph", "identity", "gates", "parity"},
+        "identity": {"identity.aten", "identity.onnx", "identity.algebra", "identity.numbers"},
+        "identity.aten": {"identity.algebra", "identity.numbers"},
+        "identity.onnx": {"identity.algebra", "identity.numbers"},
+        "identity.algebra": {"identity.numbers"},
+        "identity.numbers": set(),
         "pipeline": {
             *("sources", "sources.data", "prepared_graph", "proved_graph", "measure", "precision"),
             *("output", "model_report", "report"),

@@ -28,9 +28,9 @@ from turnpike.export.cli.options import (
     at_least,
 )
 from turnpike.export.cli.progress import console, print_result, running, show_messages, write_json
-from turnpike.export.compression_curve import curve_with_file, differs_from_curve, file_point
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.options import PrecisionOptions, SourceOptions
+from turnpike.export.report.compression_curve import curve_with_file, differs_from_curve, file_point
 from turnpike.models.imports import collector_paused
 from turnpike.service.artifact.manifest import Compression, Manifest, Precision
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.markup import escape
@@ -28,6 +29,7 @@ from turnpike.models.imports import collector_paused
 from turnpike.service.artifact.devices import Device, DevicePrecision
 
 if TYPE_CHECKING:
+    from turnpike.export.identity.decision import Decision
     from turnpike.export.verify import VerificationResult
 
 app = typer.Typer(add_completion=False)
@@ -86,9 +88,36 @@ def write_verification_json(result: VerificationResult) -> None:
             "warnings": result.warnings,
             "notes": result.notes,
             "comparison": None if result.comparison is None else result.comparison.summary,
+            "identity": None if result.identity is None else identity_summary(result.identity),
             "parity": result.proof.parity.model_dump(mode="json"),
         }
     )
+
+
+def identity_summary(identity: Decision) -> dict[str, Any]:
+    """The decision as the object of `--json`."""
+    return {
+        "verdict": identity.verdict,
+        "outputs": len(identity.compared),
+        "error_bound": identity.error_bound,
+        "folded": [constant.node for constant in identity.folded],
+        "reason": identity.reason,
+    }
+
+
+def identity_lines(identity: Decision, batches: int) -> Iterator[str]:
+    """What was decided, in words."""
+    if identity.verdict == "identical":
+        yield (
+            f"the same function of every input, in exact arithmetic, in {len(identity.compared)} outputs "
+            f"(chance of error: {identity.error_bound:.0e})"
+        )
+        if identity.folded:
+            names = ", ".join(constant.node for constant in identity.folded)
+            yield f"up to constants that torch.onnx computed, within 2 units in the last place: {names}"
+    else:
+        yield f"not decided for every input: {identity.reason}"
+        yield f"it agrees on {batches} batches"
 
 
 def show_verification(result: VerificationResult) -> None:
@@ -99,6 +128,9 @@ def show_verification(result: VerificationResult) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if result.comparison is not None:
         for line in (*result.comparison.tensor_lines, result.comparison.summary):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if result.identity is not None:
+        for line in identity_lines(result.identity, len(result.proof.parity.batches)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     name = escape(f"{result.manifest.name} version {result.manifest.version}")
     console.print(f"[bold green]verified[/] {name} on {', '.join(result.proof.parity.providers)}")

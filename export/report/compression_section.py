@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from turnpike.export.compression_curve import curve_with_file, differs_from_curve, file_point
 from turnpike.export.report.charts import Series, level, line_chart
+from turnpike.export.report.compression_curve import curve_with_file, differs_from_curve, file_point
 from turnpike.export.report.data import KeptUnits, ReportData
 from turnpike.export.report.maps import unit_map
 from turnpike.reporting.chart import Bars, Chart, Color, Content, Marks, linear_axis, position_axis

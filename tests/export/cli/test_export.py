@@ -105,6 +105,9 @@ def test_a_checkpoint_is_exported_inspected_and_verified(
     assert verified.exit_code == 0, verified.stderr
     assert "verified digits-10 version 1 on CPUExecutionProvider" in verified.stdout
     assert "layer09.transform_gate" in verified.stdout
+    assert "the same function of every input, in exact arithmetic, in 21 outputs (chance of error: " in (
+        verified.stdout
+    )
 
 
 def test_inspect_shows_a_table(call: Callable[..., Result], tmp_path: Path) -> None:
@@ -244,6 +247,8 @@ def test_results_are_printed_as_json_or_not_at_all(call: Callable[..., Result], 
     proved = json.loads(call(*verify, "--json").stdout)
     assert (proved["name"], proved["version"]) == ("net", 1)
     assert proved["parity"]["tensors"] == exported["manifest"]["parity"]["tensors"]
+    assert proved["identity"]["verdict"] == "identical"
+    assert proved["identity"]["error_bound"] < 1e-18
     quiet = call(*verify, "-q")
     assert (quiet.exit_code, " ".join(quiet.stdout.split())) == (0, f"warning: {warning}")
 

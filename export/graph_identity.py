@@ -1,0 +1,59 @@
+"""Decides whether an exported graph is the same function as its network, for every input."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+import onnx_ir as ir
+
+from turnpike.export.gates.levers import drop_levers
+from turnpike.export.identity.decide import decide
+from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape
+from turnpike.export.network import Network
+from turnpike.export.parity.batches import choose_sizes
+from turnpike.export.prepared_graph import PreparedGraph
+
+# Numbers of rows are drawn up to here, an odd number. A graph may not compute with them, so a few are enough.
+MAX_ROWS = 5
+# added to the ordinary size of other dimensions
+MAX_LONGER = 4
+
+
+def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> Decision:
+    """Decide whether a graph is the network's function in all outputs, gates and layers.
+
+    It runs at three sets of sizes: one row, an odd number of rows, and any number.
+
+    Args:
+        network: The network.
+        graph: The graph that was exported here from the network.
+        model: The graph to decide about: that one, or one from a file.
+    """
+    reference = graph.traced.program if graph.traced is not None else _adopted_graph(network)
+    hidden = {
+        name: HiddenOutput(origin.value, origin.row_axis, origin.complement)
+        for name, origin in graph.gates.origins.items()
+        if origin.value is not None
+    }
+    return decide(reference, model, _draw_shapes(network), hidden, trusted=graph.model)
+
+
+def _adopted_graph(network: Network) -> ir.Model:
+    if network.graph is None:
+        raise ValueError("expected a network with a traced program or a graph, got neither")
+    model = ir.from_proto(network.graph)
+    drop_levers(model)
+    return model
+
+
+def _draw_shapes(network: Network) -> list[list[InputShape]]:
+    sizes = choose_sizes(network)
+    others = [name for name in sizes.sizes if name != sizes.batch]
+    shapes = []
+    for rows in (1, 3 + 2 * secrets.randbelow(MAX_ROWS // 2), 2 + secrets.randbelow(MAX_ROWS - 1)):
+        # the first set has the ordinary sizes, which every network accepts
+        longer = {name: sizes.sizes[name] + secrets.randbelow(MAX_LONGER) for name in others if rows > 1}
+        dims = sizes.with_rows(rows, **longer)
+        shapes.append([InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs])
+    return shapes if sizes.batch is not None or others else shapes[:1]

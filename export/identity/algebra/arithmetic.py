@@ -1,0 +1,499 @@
+"""Arithmetic, elementary functions, comparisons and casts of terms."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, overload
+
+import numpy as np
+
+from turnpike.export.identity.algebra.terms import (
+    Array,
+    Known,
+    SizeLedger,
+    Sizes,
+    Term,
+    UndecidedError,
+    Value,
+    joint_kind,
+    kind_of,
+    shape_of,
+)
+from turnpike.export.identity.numbers.error_bound import ATOM, ErrorBound, Size
+
+# Distinct numbers of which the inverses are exact; those of more are values of a random function.
+MAX_EXACT_INVERSES = 64
+# whole exponents up to here are products
+MAX_EXPONENT = 64
+
+# they grow with their operands, if none is negative
+GROWING = (np.add, np.multiply, np.maximum)
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+
+
+class Numbers(Protocol):
+    """`Residues`, or `Reals` in tests of operators."""
+
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def primes(self) -> tuple[int, ...]: ...
+    def random(self, shape: Sequence[int]) -> Array: ...
+    def from_floats(self, array: Array) -> Array: ...
+    def from_floats_modulo(self, array: Array, number: int) -> Array: ...
+    def from_integers(self, array: Array) -> Array: ...
+    def add(self, a: Array, b: Array) -> Array: ...
+    def subtract(self, a: Array, b: Array) -> Array: ...
+    def multiply(self, a: Array, b: Array) -> Array: ...
+    def sum(self, a: Array, axes: Sequence[int], *, keepdims: bool = False) -> Array: ...
+    def cumulative_sum(self, a: Array, axis: int) -> Array: ...
+    def inverse(self, a: Array) -> Array: ...
+    def product(self, a: Array, b: Array, number: int) -> Array: ...
+    def function(self, name: str, arguments: Sequence[Array]) -> Array: ...
+    def odd_function(self, name: str, a: Array) -> Array: ...
+    def even_function(self, name: str, a: Array) -> Array: ...
+    def set_function(self, name: str, a: Array) -> Array: ...
+    def rows(self, table: Array, ids: Array) -> Array: ...
+
+
+class Algebra:
+    """Operators on values. Known integers stay known, sizes stay sizes; all other results are terms.
+
+    With `symbolic_sizes`, a size that is read from a tensor is an atom in all arithmetic; without, it is the
+    number of this run.
+    """
+
+    def __init__(self, numbers: Numbers, *, symbolic_sizes: bool = True) -> None:
+        self.numbers = numbers
+        self.bound = ErrorBound(len(numbers.primes))
+        self.sizes = SizeLedger(numbers.from_integers)
+        self._symbolic_sizes = symbolic_sizes
+        # results of costly operators, by the operator and the digests of its operands
+        self._results: dict[tuple[object, ...], Term] = {}
+        # the terms of roots that programs round to a literal, by the bytes of the literal
+        self._roots: dict[bytes, Term] = {}
+
+    # ---- values
+
+    def term(self, value: Value) -> Term:
+        """The field elements of a value.
+
+        An infinity is a number like any other: one that no program computes.
+        """
+        if isinstance(value, Term):
+            return value
+        if isinstance(value, Sizes):
+            return value.term
+        array = np.asarray(value)
+        if array.dtype.kind in "biu":
+            # abs of the smallest int64 would be negative
+            largest = max(abs(int(array.min())), abs(int(array.max()))) if array.size else 0
+            kind = kind_of(array)
+            return Term(
+                self.numbers.from_integers(array), kind, Size(norm=math.log2(max(1, largest))), kind == "b"
+            )
+        if np.isnan(array).any():
+            raise UndecidedError("a constant is NaN")
+        large = is_infinite(array)
+        if large.any():
+            return self._with_infinities(array, large)
+        root = self._roots.get(array.tobytes()) if array.size == 1 else None
+        if root is not None:
+            return self.move(root, lambda data: data.reshape(array.shape))
+        return Term(self.numbers.from_floats(array), "f", size_of(array))
+
+    def _with_infinities(self, array: Array, large: Array) -> Term:
+        finite = self.term(np.where(large, np.zeros((), array.dtype), array))
+        zeros = np.zeros(array.shape, np.int64)
+        infinity = self.numbers.function("infinity", [self.numbers.from_integers(zeros)])
+        negated = self.numbers.subtract(np.zeros_like(infinity), infinity)
+        data = np.where(large, np.where(array < 0, negated, infinity), finite.data)
+        return Term(data, "f", finite.size.plus(ATOM))
+
+    def part(self, value: Value, number: int) -> Array:
+        """The elements of a value modulo one of the primes: the smallest form of large weights."""
+        if isinstance(value, Term | Sizes):
+            return self.term(value).data[number]
+        array = np.asarray(value)
+        if (
+            array.dtype.kind == "f"
+            and array.size > 1
+            and np.isfinite(array).all()
+            and not is_infinite(array).any()
+        ):
+            return self.numbers.from_floats_modulo(array, number)
+        return self.term(array).data[number]
+
+    def inverse_square_root(self, size: int) -> Value:
+        """1/sqrt(size), as attention has it.
+
+        torch.onnx multiplies queries and keys by its square root each, rounded. If that is no power of two,
+        it becomes an atom r, here and wherever a program has one of its roundings, and 1/sqrt(size) is r * r.
+        """
+        root = np.sqrt(np.float32(1) / np.sqrt(np.float32(size)))
+        if float(root) ** -4 == size:
+            return np.float32(1 / math.sqrt(size))
+        zero = self.numbers.from_integers(np.zeros((), np.int64))
+        atom = Term(self.numbers.function(f"fourth root of 1/{size}", [zero]), "f", ATOM)
+        for rounded in (root, np.float32(size**-0.25)):
+            self._roots[rounded.tobytes()] = atom
+        return self.multiply(atom, atom)
+
+    @overload
+    def move(self, value: Term, function: Callable[[Array], Array]) -> Term: ...
+    @overload
+    def move(self, value: Sizes, function: Callable[[Array], Array]) -> Sizes: ...
+    @overload
+    def move(self, value: Known, function: Callable[[Array], Array]) -> Array: ...
+    def move(self, value: Value, function: Callable[[Array], Array]) -> Value:
+        """Apply a function that only moves, repeats or drops numbers."""
+        if isinstance(value, Term):
+            data = np.stack([function(part) for part in value.data])
+            return Term(data, value.kind, value.size, value.is_binary)
+        if isinstance(value, Sizes):
+            moved = self.move(value.term, function)
+            return Sizes(function(value.numbers), moved, value.ledger, value.is_growing)
+        return function(np.asarray(value))
+
+    def sizes_of(self, value: Value) -> Value:
+        """The shape of a tensor, as the program reads it."""
+        numbers = np.array(shape_of(value), np.int64)
+        if not isinstance(value, Term) or not self._symbolic_sizes:
+            return numbers
+        return Sizes(numbers, self._read_sizes(numbers), self.sizes, is_growing=True)
+
+    def _read_sizes(self, numbers: Array) -> Term:
+        """An atom for each size. All tensors of one size have the same."""
+        data = self.numbers.function("size", [self.numbers.from_integers(numbers)])
+        # a graph may shape its tensors like any other one
+        self.sizes.allow(data)
+        return Term(data, "i", ATOM)
+
+    def integers(
+        self, function: Callable[..., Any], symbolic: Callable[..., Value], *values: Value
+    ) -> Value | None:
+        """The result of arithmetic on known integers and sizes; None if any of the values is something else.
+
+        Args:
+            function: Computes with the numbers of this run.
+            symbolic: Computes with terms, for sizes.
+            values: The operands.
+        """
+        if any(isinstance(value, Term) or kind_of(value) == "f" for value in values):
+            return None
+        numbers = [value.numbers if isinstance(value, Sizes) else np.asarray(value) for value in values]
+        result = np.asarray(function(*numbers))
+        if not any(isinstance(value, Sizes) for value in values):
+            return result
+        is_growing = function in GROWING and all(map(is_growing_size, values))
+        term = self.term(symbolic(*(self.term(value) for value in values)))
+        return Sizes(result, term, self.sizes, is_growing)
+
+    def _pair(self, a: Term, b: Term) -> tuple[Array, Array]:
+        """The elements of two terms, of one rank, so that NumPy can broadcast them."""
+        rank = max(a.ndim, b.ndim)
+        return with_rank(a.data, rank), with_rank(b.data, rank)
+
+    def once(
+        self, operator: tuple[object, ...], operands: Sequence[Value], compute: Callable[[], Term]
+    ) -> Term:
+        """The result of a costly operator, which the other program has nearly always computed before.
+
+        Args:
+            operator: The name and the attributes of the operator.
+            operands: The operands.
+            compute: Computes the result.
+        """
+        key = (operator, *(_digest(operand) for operand in operands))
+        if key not in self._results:
+            self._results[key] = compute()
+        return self._results[key]
+
+    # ---- sums and products
+
+    def add(self, a: Value, b: Value) -> Value:
+        if (result := self.integers(np.add, self.add, a, b)) is not None:
+            return result
+        for value, other in ((a, b), (b, a)):
+            # an infinity absorbs what is added to it: a mask of attention is written so
+            if not isinstance(other, Term | Sizes) and (large := is_infinite(other)).any():
+                finite = np.where(large, np.zeros((), np.asarray(other).dtype), other)
+                return self.where(large, other, self.add(value, finite))
+        x, y = self.term(a), self.term(b)
+        return Term(self.numbers.add(*self._pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        # NumPy does not subtract booleans
+        if (result := self.integers(lambda x, y: x - y.astype(np.int64), self.subtract, a, b)) is not None:
+            return result
+        x, y = self.term(a), self.term(b)
+        return Term(self.numbers.subtract(*self._pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
+
+    def multiply(self, a: Value, b: Value) -> Value:
+        if (result := self.integers(np.multiply, self.multiply, a, b)) is not None:
+            return result
+        x, y = self.term(a), self.term(b)
+        return Term(self.numbers.multiply(*self._pair(x, y)), joint_kind(a, b), x.size.times(y.size))
+
+    def negate(self, a: Value) -> Value:
+        return self.subtract(np.zeros((), np.int64), a)
+
+    def reciprocal(self, a: Value) -> Value:
+        """1/a: exact for few known numbers, and otherwise an odd random function of a."""
+        if not isinstance(a, Term | Sizes):
+            exact = self._exact_inverse(np.asarray(a))
+            if exact is not None:
+                return exact
+        return self.odd_function("1/x", a)
+
+    def divide(self, a: Value, b: Value) -> Value:
+        return self.multiply(a, self.reciprocal(b))
+
+    def scale(self, a: Value, numerator: int, denominator: int = 1) -> Value:
+        """A value times a rational number."""
+        return self.multiply(a, self.multiply(numerator, self.reciprocal(denominator)))
+
+    def _exact_inverse(self, array: Array) -> Term | None:
+        distinct = np.unique(array)
+        if distinct.size > MAX_EXACT_INVERSES or not np.isfinite(distinct).all() or not distinct.all():
+            return None
+        odd, smallest = 1, 0
+        for number in distinct.tolist():
+            numerator, denominator = float(number).as_integer_ratio()
+            twos = (numerator & -numerator).bit_length() - 1
+            odd = math.lcm(odd, abs(numerator) >> twos)
+            smallest = max(smallest, twos, denominator.bit_length())
+        size = Size(norm=math.log2(odd) + 2 * smallest, twos=smallest, odd=odd)
+        term = self.term(array)
+        return Term(self.numbers.inverse(term.data), "f", size)
+
+    def power(self, a: Value, exponent: Value) -> Value:
+        """a to the power of an exponent; a whole one makes products, and 1/2 a square root."""
+        if not isinstance(exponent, Term | Sizes) and np.size(exponent) == 1:
+            number = float(np.reshape(exponent, ()))
+            if number == int(number) and abs(number) <= MAX_EXPONENT:
+                return self._whole_power(a, int(number))
+            if abs(number) == 0.5:
+                root = self.sqrt(a)
+                return root if number > 0 else self.reciprocal(root)
+        return self.function("pow", a, exponent)
+
+    def _whole_power(self, a: Value, exponent: int) -> Value:
+        if exponent == 0:
+            return np.ones(shape_of(a), np.float32 if kind_of(a) == "f" else np.int64)
+        result = a
+        for _ in range(abs(exponent) - 1):
+            result = self.multiply(result, a)
+        return result if exponent > 0 else self.reciprocal(result)
+
+    # ---- functions
+
+    def function(self, name: str, *arguments: Value, kind: str = "f") -> Term:
+        """A function that is no polynomial."""
+        terms = [self.term(argument) for argument in arguments]
+
+        def compute() -> Term:
+            rank = max(term.ndim for term in terms)
+            data = self.numbers.function(name, [with_rank(term.data, rank) for term in terms])
+            for term in terms:
+                self.bound.count_function(name, data[0].size, term.size)
+            return Term(data, kind, ATOM)
+
+        return self.once(("function", name, kind), terms, compute)
+
+    def integer_function(self, name: str, function: Callable[..., Any], a: Value, b: Value) -> Value:
+        """A function of integers or floats that is no polynomial, such as a remainder."""
+        kind = joint_kind(a, b)
+        if (
+            result := self.integers(function, lambda x, y: self.function(name, x, y, kind=kind), a, b)
+        ) is not None:
+            return result
+        return self.function(name, a, b, kind=kind)
+
+    def odd_function(self, name: str, a: Value) -> Term:
+        """A function with f(-x) = -f(x)."""
+        term = self.term(a)
+
+        def compute() -> Term:
+            # x is compared with y and with -y
+            self.bound.count_function(name, 2 * term.data[0].size, term.size)
+            return Term(self.numbers.odd_function(name, term.data), "f", ATOM)
+
+        return self.once(("odd", name), [term], compute)
+
+    def even_function(self, name: str, a: Value) -> Term:
+        """A function with f(-x) = f(x)."""
+        term = self.term(a)
+
+        def compute() -> Term:
+            self.bound.count_function(name, 2 * term.data[0].size, term.size)
+            return Term(self.numbers.even_function(name, term.data), "f", ATOM)
+
+        return self.once(("even", name), [term], compute)
+
+    def exp(self, a: Value) -> Value:
+        return self.function("exp", a)
+
+    def log(self, a: Value) -> Value:
+        return self.function("log", a)
+
+    def sqrt(self, a: Value) -> Value:
+        return self.function("sqrt", a)
+
+    def absolute(self, a: Value) -> Value:
+        if (result := self.integers(np.abs, self.absolute, a)) is not None:
+            return result
+        return self._of_kind(self.even_function("abs", a), kind_of(a))
+
+    def sign(self, a: Value) -> Value:
+        return self.odd_function("sign", a)
+
+    def sigmoid(self, a: Value) -> Value:
+        return self.add(self.odd_function("sigmoid - 1/2", a), np.float32(0.5))
+
+    def tanh(self, a: Value) -> Value:
+        """tanh(a) = 2 sigmoid(2a) - 1."""
+        return self.multiply(2, self.odd_function("sigmoid - 1/2", self.multiply(2, a)))
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        """max(a, b) = (a + b + |a - b|) / 2."""
+        if (result := self.integers(np.maximum, self.maximum, a, b)) is not None:
+            return result
+        distance = self.absolute(self.subtract(a, b))
+        return self._of_kind(self.scale(self.add(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        """min(a, b) = (a + b - |a - b|) / 2."""
+        if (result := self.integers(np.minimum, self.minimum, a, b)) is not None:
+            return result
+        distance = self.absolute(self.subtract(a, b))
+        return self._of_kind(self.scale(self.subtract(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+
+    def _of_kind(self, value: Value, kind: str) -> Term:
+        """A value that a formula with fractions computes, in the kind of the result."""
+        term = self.term(value)
+        return Term(term.data, kind, term.size, term.is_binary)
+
+    def clip(self, a: Value, low: Value | None = None, high: Value | None = None) -> Value:
+        """A limit that is infinite everywhere is none."""
+        for limit, function in ((low, self.maximum), (high, self.minimum)):
+            if limit is not None and (isinstance(limit, Term | Sizes) or not is_infinite(limit).all()):
+                a = function(a, limit)
+        return a
+
+    # ---- conditions are 0 or 1
+
+    def compare(self, a: Value, b: Value, how: str) -> Value:
+        """Whether a is "gt", "ge", "lt", "le", "eq" or "ne" than b."""
+        function = COMPARISONS[how]
+        if (result := self.integers(function, lambda x, y: self.compare(x, y, how), a, b)) is not None:
+            return result
+        if not isinstance(a, Term | Sizes) and not isinstance(b, Term | Sizes):
+            return np.asarray(function(a, b))
+        difference = self.subtract(b, a) if how[0] == "l" else self.subtract(a, b)
+        equal = self.even_function("is zero", difference)
+        if how in ("eq", "ne"):
+            return self._condition(equal if how == "eq" else self.subtract(1, equal))
+        # greater is (1 + sign - equal) / 2
+        sign = self.sign(difference)
+        either = self.add(sign, equal) if how[1] == "e" else self.subtract(sign, equal)
+        return self._condition(self.scale(self.add(1, either), 1, 2))
+
+    def both(self, a: Value, b: Value) -> Value:
+        """Whether two conditions hold: numbers other than 0 and 1 need a cast to booleans before."""
+        if (result := self.integers(np.logical_and, self.both, a, b)) is not None:
+            return result
+        return self._condition(self.multiply(a, b))
+
+    def either(self, a: Value, b: Value) -> Value:
+        if (result := self.integers(np.logical_or, self.either, a, b)) is not None:
+            return result
+        return self._condition(self.subtract(self.add(self.term(a), b), self.multiply(a, b)))
+
+    def negation(self, a: Value) -> Value:
+        if (result := self.integers(np.logical_not, self.negation, a)) is not None:
+            return result
+        return self._condition(self.subtract(1, a))
+
+    def _condition(self, a: Value) -> Term:
+        term = self.term(a)
+        return Term(term.data, "b", term.size, is_binary=True)
+
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        if (result := self.integers(np.where, self.where, condition, a, b)) is not None:
+            return result
+        if isinstance(condition, Term | Sizes):
+            return self.add(self.multiply(condition, a), self.multiply(self.subtract(1, condition), b))
+        if not isinstance(a, Term | Sizes) and not isinstance(b, Term | Sizes):
+            return np.where(condition, a, b)
+        x, y = self.term(a), self.term(b)
+        rank = max(x.ndim, y.ndim, np.ndim(condition))
+        data = np.where(condition, with_rank(x.data, rank), with_rank(y.data, rank))
+        return Term(data, joint_kind(a, b), x.size.plus(y.size))
+
+    def cast(self, a: Value, dtype: Any) -> Value:
+        """A float that becomes an integer loses its fraction, and a narrow integer wraps: both are functions.
+
+        Casts between floats round, which is not decided here. 32 bits are taken to hold every integer.
+        """
+        kind = kind_of(np.zeros(0, dtype))
+        if isinstance(a, Sizes):
+            if kind == kind_of(a):
+                return a
+            a = a.term
+        if not isinstance(a, Term):
+            return np.asarray(a).astype(dtype)
+        if kind == "b" and not a.is_binary:
+            return self.compare(a, 0, "ne")
+        if kind == "i" and not a.is_binary:
+            if a.kind == "f":
+                a = self.function("truncate", a, kind="i")
+            if np.dtype(dtype).itemsize < 4 or np.dtype(dtype).kind == "u":
+                return self.function(f"wrap to {np.dtype(dtype)}", a, kind="i")
+        return Term(a.data, kind, a.size, a.is_binary)
+
+
+def is_growing_size(value: Value) -> bool:
+    return value.is_growing if isinstance(value, Sizes) else bool((np.asarray(value) >= 0).all())
+
+
+def _digest(value: Value) -> bytes:
+    """A digest of the elements or bits of a value, and of its shape and kind."""
+    if isinstance(value, Sizes):
+        value = value.term
+    array = value.data if isinstance(value, Term) else np.asarray(value)
+    form = f"{array.dtype} {array.shape} {kind_of(value)}"
+    return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=32).digest() + form.encode()
+
+
+def is_infinite(value: Value) -> Array:
+    """Where a known value is infinite. The largest float32 counts: masks are written with either."""
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        return np.zeros(array.shape, bool)
+    return np.abs(array) >= np.finfo(np.float32).max
+
+
+def with_rank(data: Array, rank: int) -> Array:
+    """Elements with axes of size 1 before those of the tensor, so that it has this rank."""
+    return data.reshape(data.shape[0], *(1,) * (rank - data.ndim + 1), *data.shape[1:])
+
+
+def size_of(array: Array) -> Size:
+    """Bounds of known floats, over a common power of two."""
+    if not array.size or not (numbers := array[array != 0]).size:
+        return Size()
+    exponents = np.frexp(numbers.astype(np.float64))[1]
+    mantissa = {2: 11, 4: 24}.get(array.dtype.itemsize, 53)
+    twos = max(0, mantissa - int(exponents.min()))
+    return Size(norm=float(exponents.max()) + twos, twos=twos)

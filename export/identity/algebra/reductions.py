@@ -1,0 +1,161 @@
+"""Reductions of terms along axes. Axes of None, or none at all, are all axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.terms import (
+    Term,
+    UndecidedError,
+    Value,
+    kind_of,
+    known_integers,
+    shape_of,
+)
+from turnpike.export.identity.numbers.error_bound import ATOM
+
+Axes = int | Iterable[int] | None
+
+
+def axes_of(value: Value, axes: Axes) -> tuple[int, ...]:
+    """Axes of a value in order, counted from the first."""
+    rank = len(shape_of(value))
+    chosen = [axes] if isinstance(axes, int | np.integer) else list(axes or ())
+    return tuple(sorted(int(axis) % max(rank, 1) for axis in chosen)) or tuple(range(rank))
+
+
+def sum_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
+    chosen = axes_of(a, axes)
+    result = algebra.integers(
+        lambda array: np.sum(array, axis=chosen, keepdims=keepdims),
+        lambda term: sum_of(algebra, term, axes, keepdims=keepdims),
+        a,
+    )
+    if result is not None:
+        return result
+    term = algebra.term(a)
+    size = term.size.summed(math.prod(term.shape[axis] for axis in chosen))
+    data = algebra.numbers.sum(term.data, chosen, keepdims=keepdims)
+    return Term(data, "f" if term.kind == "f" else "i", size)
+
+
+def mean(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
+    count = math.prod(shape_of(a)[axis] for axis in axes_of(a, axes))
+    return algebra.scale(sum_of(algebra, a, axes, keepdims=keepdims), 1, count)
+
+
+def variance(
+    algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False, correction: int = 0
+) -> Value:
+    """The sum of the squared distances from the mean, divided by their number less the correction."""
+    count = math.prod(shape_of(a)[axis] for axis in axes_of(a, axes))
+    if count <= correction:
+        raise UndecidedError(f"a variance of {count} numbers with correction {correction}")
+    centered = algebra.subtract(a, mean(algebra, a, axes, keepdims=True))
+    total = sum_of(algebra, algebra.multiply(centered, centered), axes, keepdims=keepdims)
+    return algebra.scale(total, 1, count - correction)
+
+
+def product_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
+    for axis in reversed(axes_of(a, axes)):
+        factors = [_at(algebra, a, axis, index) for index in range(shape_of(a)[axis])]
+        a = factors[0] if factors else np.ones((), np.float32)
+        for factor in factors[1:]:
+            a = algebra.multiply(a, factor)
+        if keepdims:
+            a = algebra.move(a, lambda data, axis=axis: np.expand_dims(data, axis))
+    return a
+
+
+def _at(algebra: Algebra, a: Value, axis: int, index: int) -> Value:
+    return algebra.move(a, lambda data: np.asarray(data.take(index, axis)))
+
+
+def maximum_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
+    chosen = axes_of(a, axes)
+    if (integers := known_integers(a)) is not None:
+        return np.asarray(np.max(integers[0], axis=chosen, keepdims=keepdims))
+    term = algebra.term(a)
+    kept = [axis for axis in range(term.ndim) if axis not in chosen]
+    last = algebra.move(
+        term, lambda data: data.transpose(*kept, *chosen).reshape([data.shape[axis] for axis in kept] + [-1])
+    )
+    result = maximum_of_last(algebra, last)
+    sizes = [1 if axis in chosen else size for axis, size in enumerate(term.shape)]
+    shape = sizes if keepdims else [term.shape[axis] for axis in kept]
+    data = result.data.reshape(-1, *shape)
+    return Term(data, term.kind, result.size, term.is_binary)
+
+
+def maximum_of_last(algebra: Algebra, term: Term) -> Term:
+    """The maximum along the last axis: a function of the set of its numbers.
+
+    That of two numbers is made as `maximum` makes it.
+    """
+    count = term.shape[-1]
+    if count <= 2:
+        parts = [_at(algebra, term, -1, index) for index in range(count)]
+        return algebra.term(parts[0] if count == 1 else algebra.maximum(*parts))
+    # numbers of one set are compared with those of others
+    algebra.bound.count_function("maximum: element", term.data[0].size, term.size)
+    return Term(algebra.numbers.set_function("maximum", term.data), "f", ATOM)
+
+
+def minimum_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
+    if kind_of(a) == "b":
+        return all_of(algebra, a, axes, keepdims=keepdims)
+    return algebra.negate(maximum_of(algebra, algebra.negate(a), axes, keepdims=keepdims))
+
+
+def any_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
+    result = algebra.term(maximum_of(algebra, algebra.cast(a, np.bool_), axes, keepdims=keepdims))
+    return Term(result.data, "b", result.size, is_binary=True)
+
+
+def all_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
+    inverted = algebra.negation(algebra.cast(a, np.bool_))
+    return algebra.negation(any_of(algebra, inverted, axes, keepdims=keepdims))
+
+
+def argmax(algebra: Algebra, a: Value, axis: int, *, keepdims: bool) -> Value:
+    """Where the largest number is: a function of all numbers in their order."""
+    if not isinstance(a, Term):
+        raise UndecidedError("argmax of a constant")
+    parts = [_at(algebra, a, axis, index) for index in range(a.shape[axis])]
+    result = algebra.function("argmax", *parts, kind="i")
+    return algebra.move(result, lambda data: np.expand_dims(data, axis)) if keepdims else result
+
+
+def softmax(algebra: Algebra, a: Value, axis: int) -> Value:
+    """Without the maximum that implementations subtract first: the ratio is the same."""
+    powers = algebra.exp(a)
+    return algebra.divide(powers, sum_of(algebra, powers, axis, keepdims=True))
+
+
+def log_softmax(algebra: Algebra, a: Value, axis: int) -> Value:
+    return algebra.subtract(a, log_sum_exp(algebra, a, axis, keepdims=True))
+
+
+def log_sum_exp(algebra: Algebra, a: Value, axes: Axes, *, keepdims: bool = False) -> Value:
+    return algebra.log(sum_of(algebra, algebra.exp(a), axes, keepdims=keepdims))
+
+
+def cumulative_sum(algebra: Algebra, a: Value, axis: int) -> Value:
+    if (integers := known_integers(a)) is not None:
+        return np.cumsum(integers[0], axis)
+    term = algebra.term(a)
+    size = term.size.summed(term.shape[axis])
+    kind = "f" if term.kind == "f" else "i"
+    return Term(algebra.numbers.cumulative_sum(term.data, axis % term.ndim), kind, size)
+
+
+def norm(algebra: Algebra, a: Value, order: float, axes: Axes, *, keepdims: bool) -> Value:
+    if order == 2:
+        return algebra.sqrt(sum_of(algebra, algebra.multiply(a, a), axes, keepdims=keepdims))
+    if order == 1:
+        return sum_of(algebra, algebra.absolute(a), axes, keepdims=keepdims)
+    raise UndecidedError(f"a norm of order {order}")

@@ -1,0 +1,1 @@
+"""Runs programs of torch.export on terms."""

@@ -1,0 +1,117 @@
+"""Reductions of ATen: sums, means, extrema, softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from turnpike.export.identity.algebra import reductions
+from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value
+from turnpike.export.identity.aten.operator_table import Call, OperatorTable
+
+table = OperatorTable()
+Dims = Any
+
+
+@table.operators("sum")
+def sum_of(call: Call, self_: Value, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Value:
+    return reductions.sum_of(call.algebra, self_, dim, keepdims=keepdim)
+
+
+@table.operators("mean")
+def mean(call: Call, self_: Value, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Value:
+    return reductions.mean(call.algebra, self_, dim, keepdims=keepdim)
+
+
+@table.operators("var", "std", "var_mean", "std_mean")
+def variance(
+    call: Call,
+    self_: Value | None = None,
+    dim: Dims = None,
+    correction: float | None = 1,
+    keepdim: bool = False,
+    unbiased: bool = True,
+    **primitive: Any,
+) -> Any:
+    """The variance divides by the number of values less the correction. prims.var calls the input `inp`."""
+    x = primitive["inp"] if self_ is None else self_
+    dim = primitive.get("dims", dim)
+    if "correction" not in call.overload and self_ is not None:
+        correction = int(unbiased)
+    number = 1 if correction is None else correction
+    if number != int(number):
+        raise UndecidedError(f"a variance with correction {correction}")
+    value = reductions.variance(call.algebra, x, dim, keepdims=keepdim, correction=int(number))
+    value = call.algebra.sqrt(value) if call.operator.startswith("std") else value
+    if call.operator.endswith("mean"):
+        return value, reductions.mean(call.algebra, x, dim, keepdims=keepdim)
+    return value
+
+
+@table.operators("amax", "amin", "max.default", "min.default", "max.dim", "min.dim")
+def extremum(call: Call, self_: Value, dim: Dims = None, keepdim: bool = False) -> Any:
+    is_largest = "max" in call.operator
+    reduce = reductions.maximum_of if is_largest else reductions.minimum_of
+    value = reduce(call.algebra, self_, dim, keepdims=keepdim)
+    if call.overload != "dim":
+        return value
+    if all(user.args[1] == 0 for user in call.node.users):
+        return value, None
+    signed = self_ if is_largest else call.algebra.negate(self_)
+    return value, reductions.argmax(call.algebra, signed, dim, keepdims=keepdim)
+
+
+@table.operators("argmax", "argmin")
+def argmax(call: Call, self_: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    signed = self_ if call.operator == "argmax" else call.algebra.negate(self_)
+    if dim is None:
+        signed, dim = call.algebra.move(signed, lambda data: data.reshape(-1)), 0
+    return reductions.argmax(call.algebra, signed, dim, keepdims=keepdim)
+
+
+@table.operators("any", "all")
+def any_of(call: Call, self_: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+    if not isinstance(self_, Term | Sizes):
+        axis = tuple(dim) if isinstance(dim, list) else dim
+        return np.asarray((np.any if call.operator == "any" else np.all)(self_, axis=axis, keepdims=keepdim))
+    reduce = reductions.any_of if call.operator == "any" else reductions.all_of
+    return reduce(call.algebra, self_, dim, keepdims=keepdim)
+
+
+@table.operators("prod")
+def product(call: Call, self_: Value, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Value:
+    return reductions.product_of(call.algebra, self_, dim, keepdims=keepdim)
+
+
+@table.operators("softmax", "_softmax")
+def softmax(call: Call, self_: Value, dim: int, **_: Any) -> Value:
+    return reductions.softmax(call.algebra, self_, dim)
+
+
+@table.operators("log_softmax", "_log_softmax")
+def log_softmax(call: Call, self_: Value, dim: int, **_: Any) -> Value:
+    return reductions.log_softmax(call.algebra, self_, dim)
+
+
+@table.operators("logsumexp")
+def log_sum_exp(call: Call, self_: Value, dim: Dims, keepdim: bool = False) -> Value:
+    return reductions.log_sum_exp(call.algebra, self_, dim, keepdims=keepdim)
+
+
+@table.operators("cumsum")
+def cumulative_sum(call: Call, self_: Value, dim: int, dtype: Any = None) -> Value:
+    return reductions.cumulative_sum(call.algebra, self_, dim)
+
+
+# `ord` is the name in the schema
+@table.operators("linalg_vector_norm")
+def norm(
+    call: Call,
+    self_: Value,
+    ord: float = 2,  # noqa: A002
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+) -> Value:
+    return reductions.norm(call.algebra, self_, float(ord), dim, keepdims=keepdim)

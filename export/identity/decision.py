@@ -1,0 +1,74 @@
+"""The result of a decision, and what it is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from turnpike.export.identity.folded_constants import FoldedConstant
+
+
+class Verdict(StrEnum):
+    """The results of a decision."""
+
+    IDENTICAL = "identical"
+    DIFFERENT = "different"
+    NOT_DECIDED = "not decided"
+
+
+@dataclass(frozen=True)
+class InputShape:
+    """The dtype and the sizes of an input."""
+
+    dtype: np.dtype[np.generic]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class HiddenOutput:
+    """What an output stands for that the network itself does not return: a value of the reference.
+
+    Attributes:
+        value: The name of the node of the program, or of the value of the other graph.
+        row_axis: The axis of the value that is axis 0 of the output.
+        is_complement: The output is one minus the value.
+    """
+
+    value: str
+    row_axis: int = 0
+    is_complement: bool = False
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The result, with what led to it.
+
+    Attributes:
+        verdict: Whether graph and reference are the same function.
+        compared: The outputs that were compared.
+        different: Those that differ.
+        first_difference: The first node of the graph that differs from the reference's value of its name.
+        reason: Why nothing was decided.
+        folded: Constants that the exporter computed, which were taken from the graph.
+        error_bound: The probability that different functions are called identical.
+    """
+
+    verdict: Verdict
+    compared: tuple[str, ...] = ()
+    different: tuple[str, ...] = ()
+    first_difference: str | None = None
+    reason: str | None = None
+    folded: tuple[FoldedConstant, ...] = ()
+    error_bound: float = 1.0
+
+    def __str__(self) -> str:
+        if self.verdict is Verdict.NOT_DECIDED:
+            return f"not decided: {self.reason}"
+        if self.verdict is Verdict.DIFFERENT:
+            where = self.first_difference or "a value without a name"
+            names = ", ".join(self.different[:3])
+            return f"different: {names} ({len(self.different)} outputs), first at {where}"
+        folded = f", up to {len(self.folded)} folded constants" if self.folded else ""
+        return f"identical in {len(self.compared)} outputs{folded}; chance of error {self.error_bound:.0e}"

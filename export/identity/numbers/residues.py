@@ -1,0 +1,240 @@
+"""Exact arithmetic modulo several random primes at once, with random functions.
+
+An array of residues has one axis more than its tensor, the first: one residue for each prime.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from turnpike.export.identity.numbers.primes import random_primes
+from turnpike.export.identity.numbers.siphash import siphash
+
+Array = np.ndarray[Any, np.dtype[Any]]
+U64 = np.uint64
+# Primes of a run. With six, the bound of the error is below 1e-18 for all networks that were tried.
+PRIMES = 6
+# numbers converted at a time, to stay in the processor's cache
+CHUNK = 1 << 16
+# of float64: bits of the fraction, exponent of its last bit, smallest exponent, and the bits of the exponent
+FRACTION_BITS, EXPONENT_SHIFT, EXPONENT_MASK = 52, 1075, 0x7FF
+# a sum of products of sums of 16-bit limbs is exact in float64 up to here
+MAX_SUMMANDS = 1 << 18
+
+
+class Residues:
+    """Arithmetic on residues of random numbers. All methods broadcast as NumPy does.
+
+    Random functions are keyed hashes: equal arguments have equal values, everything else is random. The
+    functions of one run are independent of those of another, as is every choice of primes.
+    """
+
+    # equal numbers are the same residues, so that results can be compared
+    exact = True
+
+    def __init__(self, count: int = PRIMES) -> None:
+        self.primes = random_primes(count)
+        self._secret = secrets.token_bytes(32)
+        self._keys: dict[str, tuple[int, int]] = {}
+        self._powers = [_powers_of_two(prime) for prime in self.primes]
+
+    # ---- conversion
+
+    def random(self, shape: Sequence[int]) -> Array:
+        """Independent random residues."""
+        generator = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
+        return np.stack([generator.integers(0, prime, tuple(shape), dtype=U64) for prime in self.primes])
+
+    def from_floats(self, array: Array) -> Array:
+        """The residues of finite numbers of 16, 32 or 64 bits: mantissa times a power of two, exactly."""
+        return np.stack([self.from_floats_modulo(array, number) for number in range(len(self.primes))])
+
+    def from_floats_modulo(self, array: Array, number: int) -> Array:
+        """The same for one of the primes: six at once would take 12 times the memory of a layer's weights."""
+        prime, powers = U64(self.primes[number]), self._powers[number]
+        flat = np.ascontiguousarray(array).reshape(-1)
+        residues = np.empty(flat.size, U64)
+        for start in range(0, flat.size, CHUNK):
+            bits = flat[start : start + CHUNK].astype(np.float64).view(U64)
+            exponent = (bits >> U64(FRACTION_BITS) & U64(EXPONENT_MASK)).astype(np.intp)
+            # a number below the normal ones has the exponent of the smallest, without the leading bit
+            mantissa = (bits & U64((1 << FRACTION_BITS) - 1)) | (
+                (exponent > 0).astype(U64) << U64(FRACTION_BITS)
+            )
+            value = mantissa % prime * powers[np.maximum(exponent, 1)] % prime
+            negative = (bits >> U64(63)).astype(bool) & (value > 0)
+            np.subtract(prime, value, out=value, where=negative)
+            residues[start : start + CHUNK] = value
+        return residues.reshape(array.shape)
+
+    def from_integers(self, array: Array) -> Array:
+        if array.dtype == np.uint64:
+            return np.stack([array % U64(prime) for prime in self.primes])
+        wide = array.astype(np.int64)
+        return np.stack([np.mod(wide, prime).astype(U64) for prime in self.primes])
+
+    # ---- sums and products
+
+    def add(self, a: Array, b: Array) -> Array:
+        total = a + b
+        # the smaller one is the residue, because a negative difference wraps around
+        return np.minimum(total, total - self._modulus(total))
+
+    def subtract(self, a: Array, b: Array) -> Array:
+        difference = a - b
+        return np.minimum(difference, difference + self._modulus(difference))
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        return self._reduced(a * b)
+
+    def sum(self, a: Array, axes: Sequence[int], *, keepdims: bool = False) -> Array:
+        """The sum along axes of the tensor; exact for up to 2**33 numbers."""
+        places = tuple(axis + 1 for axis in axes)
+        return self._reduced(np.asarray(a.sum(axis=places, dtype=U64, keepdims=keepdims)))
+
+    def cumulative_sum(self, a: Array, axis: int) -> Array:
+        return self._reduced(np.cumsum(a, axis=axis + 1, dtype=U64))
+
+    def inverse(self, a: Array) -> Array:
+        """The inverses of numbers that are not zero."""
+        # Fermat: a**(p - 2)
+        return np.stack(
+            [_power(part, prime - 2, U64(prime)) for part, prime in zip(a, self.primes, strict=True)]
+        )
+
+    def product(self, a: Array, b: Array, number: int) -> Array:
+        """The matrix product modulo one of the primes, by float64 products of 16-bit limbs."""
+        if a.shape[-1] > MAX_SUMMANDS:
+            raise ValueError(f"expected at most {MAX_SUMMANDS} summands, got {a.shape[-1]}")
+        prime = U64(self.primes[number])
+        a_high, a_low = _limbs(a)
+        b_high, b_low = _limbs(b)
+        # three products in place of four (Karatsuba); all sums are exact below 2**53
+        high, low = np.matmul(a_high, b_high), np.matmul(a_low, b_low)
+        a_high += a_low
+        b_high += b_low
+        middle = np.matmul(a_high, b_high)
+        middle -= high
+        middle -= low
+        total = high.astype(U64) % prime
+        total <<= U64(16)
+        total += middle.astype(U64)
+        total %= prime
+        total <<= U64(16)
+        total += low.astype(U64)
+        total %= prime
+        return total
+
+    def _modulus(self, like: Array) -> Array:
+        return np.array(self.primes, U64).reshape(-1, *(1,) * (like.ndim - 1))
+
+    def _reduced(self, array: Array) -> Array:
+        for number, prime in enumerate(self.primes):
+            # a view also of a vector, of which array[number] would be a copy
+            part = array[number : number + 1]
+            np.remainder(part, U64(prime), out=part)
+        return array
+
+    # ---- random functions
+
+    def function(self, name: str, arguments: Sequence[Array]) -> Array:
+        """A random function of its arguments, of which the order counts."""
+        arguments = np.broadcast_arrays(*arguments)
+        words = [word for argument in arguments for word in _words(argument)]
+        return self._spread(name, words, arguments[0].shape[1:])
+
+    def odd_function(self, name: str, a: Array) -> Array:
+        """A random function with f(-x) = -f(x)."""
+        positive, negated, zero = self._oriented(a)
+        value = self.function(name, [positive])
+        value = np.where(negated, self.subtract(np.zeros_like(value), value), value)
+        return np.where(zero, U64(0), value)
+
+    def even_function(self, name: str, a: Array) -> Array:
+        """A random function with f(-x) = f(x)."""
+        return self.function(name, [self._oriented(a)[0]])
+
+    def set_function(self, name: str, a: Array) -> Array:
+        """A random function of the set of the numbers along the last axis."""
+        hashes = siphash(self._key(f"{name}: element"), _words(a), 3)
+        shape = a.shape[1:]
+        order = np.argsort(hashes[0].reshape(shape), axis=-1)
+        words = [np.take_along_axis(word.reshape(shape), order, -1) for word in hashes]
+        # equal numbers count once
+        new = np.ones(shape, bool)
+        new[..., 1:] = np.any([word[..., 1:] != word[..., :-1] for word in words], axis=0)
+        totals = [np.where(new, word, U64(0)).sum(-1, dtype=U64) for word in words]
+        return self._spread(name, [np.atleast_1d(total).reshape(-1) for total in totals], shape[:-1])
+
+    def rows(self, table: Array, ids: Array) -> Array:
+        """The rows of a table at ids: a random function of table, id and place in the row."""
+        digest = hashlib.blake2b(np.ascontiguousarray(table).tobytes(), digest_size=32).hexdigest()
+        places = np.arange(math.prod(table.shape[1:]))
+        column = ids.reshape(len(ids), -1, 1)
+        name = f"row of {table.dtype} {table.shape} {digest}"
+        data = self.function(name, [column, self.from_integers(places)[:, None, :]])
+        return data.reshape(*ids.shape, *table.shape[1:])
+
+    def _key(self, name: str) -> tuple[int, int]:
+        if name not in self._keys:
+            digest = hashlib.blake2b(name.encode(), key=self._secret, digest_size=16).digest()
+            self._keys[name] = (int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little"))
+        return self._keys[name]
+
+    def _spread(self, name: str, words: Sequence[Array], shape: tuple[int, ...]) -> Array:
+        """Residues from messages of words."""
+        count = len(self.primes)
+        hashes = siphash(self._key(name), words, -(-count // 2))
+        # Two residues from each word of 64 bits. A value of 32 bits modulo p has no value with a higher
+        # probability than 2**-30, which is what the bound of the error assumes.
+        halves = [half for word in hashes for half in (word >> U64(32), word & U64(0xFFFFFFFF))]
+        residues = [half % U64(prime) for half, prime in zip(halves, self.primes, strict=False)]
+        return np.stack(residues).reshape(count, *shape)
+
+    def _oriented(self, a: Array) -> tuple[Array, Array, Array]:
+        """One of x and -x, the same for both; whether that is -x; and whether x is zero."""
+        negated = self.subtract(np.zeros_like(a), a)
+        smaller, undecided = np.zeros(a.shape[1:], bool), np.ones(a.shape[1:], bool)
+        for part, other in zip(a, negated, strict=True):
+            smaller |= undecided & (other < part)
+            undecided &= part == other
+        return np.where(smaller, negated, a), smaller, undecided
+
+
+def _powers_of_two(prime: int) -> Array:
+    """The values of the last bit of a float64, by its exponent."""
+    power = pow(2, -EXPONENT_SHIFT, prime)
+    powers = []
+    for _ in range(EXPONENT_MASK):
+        powers.append(power)
+        power = power * 2 % prime
+    return np.array(powers, U64)
+
+
+def _words(a: Array) -> list[Array]:
+    """Two residues in each word of 64 bits, in flat arrays."""
+    flat = a.reshape(len(a), -1)
+    if len(flat) % 2:
+        flat = np.concatenate([flat, np.zeros_like(flat[:1])])
+    return [high << U64(32) | low for high, low in zip(flat[::2], flat[1::2], strict=True)]
+
+
+def _limbs(a: Array) -> tuple[Array, Array]:
+    """The upper and the lower 16 bits, as float64."""
+    return (a >> U64(16)).astype(np.float64), (a & U64(0xFFFF)).astype(np.float64)
+
+
+def _power(a: Array, exponent: int, prime: U64) -> Array:
+    result = np.ones_like(a)
+    while exponent:
+        if exponent & 1:
+            result = result * a % prime
+        a = a * a % prime
+        exponent >>= 1
+    return result

@@ -1,0 +1,1 @@
+"""Runs ONNX graphs on terms."""
