@@ -275,6 +275,10 @@ class Algebra:
         """tanh(a) = 2 sigmoid(2a) - 1."""
         return self.multiply(2, self.odd_function("sigmoid - 1/2", self.multiply(2, a)))
 
+    def truncate(self, a: Value) -> Value:
+        """The whole part, sign(a) * floor(|a|), as torch.onnx writes it."""
+        return self.multiply(self.sign(a), self.function("floor", self.absolute(a)))
+
     def maximum(self, a: Value, b: Value) -> Value:
         """max(a, b) = (a + b + |a - b|) / 2."""
         if (integers := known_integers(a, b)) is not None:
@@ -351,7 +355,7 @@ class Algebra:
         if not isinstance(a, Term):
             return np.asarray(a).astype(dtype)
         kind = kind_of(np.zeros(0, dtype))
-        if kind == "b" and not a.is_binary:
+        if kind == "b" and a.kind != "b" and not a.is_binary:
             return self.compare(a, 0, "ne")
         if kind == "i" and a.kind == "f" and not a.is_binary:
             return self.function("truncate", a, kind="i")
