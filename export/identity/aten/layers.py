@@ -76,9 +76,9 @@ def attention(
         attn_mask = np.tril(np.ones(shape_of(logits)[-2:], bool))
     if attn_mask is not None:
         if kind_of(attn_mask) == "b":
-            logits = algebra.where(attn_mask, logits, np.float32(-np.inf))
-        else:
-            logits = algebra.add(logits, attn_mask)
+            # torch.onnx adds infinities too; where the mask is known, they absorb the logits
+            attn_mask = algebra.where(attn_mask, np.float32(0), np.float32(-np.inf))
+        logits = algebra.add(logits, attn_mask)
     return products.matrix_product(algebra, softmax(algebra, logits, -1), value)
 
 

@@ -138,9 +138,10 @@ class Residues:
         return np.array(self.primes, U64).reshape(-1, *(1,) * (like.ndim - 1))
 
     def _reduced(self, array: Array) -> Array:
-        for part, prime in zip(array, self.primes, strict=True):
-            # array[number] of a vector would be a copy
-            np.remainder(part[...], U64(prime), out=part[...])
+        for number, prime in enumerate(self.primes):
+            # array[number] of a vector, which a tensor without axes is, would be a copy
+            part = array[number : number + 1]
+            np.remainder(part, U64(prime), out=part)
         return array
 
     # ---- random functions
