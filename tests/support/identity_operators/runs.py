@@ -49,7 +49,9 @@ class Interpreters:
     def inputs(self, arrays: Sequence[Array]) -> list[Any]:
         """Each array as a term, as a run on residues would have it."""
         return [
-            self.terms.Term(array.astype(np.float64)[None], KINDS[array.dtype.kind], self.atom)
+            self.terms.Term(
+                array.astype(np.float64)[None], KINDS[array.dtype.kind], self.atom, array.dtype.kind == "b"
+            )
             for array in arrays
         ]
 
