@@ -170,4 +170,5 @@ def _initializers(model: ir.Model) -> Iterator[tuple[str, Array]]:
 
 def _random_term(algebra: Algebra, shape: InputShape) -> Term:
     """An atom for each number of an input, ids and masks too."""
-    return Term(algebra.numbers.random(shape.sizes), kind_of(np.zeros(0, shape.dtype)), ATOM)
+    kind = kind_of(np.zeros(0, shape.dtype))
+    return Term(algebra.numbers.random(shape.sizes), kind, ATOM, is_binary=kind == "b")

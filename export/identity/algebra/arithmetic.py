@@ -365,6 +365,10 @@ class Algebra:
         """tanh(a) = 2 sigmoid(2a) - 1."""
         return self.multiply(2, self.odd_function("sigmoid - 1/2", self.multiply(2, a)))
 
+    def truncate(self, a: Value) -> Value:
+        """The whole part, sign(a) * floor(|a|), as torch.onnx writes it."""
+        return self.multiply(self.sign(a), self.function("floor", self.absolute(a)))
+
     def maximum(self, a: Value, b: Value) -> Value:
         """max(a, b) = (a + b + |a - b|) / 2."""
         if (result := self.integers(np.maximum, self.maximum, a, b)) is not None:
@@ -453,11 +457,11 @@ class Algebra:
             a = a.term
         if not isinstance(a, Term):
             return np.asarray(a).astype(dtype)
-        if kind == "b" and not a.is_binary:
+        if kind == "b" and a.kind != "b" and not a.is_binary:
             return self.compare(a, 0, "ne")
         if kind == "i" and not a.is_binary:
             if a.kind == "f":
-                a = self.function("truncate", a, kind="i")
+                a = self._of_kind(self.truncate(a), "i")
             if np.dtype(dtype).itemsize < 4 or np.dtype(dtype).kind == "u":
                 return self.function(f"wrap to {np.dtype(dtype)}", a, kind="i")
         return Term(a.data, kind, a.size, a.is_binary)

@@ -18,6 +18,9 @@ from turnpike.export.identity.algebra.terms import (
 )
 from turnpike.export.identity.numbers.error_bound import ATOM
 
+# the dtypes of kinds
+KINDS = {"f": np.float32, "i": np.int64}
+
 Axes = int | Iterable[int] | None
 
 
@@ -108,6 +111,9 @@ def maximum_of_last(algebra: Algebra, term: Term) -> Term:
 def minimum_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
     if kind_of(a) == "b":
         return all_of(algebra, a, axes, keepdims=keepdims)
+    if isinstance(a, Term) and a.is_binary:
+        # torch.onnx writes `all` so
+        return algebra.cast(all_of(algebra, a, axes, keepdims=keepdims), KINDS[a.kind])
     return algebra.negate(maximum_of(algebra, algebra.negate(a), axes, keepdims=keepdims))
 
 

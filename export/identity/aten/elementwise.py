@@ -31,6 +31,8 @@ UNARY: dict[str, Callable[[Algebra, Value], Value]] = {
     "square": lambda algebra, a: algebra.multiply(a, a),
     "log1p": lambda algebra, a: algebra.log(algebra.add(1, a)),
     "expm1": lambda algebra, a: algebra.subtract(algebra.exp(a), 1),
+    "trunc": Algebra.truncate,
+    "fix": Algebra.truncate,
     "logical_not": lambda algebra, a: algebra.negation(algebra.cast(a, np.bool_)),
     "bitwise_not": lambda algebra, a: (
         algebra.negation(a) if kind_of(a) == "b" else algebra.subtract(np.int64(-1), a)
@@ -101,11 +103,6 @@ def function(call: Call, self_: Value) -> Value:
     return call.algebra.function(call.operator, self_, kind=kind)
 
 
-@table.operators("trunc", "fix")
-def truncate(call: Call, self_: Value) -> Value:
-    return call.algebra.function("truncate", self_)
-
-
 @table.operators(*BINARY, "max.other", "min.other")
 def binary(call: Call, self_: Value, other: Value) -> Value:
     name = {"max": "maximum", "min": "minimum"}.get(call.operator, call.operator)
@@ -145,11 +142,18 @@ def divide(call: Call, self_: Value, other: Value, rounding_mode: str | None = N
     rounding = "floor" if call.operator == "floor_divide" else rounding_mode
     if rounding is None:
         return call.algebra.divide(self_, other)
+    if joint_kind(self_, other) == "f":
+        quotient = call.algebra.divide(self_, other)
+        is_floor = rounding == "floor"
+        return call.algebra.function("floor", quotient) if is_floor else call.algebra.truncate(quotient)
     return call.algebra.integer_function(f"div {rounding}", QUOTIENTS[rounding], self_, other)
 
 
 @table.operators("remainder", "fmod")
 def remainder(call: Call, self_: Value, other: Value) -> Value:
+    if call.operator == "remainder" and joint_kind(self_, other) == "f":
+        quotient = call.algebra.function("floor", call.algebra.divide(self_, other))
+        return call.algebra.subtract(self_, call.algebra.multiply(quotient, other))
     function = np.mod if call.operator == "remainder" else np.fmod
     return call.algebra.integer_function(call.operator, function, self_, other)
 

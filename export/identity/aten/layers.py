@@ -74,12 +74,17 @@ def attention(
     logits = algebra.multiply(products.matrix_product(algebra, query, keys), factor)
     if is_causal:
         attn_mask = np.tril(np.ones(shape_of(logits)[-2:], bool))
+    is_boolean = attn_mask is not None and kind_of(attn_mask) == "b" and not is_causal
     if attn_mask is not None:
         if kind_of(attn_mask) == "b":
-            logits = algebra.where(attn_mask, logits, np.float32(-np.inf))
-        else:
-            logits = algebra.add(logits, attn_mask)
-    return products.matrix_product(algebra, softmax(algebra, logits, -1), value)
+            # torch.onnx adds infinities too; where the mask is known, they absorb the logits
+            attn_mask = algebra.where(attn_mask, np.float32(0), np.float32(-np.inf))
+        logits = algebra.add(logits, attn_mask)
+    weights = softmax(algebra, logits, -1)
+    if is_boolean:
+        # a row whose mask is false everywhere has no weights
+        weights = algebra.where(algebra.function("isnan", weights, kind="b"), 0, weights)
+    return products.matrix_product(algebra, weights, value)
 
 
 def _per_axis(value: Any, count: int) -> list[int]:

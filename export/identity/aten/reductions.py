@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra import reductions
-from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value
+from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, shape_of
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
 
 table = OperatorTable()
@@ -76,7 +76,14 @@ def any_of(call: Call, self_: Value, dim: Dims = None, keepdim: bool = False) ->
         axis = tuple(dim) if isinstance(dim, list) else dim
         return np.asarray((np.any if call.operator == "any" else np.all)(self_, axis=axis, keepdims=keepdim))
     reduce = reductions.any_of if call.operator == "any" else reductions.all_of
-    return reduce(call.algebra, self_, dim, keepdims=keepdim)
+    if not isinstance(dim, list) or len(dim) < 2:
+        return reduce(call.algebra, self_, dim, keepdims=keepdim)
+    # one axis after the other, as torch.onnx writes it
+    result: Value = self_
+    for axis in dim:
+        result = reduce(call.algebra, result, axis, keepdims=True)
+    places = tuple(axis % len(shape_of(self_)) for axis in dim)
+    return result if keepdim else call.algebra.move(result, lambda data: data.squeeze(places))
 
 
 @table.operators("prod")

@@ -42,14 +42,16 @@ class Interpreters:
             module("onnx.run_graph").run_graph,
             module("algebra.arithmetic").Algebra,
             module("numbers.reals").Reals,
-            module("terms"),
+            module("algebra.terms"),
             module("numbers.error_bound").ATOM,
         )
 
     def inputs(self, arrays: Sequence[Array]) -> list[Any]:
         """Each array as a term, as a run on residues would have it."""
         return [
-            self.terms.Term(array.astype(np.float64)[None], KINDS[array.dtype.kind], self.atom)
+            self.terms.Term(
+                array.astype(np.float64)[None], KINDS[array.dtype.kind], self.atom, array.dtype.kind == "b"
+            )
             for array in arrays
         ]
 
