@@ -99,6 +99,7 @@ def identity_summary(identity: Decision) -> dict[str, Any]:
     return {
         "verdict": identity.verdict,
         "outputs": len(identity.compared),
+        "runs": identity.runs,
         "error_bound": identity.error_bound,
         "folded": [constant.node for constant in identity.folded],
         "reason": identity.reason,
@@ -109,8 +110,8 @@ def identity_lines(identity: Decision, batches: int) -> Iterator[str]:
     """What was decided, in words."""
     if identity.verdict == "identical":
         yield (
-            f"the same function of every input, in exact arithmetic, in {len(identity.compared)} outputs "
-            f"(chance of error: {identity.error_bound:.0e})"
+            f"the same function of every input, in exact arithmetic, in {len(identity.compared)} outputs, "
+            f"at {identity.runs} sets of sizes (chance of error: {identity.error_bound:.0e})"
         )
         if identity.folded:
             names = ", ".join(constant.node for constant in identity.folded)

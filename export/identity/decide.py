@@ -47,7 +47,9 @@ def decide(
             return decision
         decisions.append(decision)
     bound = sum(decision.error_bound for decision in decisions)
-    return Decision(Verdict.IDENTICAL, decisions[0].compared, folded=folded, error_bound=bound)
+    return Decision(
+        Verdict.IDENTICAL, decisions[0].compared, folded=folded, runs=len(shapes), error_bound=bound
+    )
 
 
 def _decide_at(
@@ -121,11 +123,13 @@ class _Pair:
 
     def other_sizes(self) -> list[str]:
         """Where the graph shapes its tensors by sizes that the program does not compute."""
-        reason = "computed from sizes in another way than in the network"
-        return [f"{place} is {reason}" for place in self._algebra.sizes.others]
+        return [f"{place}, which the network does not have" for place in self._algebra.sizes.others]
 
     def _expected_outputs(self) -> dict[str, Value]:
         hidden = self._hidden
+        missing = [name for name in hidden if name not in self._graph.outputs]
+        if missing:
+            raise UndecidedError(f"the graph has no output {missing[0]}")
         public = [name for name in self._graph.outputs if name not in hidden]
         if len(public) != len(self._outputs):
             raise UndecidedError(f"the network has {len(self._outputs)} outputs, the graph {len(public)}")

@@ -52,6 +52,7 @@ class Decision:
         first_difference: The first node of the graph that differs from the reference's value of its name.
         reason: Why nothing was decided.
         folded: Constants that the exporter computed, which were taken from the graph.
+        runs: The number of sets of sizes that were run.
         error_bound: The probability that different functions are called identical.
     """
 
@@ -61,6 +62,7 @@ class Decision:
     first_difference: str | None = None
     reason: str | None = None
     folded: tuple[FoldedConstant, ...] = ()
+    runs: int = 1
     error_bound: float = 1.0
 
     def __str__(self) -> str:

@@ -42,6 +42,10 @@ class Term:
         return self.data.ndim - 1
 
 
+# programs write bounds of this size for "to the end"
+NO_BOUND = 2**31 - 1
+
+
 class SizeLedger:
     """The sizes that the first program computes: the second one may shape its tensors by no others.
 
@@ -54,12 +58,22 @@ class SizeLedger:
         """`from_integers` converts numbers to field elements."""
         self._from_integers = from_integers
         self._allowed: set[bytes] = set()
+        self._bounds: set[int] = set()
         # the first program is run, and defines what is allowed
         self.is_open = True
         # the node that is run
         self.node = ""
         # uses of other sizes
         self.others: list[str] = []
+
+    def use_bound(self, bound: object, length: int) -> None:
+        """Note a number that cuts an axis: one beyond the axis cuts longer ones, and nothing here."""
+        if not isinstance(bound, int) or not length < abs(bound) < NO_BOUND:
+            return
+        if self.is_open:
+            self._bounds.add(bound)
+        elif bound not in self._bounds:
+            self.others.append(f"{self.node}: a bound of {bound} for {length} places")
 
     def allow(self, elements: Array) -> None:
         """Allow the sizes that these field elements stand for."""
@@ -76,7 +90,7 @@ class SizeLedger:
                 element != literal and element not in self._allowed
                 for element, literal in zip(elements, literals, strict=True)
             ):
-                self.others.append(f"{self.node}: {what}")
+                self.others.append(f"{self.node}: {what} that is computed from sizes")
         return sizes.numbers
 
 

@@ -131,6 +131,8 @@ def slice_axis(
     call: Call, self_: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
     key = [slice(None)] * len(shape_of(self_))
+    for bound in (start, end):
+        call.algebra.sizes.use_bound(bound, shape_of(self_)[dim])
     key[dim] = slice(start, end, step)
     return call.algebra.move(self_, lambda data: data[tuple(key)])
 

@@ -60,6 +60,8 @@ def run_graph(model: ir.Model, algebra: Algebra, inputs: Sequence[Value]) -> Gra
         raise UndecidedError(f"opset {opset}, expected {MIN_OPSET} or later")
     runner = _Runner(algebra, opset)
     public = [value for value in graph.inputs if value.name not in graph.initializers]
+    if len(public) != len(inputs):
+        raise UndecidedError(f"the graph has {len(public)} inputs, the network {len(inputs)}")
     values: dict[ir.Value, Value] = dict(zip(public, inputs, strict=True))
     results = runner.run(graph, values)
     outputs = {str(value.name): result for value, result in zip(graph.outputs, results, strict=True)}

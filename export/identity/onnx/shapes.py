@@ -136,6 +136,8 @@ def slice_axes(
     widths = [1] * len(first) if steps is None else integers(steps, "a step")
     key = [slice(None)] * len(shape_of(x))
     for start, end, axis, step in zip(first, last, places, widths, strict=True):
+        for bound in (start, end):
+            call.algebra.sizes.use_bound(bound, shape_of(x)[axis])
         key[axis] = slice(start, end, step)
     return call.algebra.move(x, lambda data: data[tuple(key)])
 

@@ -10,9 +10,10 @@ from turnpike.export.identity.folded_constants import FoldedConstant
 
 
 def test_the_same_function() -> None:
-    decision = Decision(Verdict.IDENTICAL, ("output", "gate"), error_bound=3e-30)
+    decision = Decision(Verdict.IDENTICAL, ("output", "gate"), runs=3, error_bound=3e-30)
     assert list(identity_lines(decision, 12)) == [
-        "the same function of every input, in exact arithmetic, in 2 outputs (chance of error: 3e-30)"
+        "the same function of every input, in exact arithmetic, in 2 outputs, "
+        "at 3 sets of sizes (chance of error: 3e-30)"
     ]
 
 

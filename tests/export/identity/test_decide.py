@@ -237,7 +237,49 @@ def test_a_graph_that_cuts_its_tensors_by_its_number_of_rows_is_not_decided(digi
     decision = changed(digits, cut)
     assert decision.verdict is Verdict.NOT_DECIDED, decision
     assert decision.reason is not None
-    assert "Slice: an end is computed from sizes in another way than in the network" in decision.reason
+    assert "Slice: an end that is computed from sizes, which the network does not have" in decision.reason
+
+
+def test_a_bound_beyond_the_sizes_that_are_run_is_not_decided(digits: PreparedGraph) -> None:
+    """It cuts off rows after the thousandth."""
+
+    def cut(model: ir.Model) -> None:
+        zero, stop = constant(model, [0], np.int64), constant(model, [1000], np.int64)
+        insert(model, middle_layer(model), "Slice", zero, stop, constant(model, [0], np.int64))
+
+    decision = changed(digits, cut)
+    assert decision.verdict is Verdict.NOT_DECIDED, decision
+    assert decision.reason is not None
+    assert "Slice: a bound of 1000 for 1 places, which the network does not have" in decision.reason
+
+
+class FirstSteps(nn.Module):
+    """Cuts at a length that is longer than those that are run."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :500].sum(1)
+
+
+def test_a_network_may_have_such_a_bound() -> None:
+    graph = prepared(FirstSteps(), "x:float32[batch,4]")
+    decision = decided(graph, graph.model, (4,))
+    assert decision.verdict is Verdict.IDENTICAL, decision
+
+
+def test_missing_outputs_and_inputs_are_not_decided(digits: PreparedGraph) -> None:
+    gate = next(iter(digits.gates.origins))
+
+    def without_gate(model: ir.Model) -> None:
+        model.graph.outputs.remove(next(value for value in model.graph.outputs if value.name == gate))
+
+    assert changed(digits, without_gate).reason == f"the graph has no output {gate}"
+
+    def with_input(model: ir.Model) -> None:
+        model.graph.inputs.append(
+            ir.Value(name="more", shape=ir.Shape([1]), type=ir.TensorType(ir.DataType.FLOAT))
+        )
+
+    assert changed(digits, with_input).reason == "the graph has 2 inputs, the network 1"
 
 
 class MeanOverRows(nn.Module):
