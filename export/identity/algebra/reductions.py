@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.joining import stack
 from turnpike.export.identity.numbers.error_bound import ATOM
 from turnpike.export.identity.terms import (
     Term,
@@ -128,6 +129,34 @@ def argmax(algebra: Algebra, a: Value, axis: int, *, keepdims: bool) -> Value:
     return algebra.move(result, lambda data: np.expand_dims(data, axis)) if keepdims else result
 
 
+def largest_of(
+    algebra: Algebra, a: Value, count: int, axis: int, *, largest: bool = True
+) -> tuple[Value, Value]:
+    """The largest or smallest numbers along an axis, in order, and their places.
+
+    The first and the last of all are extrema. Each other one is a function of all numbers in their order.
+    """
+    if not isinstance(a, Term):
+        raise UndecidedError("the largest numbers of a constant")
+    signed = a if largest else algebra.negate(a)
+    total = a.shape[axis]
+    parts = [_at(algebra, signed, axis, index) for index in range(total)]
+    values: list[Value] = []
+    places: list[Value] = []
+    for rank in range(count):
+        if rank in (0, total - 1):
+            extremum = maximum_of if rank == 0 else minimum_of
+            values.append(extremum(algebra, signed, axis))
+        else:
+            values.append(algebra.function(f"number of rank {rank}", *parts))
+        if rank == 0:
+            places.append(argmax(algebra, signed, axis, keepdims=False))
+        else:
+            places.append(algebra.function(f"place of rank {rank}", *parts, kind="i"))
+    joined = stack(algebra, values, axis)
+    return joined if largest else algebra.negate(joined), stack(algebra, places, axis)
+
+
 def softmax(algebra: Algebra, a: Value, axis: int) -> Value:
     """Without the maximum that implementations subtract first: the ratio is the same."""
     powers = algebra.exp(a)
@@ -155,4 +184,7 @@ def norm(algebra: Algebra, a: Value, order: float, axes: Axes, *, keepdims: bool
         return algebra.sqrt(sum_of(algebra, algebra.multiply(a, a), axes, keepdims=keepdims))
     if order == 1:
         return sum_of(algebra, algebra.absolute(a), axes, keepdims=keepdims)
+    if math.isinf(order):
+        reduce = maximum_of if order > 0 else minimum_of
+        return reduce(algebra, algebra.absolute(a), axes, keepdims=keepdims)
     raise UndecidedError(f"a norm of order {order}")

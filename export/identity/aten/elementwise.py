@@ -11,7 +11,7 @@ from turnpike.export.identity.algebra import activations
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.algebra.normalizations import per_channel
 from turnpike.export.identity.aten.operator_table import DTYPES, Call, OperatorTable
-from turnpike.export.identity.terms import Term, UndecidedError, Value, known, shape_of
+from turnpike.export.identity.terms import Term, UndecidedError, Value, joint_kind, known, shape_of
 
 table = OperatorTable()
 
@@ -33,6 +33,16 @@ UNARY: dict[str, Callable[[Algebra, Value], Value]] = {
     "expm1": lambda algebra, a: algebra.subtract(algebra.exp(a), 1),
     "logical_not": Algebra.negation,
     "bitwise_not": Algebra.negation,
+    "trunc": Algebra.truncate,
+    "fix": Algebra.truncate,
+    "frac": lambda algebra, a: algebra.subtract(a, algebra.truncate(a)),
+    "exp2": lambda algebra, a: algebra.power(np.float32(2), a),
+    "isposinf": lambda algebra, a: algebra.both(
+        algebra.compare(a, 0, "gt"), algebra.function("isinf", a, kind="b")
+    ),
+    "isneginf": lambda algebra, a: algebra.both(
+        algebra.compare(a, 0, "lt"), algebra.function("isinf", a, kind="b")
+    ),
     "erf": lambda algebra, a: algebra.odd_function("erf", a),
     "cos": lambda algebra, a: algebra.even_function("cos", a),
     "relu": activations.relu,
@@ -74,9 +84,33 @@ def function(call: Call, self_: Value, **_: Any) -> Value:
     return call.algebra.function(call.operator, self_, kind=kind)
 
 
-@table.operators("trunc", "fix")
-def truncate(call: Call, self_: Value) -> Value:
-    return call.algebra.function("truncate", self_)
+@table.operators("log2", "log10")
+def log_of_base(call: Call, self_: Value) -> Value:
+    """Divided by the logarithm of the base, which torch.onnx rounds."""
+    base = np.float32(call.operator.removeprefix("log"))
+    return call.algebra.divide(call.algebra.log(self_), np.log(base))
+
+
+@table.operators("logaddexp")
+def log_of_two_powers(call: Call, self_: Value, other: Value) -> Value:
+    powers = call.algebra.add(call.algebra.exp(self_), call.algebra.exp(other))
+    return call.algebra.log(powers)
+
+
+@table.operators("logit")
+def logit(call: Call, self_: Value, eps: Any = None) -> Value:
+    if eps is not None:
+        raise UndecidedError("logit with eps")
+    return call.algebra.log(call.algebra.divide(self_, call.algebra.subtract(1, self_)))
+
+
+@table.operators("sinc")
+def sinc(call: Call, self_: Value) -> Value:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    algebra = call.algebra
+    angle = algebra.multiply(self_, np.float32(np.pi))
+    ratio = algebra.divide(algebra.function("sin", angle), angle)
+    return algebra.where(algebra.compare(self_, 0, "eq"), 1, ratio)
 
 
 @table.operators(*BINARY, "max.other", "min.other")
@@ -104,11 +138,23 @@ def divide(call: Call, self_: Value, other: Value, rounding_mode: str | None = N
     rounding = "floor" if call.operator == "floor_divide" else rounding_mode
     if rounding is None:
         return call.algebra.divide(self_, other)
+    if joint_kind(self_, other) == "f":
+        if rounding == "floor":
+            return call.algebra.floor_quotient(self_, other)
+        return call.algebra.truncate(call.algebra.divide(self_, other))
+    if rounding_mode is not None and (isinstance(self_, Term) or isinstance(other, Term)):
+        # torch.onnx computes it so; `floor_divide` is another operator
+        quotient = call.algebra.divide(self_, other)
+        whole = call.algebra.function("floor", quotient) if rounding == "floor" else quotient
+        return call.algebra.cast(whole if rounding == "floor" else call.algebra.truncate(whole), np.int64)
     return call.algebra.integer_function(f"div {rounding}", QUOTIENTS[rounding], self_, other)
 
 
 @table.operators("remainder", "fmod")
 def remainder(call: Call, self_: Value, other: Value) -> Value:
+    if call.operator == "remainder" and joint_kind(self_, other) == "f":
+        whole = call.algebra.floor_quotient(self_, other)
+        return call.algebra.subtract(self_, call.algebra.multiply(whole, other))
     function = np.mod if call.operator == "remainder" else np.fmod
     return call.algebra.integer_function(call.operator, function, self_, other)
 

@@ -374,16 +374,22 @@ def image_to_columns(
 def index(call: Call, self_: Value, indices: Sequence[Value | None]) -> Value:
     chosen = [(axis, ids) for axis, ids in enumerate(indices) if ids is not None]
     if any(isinstance(ids, Term) for _, ids in chosen):
-        if len(chosen) > 1:
-            raise UndecidedError("an index by several tensors that depend on the input")
-        ((axis, ids),) = chosen
-        return joining.take(call.algebra, self_, ids, axis)
+        if len(chosen) == 1:
+            ((axis, ids),) = chosen
+            return joining.take(call.algebra, self_, ids, axis)
+        axes = [axis for axis, _ in chosen]
+        first = axes[0]
+        if axes != list(range(first, first + len(axes))):
+            raise UndecidedError("an index by tensors that depend on the input, in axes that are apart")
+        places = np.broadcast_shapes(*(shape_of(ids) for _, ids in chosen))
+        front = call.algebra.move(self_, lambda data: np.moveaxis(data, axes, range(len(axes))))
+        found = joining.elements_at(call.algebra, front, [ids for _, ids in chosen])
+        moved = range(first, first + len(places))
+        return call.algebra.move(found, lambda data: np.moveaxis(data, range(len(places)), moved))
     key = tuple(slice(None) if ids is None else np.asarray(ids) for ids in indices)
     return call.algebra.move(self_, lambda data: data[key])
 
 
 @table.operators("gather")
 def gather(call: Call, self_: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
-    if isinstance(index, Term):
-        raise UndecidedError("gather at ids that depend on the input")
-    return call.algebra.move(self_, lambda data: np.take_along_axis(data, np.asarray(index), dim))
+    return joining.elements_along(call.algebra, self_, index, dim)

@@ -8,7 +8,7 @@ import numpy as np
 
 from turnpike.export.identity.algebra import reductions
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
-from turnpike.export.identity.terms import Sizes, Term, UndecidedError, Value
+from turnpike.export.identity.terms import Sizes, Term, UndecidedError, Value, shape_of
 
 table = OperatorTable()
 Dims = Any
@@ -67,6 +67,22 @@ def argmax(call: Call, self_: Value, dim: int | None = None, keepdim: bool = Fal
     if dim is None:
         signed, dim = call.algebra.move(signed, lambda data: data.reshape(-1)), 0
     return reductions.argmax(call.algebra, signed, dim, keepdims=keepdim)
+
+
+@table.operators("topk", "sort")
+def sorted_along(
+    call: Call,
+    self_: Value,
+    k: int | None = None,
+    dim: int = -1,
+    largest: bool = True,
+    descending: bool = False,
+    **_: Any,
+) -> tuple[Value, Value]:
+    """`sort` begins with the smallest by default, and `topk` with the largest."""
+    from_largest = largest if call.operator == "topk" else descending
+    count = shape_of(self_)[dim] if k is None else k
+    return reductions.largest_of(call.algebra, self_, count, dim % len(shape_of(self_)), largest=from_largest)
 
 
 @table.operators("any", "all")

@@ -9,7 +9,7 @@ import numpy as np
 
 from turnpike.export.identity.algebra import joining
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
-from turnpike.export.identity.terms import Array, Sizes, Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.terms import Array, Sizes, Term, UndecidedError, Value, known, shape_of
 
 table = OperatorTable()
 
@@ -242,7 +242,8 @@ def filled(
 
 @table.operators("arange")
 def count_up(call: Call, end: Any, start: Any = 0, step: Any = 1, **_: Any) -> Value:
-    return np.arange(start, end, step).astype(call.dtype)
+    bounds = [known(value, "an arange").item() for value in (start, end, step)]
+    return np.arange(*bounds).astype(call.dtype)
 
 
 @table.operators("eye")

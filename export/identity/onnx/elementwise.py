@@ -67,6 +67,8 @@ def plain(call: NodeCall, *inputs: Value) -> Value:
 
 @table.operators(*FUNCTIONS)
 def function(call: NodeCall, a: Value) -> Value:
+    if not (call.get("detect_negative", 1) and call.get("detect_positive", 1)):
+        raise UndecidedError("IsInf of one sign")
     kind = "b" if call.operator.startswith("Is") else "f"
     return call.algebra.function(FUNCTIONS[call.operator], a, kind=kind)
 

@@ -150,20 +150,20 @@ def with_words(function: Any, **parts: nn.Module) -> Any:
 
 def last_by_gather(net: Any, x: Tensor, other: Tensor) -> Tensor:
     states, _ = net.rnn(x)
-    places = (other - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])
+    places = ((other - 1).clamp(min=0)).view(-1, 1, 1).expand(-1, 1, states.shape[2])
     y: Tensor = net.h(states.gather(1, places).squeeze(1))
     return y
 
 
 def last_by_index(net: Any, x: Tensor, other: Tensor) -> Tensor:
     states, _ = net.rnn(x)
-    y: Tensor = net.h(states[torch.arange(x.shape[0]), other - 1])
+    y: Tensor = net.h(states[torch.arange(x.shape[0]), (other - 1).clamp(min=0)])
     return y
 
 
 def last_by_hot(net: Any, x: Tensor, other: Tensor) -> Tensor:
     states, _ = net.rnn(x)
-    hot = F.one_hot(other - 1, 5).float()
+    hot = F.one_hot((other - 1).clamp(min=0), 5).float()
     y: Tensor = net.h((states * hot.unsqueeze(-1)).sum(1))
     return y
 
