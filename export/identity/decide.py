@@ -41,12 +41,13 @@ class HiddenOutput:
     """What an output stands for that the network itself does not return: a value of the reference.
 
     Attributes:
-        value: The name of the node of the program, or of the value of the other graph.
+        value: The name of the node of the program, or of the value of the other graph; None for a value inside
+            a loop, which is compared with that of the trusted graph.
         row_axis: The axis of the value that is axis 0 of the output.
         is_complement: The output is one minus the value.
     """
 
-    value: str
+    value: str | None
     row_axis: int = 0
     is_complement: bool = False
 
@@ -80,7 +81,8 @@ class Decision:
             where = self.first_difference or "a value without a name"
             names = ", ".join(self.different[:3])
             return f"different: {names} ({len(self.different)} outputs), first at {where}"
-        folded = f", up to {len(self.folded)} folded constants" if self.folded else ""
+        rounded = sum(constant.ulp > 0 for constant in self.folded)
+        folded = f", up to {rounded} folded constants" if rounded else ""
         return f"identical in {len(self.compared)} outputs{folded}; chance of error {self.error_bound:.0e}"
 
 
@@ -107,7 +109,7 @@ def decide(
         folded = tuple(folded_constants(reference, dict(_initializers(trusted or model))))
     decisions = []
     for inputs in shapes:
-        decision = _decide_at(reference, model, inputs, hidden or {}, folded)
+        decision = _decide_at(reference, model, inputs, hidden or {}, folded, trusted)
         if decision.verdict is not Verdict.IDENTICAL:
             return decision
         decisions.append(decision)
@@ -121,9 +123,10 @@ def _decide_at(
     inputs: Sequence[InputShape],
     hidden: Mapping[str, HiddenOutput],
     folded: tuple[FoldedConstant, ...],
+    trusted: ir.Model | None,
 ) -> Decision:
     """Decide for one set of shapes, and for other sizes as far as both compute the same with them."""
-    pair = partial(_Pair, reference, model, inputs, hidden, folded)
+    pair = partial(_Pair, reference, model, inputs, hidden, folded, trusted)
     # hashes wrap around
     with np.errstate(over="ignore"):
         try:
@@ -155,6 +158,7 @@ class _Pair:
         inputs: Sequence[InputShape],
         hidden: Mapping[str, HiddenOutput],
         folded: Sequence[FoldedConstant],
+        trusted: ir.Model | None,
         *,
         symbolic_sizes: bool,
     ) -> None:
@@ -169,6 +173,9 @@ class _Pair:
             constants = {constant.node: constant.array for constant in folded}
             program = run_program(reference, algebra, values, constants)
             self._outputs, self._values = program.outputs, dict(program.values)
+        self._inside_loops: Mapping[str, Value] = {}
+        if trusted is not None and any(origin.value is None for origin in hidden.values()):
+            self._inside_loops = run_graph(trusted, algebra, values).outputs
         algebra.sizes.is_open = False
         self._graph = run_graph(model, algebra, values)
         expected = self._expected_outputs()
@@ -198,7 +205,9 @@ class _Pair:
         # a hidden output may be a public one, too
         values = {**self._values, **outputs}
         for name, origin in hidden.items():
-            if origin.value in values:
+            if origin.value is None and name in self._inside_loops:
+                outputs[name] = self._inside_loops[name]
+            elif origin.value in values:
                 moved = partial(np.moveaxis, source=origin.row_axis, destination=0)
                 value: Value = self._algebra.move(values[origin.value], moved)
                 outputs[name] = self._algebra.subtract(1, value) if origin.is_complement else value
@@ -206,7 +215,7 @@ class _Pair:
 
     def _first_difference(self) -> str | None:
         """The first node of the graph that differs from the reference's value of the same name."""
-        names = {name: origin.value for name, origin in self._hidden.items()}
+        names = {name: origin.value for name, origin in self._hidden.items() if origin.value is not None}
         moved = {name for name, origin in self._hidden.items() if origin.is_complement or origin.row_axis}
         for node in self._model.graph:
             for output in node.outputs:

@@ -33,7 +33,7 @@ class FoldedConstant:
 
 
 def folded_constants(program: ExportedProgram, initializers: Mapping[str, Array]) -> Iterator[FoldedConstant]:
-    """The initializers that have the name of a node that needs no input, and differ from its value."""
+    """The initializers that have the name of a node that needs no input, and about its value."""
     values: dict[fx.Node, Any] = {}
     weights = dict(program_weights(program))
     with torch.no_grad():
@@ -51,7 +51,7 @@ def folded_constants(program: ExportedProgram, initializers: Mapping[str, Array]
             array = initializers.get(node.name)
             if array is not None and isinstance(values[node], torch.Tensor):
                 ulp = ulp_distance(to_numpy(values[node]), array)
-                if 0 < ulp <= MAX_ULP:
+                if ulp <= MAX_ULP:
                     yield FoldedConstant(node.name, array, ulp)
 
 

@@ -82,6 +82,8 @@ class Algebra:
         self._results: dict[tuple[object, ...], Term] = {}
         # the terms of roots that programs round to a literal, by the bytes of the literal
         self._roots: dict[bytes, Term] = {}
+        # the sizes that a program has converted to floats, by the elements of the result
+        self._sizes_of_floats: dict[bytes, Sizes] = {}
         # for the literals of a root and its inverse: the bytes of the other one
         self._inverses: dict[bytes, bytes] = {}
         self._name_square_root_of_two()
@@ -161,6 +163,17 @@ class Algebra:
             return np.float32(1 / math.sqrt(size))
         atom = self._roots.get(root.tobytes()) or self._root_atom(f"fourth root of 1/{size}")
         for rounded in (root, np.float32(size**-0.25)):
+            self._roots[rounded.tobytes()] = atom
+        return self.multiply(atom, atom)
+
+    def root_of_scale(self, scale: float) -> Value:
+        """A scale of attention that is given: queries and keys are multiplied by its rounded root, too."""
+        number = np.float32(scale)
+        root = np.sqrt(number)
+        if not number > 0 or float(root) ** 2 == float(number):
+            return number
+        atom = self._roots.get(root.tobytes()) or self._root_atom(f"square root of {scale}")
+        for rounded in (root, np.float32(math.sqrt(scale))):
             self._roots[rounded.tobytes()] = atom
         return self.multiply(atom, atom)
 
@@ -465,6 +478,7 @@ class Algebra:
         if isinstance(a, Sizes):
             if kind == kind_of(a):
                 return a
+            self._sizes_of_floats[a.term.data.tobytes()] = a
             a = a.term
         if not isinstance(a, Term):
             return np.asarray(a).astype(dtype)
@@ -476,6 +490,12 @@ class Algebra:
             if np.dtype(dtype).itemsize < 4 or np.dtype(dtype).kind == "u":
                 return self.function(f"wrap to {np.dtype(dtype)}", a, kind="i")
         return Term(a.data, kind, a.size, a.is_binary)
+
+    def as_sizes(self, value: Value) -> Value:
+        """The sizes that were converted to these floats; any other value as it is."""
+        if isinstance(value, Term):
+            return self._sizes_of_floats.get(value.data.tobytes(), value)
+        return value
 
     def floor_quotient(self, a: Value, b: Value) -> Value:
         """floor(a / b), of floats."""

@@ -69,7 +69,7 @@ def attention(
     if enable_gqa:
         raise UndecidedError("attention with enable_gqa")
     algebra = call.algebra
-    factor = algebra.inverse_square_root(shape_of(query)[-1]) if scale is None else np.float32(scale)
+    factor = algebra.inverse_square_root(shape_of(query)[-1]) if scale is None else algebra.root_of_scale(scale)
     keys = algebra.move(key, lambda data: data.swapaxes(-1, -2))
     logits = algebra.multiply(products.matrix_product(algebra, query, keys), factor)
     if is_causal:

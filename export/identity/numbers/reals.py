@@ -100,8 +100,8 @@ class Reals:
             return arguments[0].astype(np.int64).astype(dtype).astype(np.float64)
         if name.startswith("fourth root of 1/"):
             return np.full_like(arguments[0], float(name.removeprefix("fourth root of 1/")) ** -0.25)
-        if name == "square root of 2":
-            return np.full_like(arguments[0], math.sqrt(2))
+        if name.startswith("square root of "):
+            return np.full_like(arguments[0], math.sqrt(float(name.removeprefix("square root of "))))
         if name.startswith(("number of rank ", "place of rank ")):
             stacked, rank = np.stack(np.broadcast_arrays(*arguments)), int(name.rsplit(" ", 1)[1])
             order = np.argsort(-stacked, axis=0, kind="stable")[rank]

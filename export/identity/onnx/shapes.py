@@ -10,7 +10,7 @@ import numpy as np
 from turnpike.export.identity.algebra import joining
 from turnpike.export.identity.numbers.error_bound import Size
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
-from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, joint_kind, known, shape_of
+from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, joint_kind, kind_of, known, shape_of
 
 table = OperatorTable()
 
@@ -40,8 +40,9 @@ def constant_of_shape(call: NodeCall, shape: Value) -> Value:
 
 @table.operators("Range")
 def count_up(call: NodeCall, start: Value, limit: Value, delta: Value) -> Value:
-    bounds = [known(value, "a Range").item() for value in (start, limit, delta)]
-    return np.arange(*bounds).astype(np.asarray(start).dtype)
+    bounds = [known(call.algebra.as_sizes(value), "a Range").item() for value in (start, limit, delta)]
+    kinds = {kind_of(value) for value in (start, limit, delta)}
+    return np.arange(*bounds).astype(np.float32 if "f" in kinds else np.int64)
 
 
 @table.operators("EyeLike")

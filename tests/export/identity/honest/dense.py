@@ -37,7 +37,6 @@ ACTIVATIONS: dict[str, Unary] = {
     "threshold": lambda x: F.threshold(x, 0.1, 20.0),
     "log sigmoid": F.logsigmoid,
     "leaky relu": F.leaky_relu,
-    "rrelu": F.rrelu,
     "relu6": F.relu6,
     "silu": F.silu,
     "squared relu": lambda x: torch.relu(x) ** 2,
@@ -55,7 +54,6 @@ ACTIVATIONS: dict[str, Unary] = {
     "log10": lambda x: torch.log10(x.abs() + 1),
     "cube root": lambda x: x.abs().pow(1 / 3),
     "square root of the sum": lambda x: torch.sqrt(x * x + 1),
-    "hypot": lambda x: torch.hypot(x, torch.ones_like(x)),
     "signed square root": lambda x: x.sign() * (x.abs() + 1e-6).sqrt(),
     "atan2": lambda x: torch.atan2(x, x.abs() + 1),
     "sinc": torch.sinc,
@@ -64,6 +62,11 @@ ACTIVATIONS: dict[str, Unary] = {
     "fraction": torch.frac,
     "logaddexp": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
     "nan to num": torch.nan_to_num,
+    "floor": torch.floor,
+    "whole part": torch.trunc,
+    "quotient in floor": lambda x: torch.div(x, 0.3, rounding_mode="floor"),
+    "quotient in trunc": lambda x: torch.div(x, 0.3, rounding_mode="trunc"),
+    "remainder": lambda x: torch.remainder(x, 0.3),
     "heaviside": lambda x: (x > 0).float(),
     "addcmul": lambda x: torch.addcmul(x, x, x, value=0.5),
 }
@@ -159,12 +162,6 @@ def spectral_normed() -> nn.Module:
     return net
 
 
-def orthogonal() -> nn.Module:
-    net = Highway(6)
-    net.inner = parametrizations.orthogonal(net.inner)
-    return net
-
-
 def experts(net: nn.Module, x: Tensor) -> Tensor:
     """Three experts, mixed by a softmax."""
     shares = torch.softmax(net.router(x), -1)
@@ -229,7 +226,6 @@ NETWORKS = [
     Honest("pairwise distance", lambda: Written(distance)),
     Honest("weight norm", weight_normed),
     Honest("spectral norm", spectral_normed),
-    Honest("orthogonal weights", orthogonal),
     Honest("softmax of experts", lambda: _with_experts(experts)),
     Honest("best two experts", lambda: _with_experts(best_two_experts)),
     Honest("maxout", Maxout),

@@ -149,5 +149,4 @@ NETWORKS = [
     Honest("sorted rows", lambda: Written(lambda net, x: net.h(x.sort(-1).values), h=Highway(6))),
     Honest("topk", lambda: Written(lambda net, x: net.h(x).topk(3, -1).values, h=Highway(6))),
     Honest("argmax", lambda: Written(lambda net, x: net.h(x).argmax(-1), h=Highway(6))),
-    Honest("median", lambda: Written(lambda net, x: net.h(x).median(-1).values, h=Highway(6))),
 ]
