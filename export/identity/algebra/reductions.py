@@ -50,13 +50,27 @@ def mean(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = Fals
 
 
 def variance(
-    algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False, correction: int = 0
+    algebra: Algebra,
+    a: Value,
+    axes: Axes = None,
+    *,
+    keepdims: bool = False,
+    correction: int = 0,
+    count_is_read: bool = False,
 ) -> Value:
-    """The sum of the squared distances from the mean, divided by their number less the correction."""
+    """The sum of the squared distances from the mean, divided by their number less the correction.
+
+    With `count_is_read`, the program reads the number from the sizes of the tensor.
+    """
     count = math.prod(shape_of(a)[axis] for axis in axes_of(a, axes))
     if count <= correction:
         raise UndecidedError(f"a variance of {count} numbers with correction {correction}")
     centered = algebra.subtract(a, mean(algebra, a, axes, keepdims=True))
+    if count_is_read and correction:
+        chosen = list(axes_of(a, axes))
+        read = product_of(algebra, algebra.move(algebra.sizes_of(a), lambda data: data[chosen]))
+        square = mean(algebra, algebra.multiply(centered, centered), axes, keepdims=keepdims)
+        return algebra.divide(algebra.multiply(square, read), algebra.subtract(read, correction))
     total = sum_of(algebra, algebra.multiply(centered, centered), axes, keepdims=keepdims)
     return algebra.scale(total, 1, count - correction)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import convolutions, joining, normalizations, products, recurrent
+from turnpike.export.identity.algebra import convolutions, joining, normalizations, products, recurrent, resizing
 from turnpike.export.identity.algebra.reductions import softmax
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
 from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, kind_of, shape_of
@@ -69,17 +70,24 @@ def attention(
     if enable_gqa:
         raise UndecidedError("attention with enable_gqa")
     algebra = call.algebra
-    factor = algebra.inverse_square_root(shape_of(query)[-1]) if scale is None else algebra.root_of_scale(scale)
+    if scale is None:
+        factor = algebra.inverse_square_root(shape_of(query)[-1])
+    else:
+        factor = algebra.root_of_scale(float(scale))
     keys = algebra.move(key, lambda data: data.swapaxes(-1, -2))
     logits = algebra.multiply(products.matrix_product(algebra, query, keys), factor)
+    is_boolean = attn_mask is not None and kind_of(attn_mask) == "b"
     if is_causal:
         attn_mask = np.tril(np.ones(shape_of(logits)[-2:], bool))
     if attn_mask is not None:
         if kind_of(attn_mask) == "b":
-            logits = algebra.where(attn_mask, logits, np.float32(-np.inf))
-        else:
-            logits = algebra.add(logits, attn_mask)
-    return products.matrix_product(algebra, softmax(algebra, logits, -1), value)
+            attn_mask = algebra.where(attn_mask, np.float32(0), np.float32(-np.inf))
+        logits = algebra.add(logits, attn_mask)
+    weights = softmax(algebra, logits, -1)
+    if is_boolean:
+        # a row that is masked everywhere attends to nothing; torch.onnx writes it so for these masks only
+        weights = algebra.where(algebra.function("isnan", weights, kind="b"), 0, weights)
+    return products.matrix_product(algebra, weights, value)
 
 
 def _per_axis(value: Any, count: int) -> list[int]:
@@ -353,6 +361,52 @@ def lstm(
 
     result = _layers(call, input, params, run, **options)
     return result, joining.stack(algebra, last_states, 0), joining.stack(algebra, last_cells, 0)
+
+
+UPSAMPLINGS = {
+    "nearest": resizing.Resizing("nearest", "asymmetric"),
+    "_nearest_exact": resizing.Resizing("nearest", "half_pixel", "round_prefer_ceil"),
+    "linear": resizing.Resizing("linear", "half_pixel"),
+    "bilinear": resizing.Resizing("linear", "half_pixel"),
+    "trilinear": resizing.Resizing("linear", "half_pixel"),
+    "bicubic": resizing.Resizing("cubic", "half_pixel"),
+}
+UPSAMPLING_NAMES = {
+    f"upsample_{mode}{rank}d": mode
+    for mode, ranks in {"nearest": "123", "linear": "1", "bilinear": "2", "trilinear": "3", "bicubic": "2"}.items()
+    for rank in ranks
+} | {f"_upsample_nearest_exact{rank}d": "_nearest_exact" for rank in "123"}
+
+
+@table.operators(*UPSAMPLING_NAMES)
+def upsample(
+    call: Call,
+    input: Value | None = None,  # noqa: A002
+    output_size: Sequence[Any] | None = None,
+    scale_factors: Sequence[float] | None = None,
+    align_corners: bool = False,
+    self_: Value | None = None,
+    **scales: Any,
+) -> Value:
+    x = self_ if input is None else input
+    if x is None:
+        raise UndecidedError(f"{call.operator} without an image")
+    old = shape_of(x)
+    given = [scales.get(name) for name in ("scales_d", "scales_h", "scales_w", "scales") if name in scales]
+    if scale_factors is None and given and None not in given:
+        scale_factors = given
+    if output_size is not None:
+        sizes = [int(size) for size in output_size]
+    else:
+        factors = scale_factors or ()
+        sizes = [int(size * float(factor)) for size, factor in zip(old[2:], factors, strict=True)]
+    if scale_factors is None:
+        scale_factors = [size / before for size, before in zip(sizes, old[2:], strict=True)]
+    chosen = UPSAMPLINGS[UPSAMPLING_NAMES[call.operator]]
+    if align_corners:
+        chosen = replace(chosen, coordinates="align_corners")
+    factors = [float(factor) for factor in scale_factors]
+    return resizing.resize(call.algebra, x, [*old[:2], *sizes], [1, 1, *factors], chosen)
 
 
 @table.operators("im2col")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
+from torch import fx
 
 from turnpike.export.identity.algebra import reductions
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
@@ -42,7 +44,13 @@ def variance(
     number = 1 if correction is None else correction
     if number != int(number):
         raise UndecidedError(f"a variance with correction {correction}")
-    value = reductions.variance(call.algebra, x, dim, keepdims=keepdim, correction=int(number))
+    example = call.node.args[0].meta["val"] if isinstance(call.node.args[0], fx.Node) else None
+    axes = reductions.axes_of(x, dim)
+    # torch.onnx reads all sizes if one of them is dynamic
+    is_read = example is not None and any(isinstance(example.shape[axis], torch.SymInt) for axis in axes)
+    value = reductions.variance(
+        call.algebra, x, dim, keepdims=keepdim, correction=int(number), count_is_read=is_read
+    )
     if call.operator == "var_mean":
         return value, reductions.mean(call.algebra, x, dim, keepdims=keepdim)
     return call.algebra.sqrt(value) if call.operator == "std" else value

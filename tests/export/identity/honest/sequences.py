@@ -337,6 +337,8 @@ NETWORKS = [
     *(Honest(f"{name}, opened", make, STEPS, open_recurrent=True) for name, make in RECURRENT.items()),
     Honest("RNN", lambda: Recurrent(nn.RNN(6, 6, batch_first=True), 6), FIXED_STEPS),
     Honest("RNN of relu", lambda: Recurrent(nn.RNN(6, 6, nonlinearity="relu", batch_first=True), 6), FIXED_STEPS),
+    Honest("halved ids", with_words(lambda net, x: net.h(net.e(x // 2))), IDS),
+    Honest("halved ids by div", with_words(lambda net, x: net.h(net.e(torch.div(x, 2, rounding_mode="floor")))), IDS),
     Honest("time first", lambda: Recurrent(nn.GRU(6, 6), 6), ("x:float32[5,batch,6]",)),
     Honest("time first, opened", lambda: Recurrent(nn.LSTM(6, 6), 6), ("x:float32[5,batch,6]",), open_recurrent=True),
     Honest("learned start", LearnedStart, STEPS),
