@@ -41,8 +41,8 @@ class HiddenOutput:
     """What an output stands for that the network itself does not return: a value of the reference.
 
     Attributes:
-        value: The name of the node of the program, or of the value of the other graph; None for a value inside
-            a loop, which is compared with that of the trusted graph.
+        value: The name of the node of the program, or of the value of the other graph; None for a value
+            inside a loop, which is compared with that of the trusted graph.
         row_axis: The axis of the value that is axis 0 of the output.
         is_complement: The output is one minus the value.
     """

@@ -33,7 +33,7 @@ class FoldedConstant:
 
 
 def folded_constants(program: ExportedProgram, initializers: Mapping[str, Array]) -> Iterator[FoldedConstant]:
-    """The nodes that need no input: integers, and floats with an initializer of that name and about that value."""
+    """The nodes that need no input: all integers, and floats that are about their initializer."""
     values: dict[fx.Node, Any] = {}
     weights = dict(program_weights(program))
     with torch.no_grad():

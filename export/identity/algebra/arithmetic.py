@@ -486,7 +486,7 @@ class Algebra:
             return self.compare(a, 0, "ne")
         if kind == "i" and not a.is_binary:
             if a.kind == "f":
-                a = self.truncate(a)
+                a = self.term(self.truncate(a))
             if np.dtype(dtype).itemsize < 4 or np.dtype(dtype).kind == "u":
                 return self.function(f"wrap to {np.dtype(dtype)}", a, kind="i")
         return Term(a.data, kind, a.size, a.is_binary)

@@ -19,7 +19,7 @@ class Resizing:
 
     Attributes:
         mode: "nearest", "linear" or "cubic".
-        coordinates: How a place is scaled: "asymmetric", "half_pixel", "pytorch_half_pixel" or "align_corners".
+        coordinates: "asymmetric", "half_pixel", "pytorch_half_pixel" or "align_corners".
         rounding: Which of the nearest places is taken: "floor", "round_prefer_ceil" or "round_prefer_floor".
         cubic_weight: The parameter of the cubic polynomials.
     """
@@ -42,11 +42,12 @@ def resize(
     algebra: Algebra, x: Value, sizes: Sequence[int], scales: Sequence[float], resizing: Resizing
 ) -> Value:
     """Resize all axes to these sizes. A scale is what the program divides places by."""
+    result: Value = x
     for axis, (size, scale) in enumerate(zip(sizes, scales, strict=True)):
-        length = shape_of(x)[axis]
+        length = shape_of(result)[axis]
         if (size, scale) == (length, 1):
             continue
-        last = algebra.move(x, lambda data, axis=axis: np.moveaxis(data, axis, -1))
+        last: Value = algebra.move(result, lambda data, axis=axis: np.moveaxis(data, axis, -1))
         if resizing.mode == "nearest":
             rounded = ROUNDINGS[resizing.rounding]
             places = [
@@ -56,8 +57,8 @@ def resize(
             last = algebra.move(last, lambda data, places=places: data[..., places])
         else:
             last = matrix_product(algebra, last, _weights(length, size, scale, resizing))
-        x = algebra.move(last, lambda data, axis=axis: np.moveaxis(data, -1, axis))
-    return x
+        result = algebra.move(last, lambda data, axis=axis: np.moveaxis(data, -1, axis))
+    return result
 
 
 def _place(number: int, length: int, size: int, scale: float, coordinates: str) -> float:

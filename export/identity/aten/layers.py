@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import convolutions, joining, normalizations, products, recurrent, resizing
+from turnpike.export.identity.algebra import (
+    convolutions,
+    joining,
+    normalizations,
+    products,
+    recurrent,
+    resizing,
+)
 from turnpike.export.identity.algebra.reductions import softmax
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
 from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, kind_of, shape_of
@@ -373,7 +380,13 @@ UPSAMPLINGS = {
 }
 UPSAMPLING_NAMES = {
     f"upsample_{mode}{rank}d": mode
-    for mode, ranks in {"nearest": "123", "linear": "1", "bilinear": "2", "trilinear": "3", "bicubic": "2"}.items()
+    for mode, ranks in {
+        "nearest": "123",
+        "linear": "1",
+        "bilinear": "2",
+        "trilinear": "3",
+        "bicubic": "2",
+    }.items()
     for rank in ranks
 } | {f"_upsample_nearest_exact{rank}d": "_nearest_exact" for rank in "123"}
 
@@ -415,6 +428,9 @@ def image_to_columns(
 ) -> Value:
     pads = [(size, size) for size in padding]
     windows = convolutions.Windows(kernel_size, stride, pads, dilation)
+    channels = call.algebra.move(call.algebra.sizes_of(self_), lambda data: np.asarray(data[1]))
+    # torch.onnx computes this size, too
+    int(call.algebra.multiply(channels, math.prod(kernel_size)))  # type: ignore[arg-type]
 
     def cut(data: Array) -> Array:
         rows, channels = data.shape[:2]

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import convolutions, joining, normalizations, products, recurrent, resizing
+from turnpike.export.identity.algebra import (
+    convolutions,
+    joining,
+    normalizations,
+    products,
+    recurrent,
+    resizing,
+)
 from turnpike.export.identity.algebra.reductions import softmax
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 from turnpike.export.identity.terms import UndecidedError, Value, kind_of, known, shape_of
@@ -201,7 +208,11 @@ def recurrent_layer(
 
 @table.operators("Resize")
 def resize(
-    call: NodeCall, x: Value, region: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+    call: NodeCall,
+    x: Value,
+    region: Value | None = None,
+    scales: Value | None = None,
+    sizes: Value | None = None,
 ) -> Value:
     mode, coordinates = call.get("mode", "nearest"), call.get("coordinate_transformation_mode", "half_pixel")
     policy = call.get("keep_aspect_ratio_policy", "stretch")
@@ -231,7 +242,11 @@ def attention(
     call: NodeCall, query: Value, key: Value, value: Value, mask: Value | None = None, *past: Value | None
 ) -> Value:
     algebra = call.algebra
-    if len(shape_of(query)) != 4 or shape_of(query)[1] != shape_of(key)[1] or any(part is not None for part in past):
+    if (
+        len(shape_of(query)) != 4
+        or shape_of(query)[1] != shape_of(key)[1]
+        or any(part is not None for part in past)
+    ):
         raise UndecidedError("Attention of joined or shared heads, or with a cache")
     if call.get("softcap", 0.0) or call.get("is_causal", 0) or (mask is not None and kind_of(mask) == "b"):
         raise UndecidedError("Attention with softcap, is_causal or a mask of booleans")

@@ -10,7 +10,16 @@ import numpy as np
 from turnpike.export.identity.algebra import joining
 from turnpike.export.identity.numbers.error_bound import Size
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
-from turnpike.export.identity.terms import Array, Term, UndecidedError, Value, joint_kind, kind_of, known, shape_of
+from turnpike.export.identity.terms import (
+    Array,
+    Term,
+    UndecidedError,
+    Value,
+    joint_kind,
+    kind_of,
+    known,
+    shape_of,
+)
 
 table = OperatorTable()
 
@@ -168,7 +177,8 @@ def gather_places(call: NodeCall, x: Value, ids: Value) -> Value:
     if call.get("batch_dims", 0):
         raise UndecidedError("GatherND with batch_dims")
     columns = [
-        call.algebra.move(ids, lambda data, at=at: np.asarray(data[..., at])) for at in range(shape_of(ids)[-1])
+        call.algebra.move(ids, lambda data, at=at: np.asarray(data[..., at]))
+        for at in range(shape_of(ids)[-1])
     ]
     if len(columns) == 1:
         return joining.take(call.algebra, x, columns[0], 0)

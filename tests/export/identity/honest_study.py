@@ -1,6 +1,6 @@
 """Decides about honest networks: how many are called identical, and how long a decision takes.
 
-    python -m tests.export.identity.honest_study --only attention --seeds 100
+python -m tests.export.identity.honest_study --only attention --seeds 100
 """
 
 from __future__ import annotations

@@ -160,8 +160,11 @@ class GatedEncoder(nn.Module):
 
 def _attention(function: Any, **options: Any) -> Any:
     return lambda: Written(
-        function, a=nn.MultiheadAttention(8, 2, batch_first=True, **options), h=Highway(8),
-        qkv=nn.Linear(8, 24), bias=nn.Parameter(torch.randn(2, 5, 5)),
+        function,
+        a=nn.MultiheadAttention(8, 2, batch_first=True, **options),
+        h=Highway(8),
+        qkv=nn.Linear(8, 24),
+        bias=nn.Parameter(torch.randn(2, 5, 5)),
     )
 
 
@@ -198,7 +201,9 @@ NETWORKS = [
     Honest("encoder", Encoder, IDS),
     Honest("encoder with padding", lambda: Encoder(mask="padding"), IDS),
     Honest("encoder with a causal mask", lambda: Encoder(mask="causal"), IDS),
-    Honest("encoder with norms first", lambda: Encoder(mask="padding", norm_first=True, activation="gelu"), IDS),
+    Honest(
+        "encoder with norms first", lambda: Encoder(mask="padding", norm_first=True, activation="gelu"), IDS
+    ),
     Honest("encoder of any length", lambda: Encoder(mask="padding"), ("x:int64[batch,time]",)),
     Honest("decoder", Decoder, ("x:float32[batch,5,8]", "other:float32[batch,4,8]")),
     Honest("gated encoder", GatedEncoder, STEPS),

@@ -83,7 +83,9 @@ GATES: dict[str, Unary] = {
     "normalized in L1": lambda z: torch.sigmoid(F.normalize(z, p=1, dim=-1)),
     "normalized in max": lambda z: torch.sigmoid(F.normalize(z, p=float("inf"), dim=-1)),
     "normalized by hand": lambda z: torch.sigmoid(z / z.norm(dim=-1, keepdim=True).clamp_min(1e-12)),
-    "standardized": lambda z: torch.sigmoid((z - z.mean(-1, keepdim=True)) / (z.std(-1, keepdim=True) + 1e-5)),
+    "standardized": lambda z: torch.sigmoid(
+        (z - z.mean(-1, keepdim=True)) / (z.std(-1, keepdim=True) + 1e-5)
+    ),
     "exp of log sigmoid": lambda z: torch.exp(F.logsigmoid(z)),
     "1 - exp of -softplus": lambda z: 1 - torch.exp(-F.softplus(z)),
 }
@@ -102,7 +104,9 @@ NORMS: dict[str, Callable[[], nn.Module]] = {
         g=nn.Parameter(torch.rand(6)),
     ),
     "LayerNorm by hand": lambda: Written(
-        lambda net, x: net.g * (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt(),
+        lambda net, x: (
+            net.g * (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+        ),
         g=nn.Parameter(torch.rand(6)),
     ),
     "LayerNorm in float": lambda: Written(
@@ -220,8 +224,10 @@ NETWORKS = [
     Honest("PReLU", lambda: Highway(6, nn.PReLU())),
     Honest("PReLU of each channel", lambda: Highway(6, nn.PReLU(6, init=0.3))),
     Honest("GLU", lambda: nn.Sequential(nn.Linear(6, 12), nn.GLU(), Highway(6))),
-    Honest("bilinear gate", lambda: Written(
-        lambda net, x: torch.sigmoid(net.gate(x, x)) * x, gate=nn.Bilinear(6, 6, 6))),
+    Honest(
+        "bilinear gate",
+        lambda: Written(lambda net, x: torch.sigmoid(net.gate(x, x)) * x, gate=nn.Bilinear(6, 6, 6)),
+    ),
     Honest("cosine similarity", lambda: Written(cosine)),
     Honest("pairwise distance", lambda: Written(distance)),
     Honest("weight norm", weight_normed),
@@ -230,11 +236,19 @@ NETWORKS = [
     Honest("best two experts", lambda: _with_experts(best_two_experts)),
     Honest("maxout", Maxout),
     Honest("log softmax", lambda: nn.Sequential(Highway(6), nn.Linear(6, 3), nn.LogSoftmax(-1))),
-    Honest("log of softmax", lambda: Written(lambda net, x: torch.log(torch.softmax(net.h(x), -1)), h=Highway(6))),
-    Honest("softmax over a sum", lambda: Written(
-        lambda net, x: net.h(x).exp() / net.h(x).exp().sum(-1, keepdim=True), h=Highway(6))),
-    Honest("stable softmax by hand", lambda: Written(
-        lambda net, x: torch.exp(net.h(x) - torch.logsumexp(net.h(x), -1, keepdim=True)), h=Highway(6))),
+    Honest(
+        "log of softmax", lambda: Written(lambda net, x: torch.log(torch.softmax(net.h(x), -1)), h=Highway(6))
+    ),
+    Honest(
+        "softmax over a sum",
+        lambda: Written(lambda net, x: net.h(x).exp() / net.h(x).exp().sum(-1, keepdim=True), h=Highway(6)),
+    ),
+    Honest(
+        "stable softmax by hand",
+        lambda: Written(
+            lambda net, x: torch.exp(net.h(x) - torch.logsumexp(net.h(x), -1, keepdim=True)), h=Highway(6)
+        ),
+    ),
     Honest("plain twin", lambda: nn.Sequential(Highway(6), Highway(6, F.gelu)), plain=True),
     Honest("one row", lambda: Highway(6), ("x:float32[1,6]",)),
     Honest("any leading axes", lambda: Highway(6), ("x:float32[batch,time,6]",)),

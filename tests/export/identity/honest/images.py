@@ -100,8 +100,8 @@ class SqueezeAndExcite(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.highway(x)
         weights = self.up(F.relu(self.down(F.adaptive_avg_pool2d(y, 1))))
-        y = y * torch.sigmoid(weights)
-        return y
+        scaled: Tensor = y * torch.sigmoid(weights)
+        return scaled
 
 
 class BatchNormBlock(nn.Module):
@@ -110,8 +110,11 @@ class BatchNormBlock(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.block = nn.Sequential(
-            nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(),
-            nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4),
+            nn.Conv2d(4, 4, 3, padding=1, bias=False),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Conv2d(4, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
         )
         self.gate = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.Sigmoid())
 
@@ -127,13 +130,25 @@ class Cbhg(nn.Module):
     def __init__(self, *, post: bool = False) -> None:
         super().__init__()
         self.bank = nn.ModuleList(
-            nn.Sequential(nn.ConstantPad1d((k // 2, (k - 1) // 2), 0.0) if post else nn.Identity(),
-                          nn.Conv1d(4, 5, k, padding=0 if post else k // 2), nn.ReLU(), nn.BatchNorm1d(5))
+            nn.Sequential(
+                nn.ConstantPad1d((k // 2, (k - 1) // 2), 0.0) if post else nn.Identity(),
+                nn.Conv1d(4, 5, k, padding=0 if post else k // 2),
+                nn.ReLU(),
+                nn.BatchNorm1d(5),
+            )
             for k in range(1, 5)
         )
-        self.pool = nn.Sequential(nn.ConstantPad1d((0, 1), 0.0), nn.MaxPool1d(2, 1)) if post else nn.MaxPool1d(2, 1, 1)
+        self.pool = (
+            nn.Sequential(nn.ConstantPad1d((0, 1), 0.0), nn.MaxPool1d(2, 1))
+            if post
+            else nn.MaxPool1d(2, 1, 1)
+        )
         self.projections = nn.Sequential(
-            nn.Conv1d(20, 6, 3, padding=1), nn.BatchNorm1d(6), nn.ReLU(), nn.Conv1d(6, 4, 3, padding=1), nn.BatchNorm1d(4)
+            nn.Conv1d(20, 6, 3, padding=1),
+            nn.BatchNorm1d(6),
+            nn.ReLU(),
+            nn.Conv1d(6, 4, 3, padding=1),
+            nn.BatchNorm1d(4),
         )
         self.pre = nn.Linear(4, 6, bias=False)
         self.highways = nn.ModuleList(Highway(6) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Numbers of other kinds: half and double precision, integers, autocast, masks, several inputs and outputs."""
+"""Half and double precision, integers, autocast, masks; several inputs and outputs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def masked_by_product(net: Any, x: Tensor, other: Tensor) -> Tensor:
 
 
 def branches(net: Any, x: Tensor) -> Tensor:
-    result: Any = torch.cond(x.sum() > 0, lambda x: torch.relu(x) + 1, lambda x: torch.tanh(x), (net.h(x),))
+    result: Any = torch.cond(x.sum() > 0, lambda x: torch.relu(x) + 1, torch.tanh, (net.h(x),))
     return result
 
 
@@ -130,15 +130,27 @@ NETWORKS = [
         lambda: Highway(6, F.gelu, nn.LayerNorm(6)).double(),
         ("x:float64[batch,6]",),
     ),
-    Honest("a float64 network with RMSNorm", lambda: Highway(6, F.silu, nn.RMSNorm(6)).double(), ("x:float64[batch,6]",)),
-    Honest("a float16 network with RMSNorm", lambda: Highway(6, F.silu, nn.RMSNorm(6)).half(), ("x:float16[batch,6]",)),
+    Honest(
+        "a float64 network with RMSNorm",
+        lambda: Highway(6, F.silu, nn.RMSNorm(6)).double(),
+        ("x:float64[batch,6]",),
+    ),
+    Honest(
+        "a float16 network with RMSNorm",
+        lambda: Highway(6, F.silu, nn.RMSNorm(6)).half(),
+        ("x:float16[batch,6]",),
+    ),
     Honest("double inside", lambda: Written(double_inside, h=Highway(6).double())),
     Honest("autocast in bfloat16", Autocast),
     Honest("autocast in float16", lambda: Autocast(torch.float16)),
     Honest("autocast is off", Disabled),
     Honest("bytes of an image", lambda: Written(integers, h=Highway(6)), ("x:uint8[batch,6]",)),
-    Honest("standardized rows", lambda: Written(
-        standardized, h=Highway(6), mean=nn.Parameter(torch.rand(6)), std=nn.Parameter(torch.rand(6) + 1))),
+    Honest(
+        "standardized rows",
+        lambda: Written(
+            standardized, h=Highway(6), mean=nn.Parameter(torch.rand(6)), std=nn.Parameter(torch.rand(6) + 1)
+        ),
+    ),
     Honest("dictionary of outputs", lambda: Written(dictionary, h=Highway(6), out=nn.Linear(6, 3))),
     Honest("nested outputs", lambda: Written(nested, h=Highway(6), out=nn.Linear(6, 3))),
     Honest("two inputs", lambda: WrittenForTwo(two_inputs, gate=nn.Linear(12, 6)), PAIR),

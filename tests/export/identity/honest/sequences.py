@@ -324,23 +324,46 @@ NETWORKS = [
     Honest("attention with -1e9", with_words(attended_by_large), IDS),
     Honest("tied weights", with_words(tied), IDS),
     Honest("int32 ids", with_words(shifted_ids), ("x:int32[batch,time]",)),
-    Honest("gather of the last step", lambda: WrittenForTwo(
-        last_by_gather, rnn=nn.GRU(6, 6, batch_first=True), h=Highway(6)), WITH_LENGTHS),
-    Honest("index of the last step", lambda: WrittenForTwo(
-        last_by_index, rnn=nn.GRU(6, 6, batch_first=True), h=Highway(6)), WITH_LENGTHS),
-    Honest("one-hot of the last step", lambda: WrittenForTwo(
-        last_by_hot, rnn=nn.GRU(6, 6, batch_first=True), h=Highway(6)), WITH_LENGTHS),
-    Honest("mean by lengths", lambda: WrittenForTwo(
-        mean_by_lengths, rnn=nn.GRU(6, 6, batch_first=True), h=Highway(6)), WITH_LENGTHS),
+    Honest(
+        "gather of the last step",
+        lambda: WrittenForTwo(last_by_gather, rnn=nn.GRU(6, 6, batch_first=True), h=Highway(6)),
+        WITH_LENGTHS,
+    ),
+    Honest(
+        "index of the last step",
+        lambda: WrittenForTwo(last_by_index, rnn=nn.GRU(6, 6, batch_first=True), h=Highway(6)),
+        WITH_LENGTHS,
+    ),
+    Honest(
+        "one-hot of the last step",
+        lambda: WrittenForTwo(last_by_hot, rnn=nn.GRU(6, 6, batch_first=True), h=Highway(6)),
+        WITH_LENGTHS,
+    ),
+    Honest(
+        "mean by lengths",
+        lambda: WrittenForTwo(mean_by_lengths, rnn=nn.GRU(6, 6, batch_first=True), h=Highway(6)),
+        WITH_LENGTHS,
+    ),
     Honest("packed by hand", PackedByHand, WITH_LENGTHS),
     *(Honest(name, make, STEPS) for name, make in RECURRENT.items()),
     *(Honest(f"{name}, opened", make, STEPS, open_recurrent=True) for name, make in RECURRENT.items()),
     Honest("RNN", lambda: Recurrent(nn.RNN(6, 6, batch_first=True), 6), FIXED_STEPS),
-    Honest("RNN of relu", lambda: Recurrent(nn.RNN(6, 6, nonlinearity="relu", batch_first=True), 6), FIXED_STEPS),
+    Honest(
+        "RNN of relu", lambda: Recurrent(nn.RNN(6, 6, nonlinearity="relu", batch_first=True), 6), FIXED_STEPS
+    ),
     Honest("halved ids", with_words(lambda net, x: net.h(net.e(x // 2))), IDS),
-    Honest("halved ids by div", with_words(lambda net, x: net.h(net.e(torch.div(x, 2, rounding_mode="floor")))), IDS),
+    Honest(
+        "halved ids by div",
+        with_words(lambda net, x: net.h(net.e(torch.div(x, 2, rounding_mode="floor")))),
+        IDS,
+    ),
     Honest("time first", lambda: Recurrent(nn.GRU(6, 6), 6), ("x:float32[5,batch,6]",)),
-    Honest("time first, opened", lambda: Recurrent(nn.LSTM(6, 6), 6), ("x:float32[5,batch,6]",), open_recurrent=True),
+    Honest(
+        "time first, opened",
+        lambda: Recurrent(nn.LSTM(6, 6), 6),
+        ("x:float32[5,batch,6]",),
+        open_recurrent=True,
+    ),
     Honest("learned start", LearnedStart, STEPS),
     Honest("learned start, opened", LearnedStart, STEPS, open_recurrent=True),
     Honest("recurrent highway", RecurrentHighway, FIXED_STEPS),
