@@ -147,7 +147,17 @@ def divide(call: Call, self_: Value, other: Value, rounding_mode: str | None = N
         quotient = call.algebra.divide(self_, other)
         whole = call.algebra.function("floor", quotient) if rounding == "floor" else quotient
         return call.algebra.cast(whole if rounding == "floor" else call.algebra.truncate(whole), np.int64)
+    if isinstance(self_, Term) or isinstance(other, Term):
+        return _floor_quotient(call.algebra, self_, other)
     return call.algebra.integer_function(f"div {rounding}", QUOTIENTS[rounding], self_, other)
+
+
+def _floor_quotient(algebra: Algebra, a: Value, b: Value) -> Value:
+    """Of integers: one less than the truncated quotient if the signs differ and the remainder is not 0."""
+    quotient = algebra.integer_function("div trunc", QUOTIENTS["trunc"], a, b)
+    differ = algebra.compare(algebra.compare(a, 0, "lt"), algebra.compare(b, 0, "gt"), "eq")
+    rest = algebra.cast(algebra.integer_function("remainder", np.mod, a, b), np.bool_)
+    return algebra.subtract(quotient, algebra.cast(algebra.both(differ, rest), np.int64))
 
 
 @table.operators("remainder", "fmod")

@@ -26,7 +26,7 @@ NAMES = [
     *("activation remainder", "activation quotient in floor", "gate normalized in max", "gelu in opset 18"),
     *("topk", "sorted rows", "gather of the last step", "index of the last step", "sines of positions"),
     *("fused attention, scaled", "fused attention with a bool mask", "attention in opset 23"),
-    *("statistics over any time", "map bilinear", "map bicubic", "map nearest", "map unfold"),
+    *("statistics over any time", "map bilinear", "map bicubic", "map nearest", "map unfold", "halved ids"),
 ]
 QUICK = ("topk", "gather of the last step", "map bicubic", "activation fraction")
 SIZES = {"batch": 3, "time": 4}
