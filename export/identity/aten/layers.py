@@ -407,7 +407,7 @@ def upsample(
     old = shape_of(x)
     given = [scales.get(name) for name in ("scales_d", "scales_h", "scales_w", "scales") if name in scales]
     if scale_factors is None and given and None not in given:
-        scale_factors = given
+        scale_factors = [float(factor) for factor in given if factor is not None]
     if output_size is not None:
         sizes = [int(size) for size in output_size]
     else:
