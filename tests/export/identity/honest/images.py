@@ -234,7 +234,6 @@ NETWORKS = [
     Honest("BatchNorm folded into Conv", lambda: with_statistics(BatchNormBlock()), IMAGE),
     Honest("BatchNorm folded into Conv, opset 18", lambda: with_statistics(BatchNormBlock()), IMAGE, 18),
     Honest("CBHG", lambda: with_statistics(Cbhg()), WAVE),
-    Honest("coqui's CBHG of any time", lambda: with_statistics(Cbhg(post=True)), ANY_WAVE),
     Honest("coqui's CBHG", lambda: with_statistics(Cbhg(post=True)), WAVE),
     Honest("CBHG, opened", lambda: with_statistics(Cbhg()), WAVE, open_recurrent=True),
     Honest("ELMo's characters", CharacterCnn, WORDS),
