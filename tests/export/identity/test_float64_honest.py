@@ -33,7 +33,11 @@ SIZES = {"batch": 3, "time": 4}
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=[pytest.mark.slow, pytest.mark.thorough])
+        for name in NAMES
+    ],
 )
 def test_a_network_in_float64(name: str) -> None:
     honest = next(honest for honest in OWN if honest.name == name)

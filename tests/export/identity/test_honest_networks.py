@@ -41,10 +41,12 @@ QUICK = {
 }
 # an operator that no table has
 UNDECIDED = {"map fold": "index_put"}
+# half an hour
+THOROUGH = [pytest.mark.slow, pytest.mark.thorough]
 STUDIED = [
-    *(pytest.param(honest, marks=() if honest.name in QUICK else pytest.mark.slow) for honest in OWN),
-    *(pytest.param(honest, marks=pytest.mark.slow) for honest in (*of_examples(), *of_presets())),
-    *(pytest.param(honest, marks=pytest.mark.slow) for honest in of_seeds(12)),
+    *(pytest.param(honest, marks=() if honest.name in QUICK else THOROUGH) for honest in OWN),
+    *(pytest.param(honest, marks=THOROUGH) for honest in (*of_examples(), *of_presets())),
+    *(pytest.param(honest, marks=THOROUGH) for honest in of_seeds(12)),
 ]
 
 
