@@ -34,7 +34,6 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
     hidden = {
         name: HiddenOutput(origin.value, origin.row_axis, origin.complement)
         for name, origin in graph.gates.origins.items()
-        if origin.value is not None
     }
     return decide(reference, model, _draw_shapes(network), hidden, trusted=graph.model)
 

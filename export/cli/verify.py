@@ -101,7 +101,7 @@ def identity_summary(identity: Decision) -> dict[str, Any]:
         "outputs": len(identity.compared),
         "runs": identity.runs,
         "error_bound": identity.error_bound,
-        "folded": [constant.node for constant in identity.folded],
+        "folded": [constant.node for constant in identity.folded if constant.ulp > 0],
         "reason": identity.reason,
     }
 
@@ -113,8 +113,9 @@ def identity_lines(identity: Decision, batches: int) -> Iterator[str]:
             f"the same function of every input, in exact arithmetic, in {len(identity.compared)} outputs, "
             f"at {identity.runs} sets of sizes (chance of error: {identity.error_bound:.0e})"
         )
-        if identity.folded:
-            names = ", ".join(constant.node for constant in identity.folded)
+        rounded = [constant.node for constant in identity.folded if constant.ulp > 0]
+        if rounded:
+            names = ", ".join(rounded)
             yield f"up to constants that torch.onnx computed, within 2 units in the last place: {names}"
     else:
         yield f"not decided for every input: {identity.reason}"

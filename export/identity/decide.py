@@ -42,7 +42,7 @@ def decide(
         folded = tuple(folded_constants(reference, dict(_initializers(trusted or model))))
     decisions = []
     for inputs in shapes:
-        decision = _decide_at(reference, model, inputs, hidden or {}, folded)
+        decision = _decide_at(reference, model, inputs, hidden or {}, folded, trusted)
         if decision.verdict is not Verdict.IDENTICAL:
             return decision
         decisions.append(decision)
@@ -58,9 +58,10 @@ def _decide_at(
     inputs: Sequence[InputShape],
     hidden: Mapping[str, HiddenOutput],
     folded: tuple[FoldedConstant, ...],
+    trusted: ir.Model | None,
 ) -> Decision:
     """Decide for one set of shapes, and for other sizes as far as both compute the same with them."""
-    pair = partial(_Pair, reference, model, inputs, hidden, folded)
+    pair = partial(_Pair, reference, model, inputs, hidden, folded, trusted)
     # hashes wrap around
     with np.errstate(over="ignore"):
         try:
@@ -92,6 +93,7 @@ class _Pair:
         inputs: Sequence[InputShape],
         hidden: Mapping[str, HiddenOutput],
         folded: Sequence[FoldedConstant],
+        trusted: ir.Model | None,
         *,
         symbolic_sizes: bool,
     ) -> None:
@@ -106,6 +108,9 @@ class _Pair:
             constants = {constant.node: constant.array for constant in folded}
             program = run_program(reference, algebra, values, constants)
             self._outputs, self._values = program.outputs, dict(program.values)
+        self._inside_loops: Mapping[str, Value] = {}
+        if trusted is not None and any(origin.value is None for origin in hidden.values()):
+            self._inside_loops = run_graph(trusted, algebra, values).outputs
         algebra.sizes.is_open = False
         self._graph = run_graph(model, algebra, values)
         expected = self._expected_outputs()
@@ -137,7 +142,9 @@ class _Pair:
         # a hidden output may be a public one, too
         values = {**self._values, **outputs}
         for name, origin in hidden.items():
-            if origin.value in values:
+            if origin.value is None and name in self._inside_loops:
+                outputs[name] = self._inside_loops[name]
+            elif origin.value in values:
                 moved = partial(np.moveaxis, source=origin.row_axis, destination=0)
                 value: Value = self._algebra.move(values[origin.value], moved)
                 outputs[name] = self._algebra.subtract(1, value) if origin.is_complement else value
@@ -145,7 +152,7 @@ class _Pair:
 
     def _first_difference(self) -> str | None:
         """The first node of the graph that differs from the reference's value of the same name."""
-        names = {name: origin.value for name, origin in self._hidden.items()}
+        names = {name: origin.value for name, origin in self._hidden.items() if origin.value is not None}
         moved = {name for name, origin in self._hidden.items() if origin.is_complement or origin.row_axis}
         for node in self._model.graph:
             for output in node.outputs:

@@ -31,12 +31,13 @@ class HiddenOutput:
     """What an output stands for that the network itself does not return: a value of the reference.
 
     Attributes:
-        value: The name of the node of the program, or of the value of the other graph.
+        value: The name of the node of the program, or of the value of the other graph; None for a value
+            inside a loop, which is compared with that of the trusted graph.
         row_axis: The axis of the value that is axis 0 of the output.
         is_complement: The output is one minus the value.
     """
 
-    value: str
+    value: str | None
     row_axis: int = 0
     is_complement: bool = False
 
@@ -72,5 +73,6 @@ class Decision:
             where = self.first_difference or "a value without a name"
             names = ", ".join(self.different[:3])
             return f"different: {names} ({len(self.different)} outputs), first at {where}"
-        folded = f", up to {len(self.folded)} folded constants" if self.folded else ""
+        rounded = sum(constant.ulp > 0 for constant in self.folded)
+        folded = f", up to {rounded} folded constants" if rounded else ""
         return f"identical in {len(self.compared)} outputs{folded}; chance of error {self.error_bound:.0e}"

@@ -33,7 +33,7 @@ class FoldedConstant:
 
 
 def folded_constants(program: ExportedProgram, initializers: Mapping[str, Array]) -> Iterator[FoldedConstant]:
-    """The initializers that have the name of a node that needs no input, and differ from its value."""
+    """The nodes that need no input: all integers, and floats that are about their initializer."""
     values: dict[fx.Node, Any] = {}
     weights = dict(program_weights(program))
     with torch.no_grad():
@@ -49,9 +49,14 @@ def folded_constants(program: ExportedProgram, initializers: Mapping[str, Array]
             except Exception:  # noqa: S112 - an operator on sizes, or one that this build does not have
                 continue
             array = initializers.get(node.name)
-            if array is not None and isinstance(values[node], torch.Tensor):
+            if not isinstance(values[node], torch.Tensor):
+                continue
+            if not values[node].is_floating_point() and not values[node].is_complex():
+                # indices that were computed in floats, exactly as PyTorch computes them
+                yield FoldedConstant(node.name, to_numpy(values[node]), 0.0)
+            elif array is not None:
                 ulp = ulp_distance(to_numpy(values[node]), array)
-                if 0 < ulp <= MAX_ULP:
+                if ulp <= MAX_ULP:
                     yield FoldedConstant(node.name, array, ulp)
 
 

@@ -82,6 +82,11 @@ class Algebra:
         self._results: dict[tuple[object, ...], Term] = {}
         # the terms of roots that programs round to a literal, by the bytes of the literal
         self._roots: dict[bytes, Term] = {}
+        # the sizes that a program has converted to floats, by the elements of the result
+        self._sizes_of_floats: dict[bytes, Sizes] = {}
+        # for the literals of a root and its inverse: the bytes of the other one
+        self._inverses: dict[bytes, bytes] = {}
+        self._name_square_root_of_two()
 
     # ---- values
 
@@ -134,6 +139,19 @@ class Algebra:
             return self.numbers.from_floats_modulo(array, number)
         return self.term(array).data[number]
 
+    def _name_square_root_of_two(self) -> None:
+        """Make the root of 2 an atom: GELU multiplies by its inverse, or divides by it before opset 20."""
+        root = self._root_atom("square root of 2")
+        half = self.scale(root, 1, 2)
+        for dtype in (np.float32, np.float64):
+            two, inverse = (np.sqrt(np.array(number, dtype)).tobytes() for number in (2, 0.5))
+            self._roots |= {two: root, inverse: self.term(half)}
+            self._inverses |= {two: inverse, inverse: two}
+
+    def _root_atom(self, name: str) -> Term:
+        zero = self.numbers.from_integers(np.zeros((), np.int64))
+        return Term(self.numbers.function(name, [zero]), "f", ATOM)
+
     def inverse_square_root(self, size: int) -> Value:
         """1/sqrt(size), as attention has it.
 
@@ -143,9 +161,19 @@ class Algebra:
         root = np.sqrt(np.float32(1) / np.sqrt(np.float32(size)))
         if float(root) ** -4 == size:
             return np.float32(1 / math.sqrt(size))
-        zero = self.numbers.from_integers(np.zeros((), np.int64))
-        atom = Term(self.numbers.function(f"fourth root of 1/{size}", [zero]), "f", ATOM)
+        atom = self._roots.get(root.tobytes()) or self._root_atom(f"fourth root of 1/{size}")
         for rounded in (root, np.float32(size**-0.25)):
+            self._roots[rounded.tobytes()] = atom
+        return self.multiply(atom, atom)
+
+    def root_of_scale(self, scale: float) -> Value:
+        """A scale of attention that is given: queries and keys are multiplied by its rounded root, too."""
+        number = np.float32(scale)
+        root = np.sqrt(number)
+        if not number > 0 or float(root) ** 2 == float(number):
+            return number
+        atom = self._roots.get(root.tobytes()) or self._root_atom(f"square root of {scale}")
+        for rounded in (root, np.float32(math.sqrt(scale))):
             self._roots[rounded.tobytes()] = atom
         return self.multiply(atom, atom)
 
@@ -251,7 +279,11 @@ class Algebra:
     def reciprocal(self, a: Value) -> Value:
         """1/a: exact for few known numbers, and otherwise an odd random function of a."""
         if not isinstance(a, Term | Sizes):
-            exact = self._exact_inverse(np.asarray(a))
+            array = np.asarray(a)
+            inverse = self._inverses.get(array.tobytes()) if array.size == 1 else None
+            if inverse is not None:
+                return self.move(self._roots[inverse], lambda data: data.reshape(array.shape))
+            exact = self._exact_inverse(array)
             if exact is not None:
                 return exact
         return self.odd_function("1/x", a)
@@ -358,16 +390,16 @@ class Algebra:
     def sign(self, a: Value) -> Value:
         return self.odd_function("sign", a)
 
+    def truncate(self, a: Value) -> Value:
+        """The whole part: sign(a) * floor(|a|)."""
+        return self.multiply(self.sign(a), self.function("floor", self.absolute(a)))
+
     def sigmoid(self, a: Value) -> Value:
         return self.add(self.odd_function("sigmoid - 1/2", a), np.float32(0.5))
 
     def tanh(self, a: Value) -> Value:
         """tanh(a) = 2 sigmoid(2a) - 1."""
         return self.multiply(2, self.odd_function("sigmoid - 1/2", self.multiply(2, a)))
-
-    def truncate(self, a: Value) -> Value:
-        """The whole part, sign(a) * floor(|a|), as torch.onnx writes it."""
-        return self.multiply(self.sign(a), self.function("floor", self.absolute(a)))
 
     def maximum(self, a: Value, b: Value) -> Value:
         """max(a, b) = (a + b + |a - b|) / 2."""
@@ -454,6 +486,7 @@ class Algebra:
         if isinstance(a, Sizes):
             if kind == kind_of(a):
                 return a
+            self._sizes_of_floats[a.term.data.tobytes()] = a
             a = a.term
         if not isinstance(a, Term):
             return np.asarray(a).astype(dtype)
@@ -465,6 +498,16 @@ class Algebra:
             if np.dtype(dtype).itemsize < 4 or np.dtype(dtype).kind == "u":
                 return self.function(f"wrap to {np.dtype(dtype)}", a, kind="i")
         return Term(a.data, kind, a.size, a.is_binary)
+
+    def as_sizes(self, value: Value) -> Value:
+        """The sizes that were converted to these floats; any other value as it is."""
+        if isinstance(value, Term):
+            return self._sizes_of_floats.get(value.data.tobytes(), value)
+        return value
+
+    def floor_quotient(self, a: Value, b: Value) -> Value:
+        """floor(a / b), of floats."""
+        return self.function("floor", self.divide(a, b))
 
 
 def is_growing_size(value: Value) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,9 @@ from turnpike.export.identity.algebra.terms import (
     shape_of,
 )
 from turnpike.export.identity.numbers.error_bound import ATOM
+
+# Elements of a table, times places that are looked up in it at ids of the input: 8 bytes for each prime.
+MAX_ELEMENTS = 4_000_000
 
 
 def concatenate(algebra: Algebra, values: Sequence[Value], axis: int) -> Value:
@@ -79,13 +83,55 @@ def take(algebra: Algebra, table: Value, ids: Value, axis: int) -> Value:
         places = known(ids, "ids")
         return algebra.move(table, lambda data: np.take(data, places, axis))
     if isinstance(table, Term | Sizes):
-        raise UndecidedError("a table that depends on the input, at ids that do")
+        front = algebra.move(table, lambda data: np.moveaxis(data, axis, 0))
+        found = elements_at(algebra, front, [ids])
+        return algebra.move(found, lambda data: _with_axes_at(data, ids.ndim, axis))
     rows = np.moveaxis(np.asarray(table), axis, 0)
     data = algebra.numbers.rows(rows, ids.data)
     algebra.bound.count_function("rows of a table", ids.data[0].size, ids.size)
     looked_up = Term(data, kind_of(rows), ATOM)
-    # the axes of the ids stand where the axis was
-    before = [ids.ndim + place for place in range(axis)]
-    after = [ids.ndim + place for place in range(axis, rank - 1)]
-    order = [*before, *range(ids.ndim), *after]
-    return algebra.move(looked_up, lambda data: data.transpose(order))
+    return algebra.move(looked_up, lambda data: _with_axes_at(data, ids.ndim, axis))
+
+
+def _with_axes_at(data: Array, count: int, axis: int) -> Array:
+    """Move the first axes, those of ids, to where the axis of the table was."""
+    return np.moveaxis(data, range(count), range(axis, axis + count))
+
+
+def elements_at(algebra: Algebra, table: Value, ids: Sequence[Value]) -> Value:
+    """The parts of a table at ids of its first axes.
+
+    If any of them depends on the input, a part is a random function of its ids and of all parts.
+    """
+    if not any(isinstance(value, Term | Sizes) for value in ids):
+        key = tuple(np.asarray(value) for value in ids)
+        return algebra.move(table, lambda data: data[key])
+    sizes, inner = shape_of(table)[: len(ids)], shape_of(table)[len(ids) :]
+    count = math.prod(sizes)
+    places = np.broadcast_shapes(*map(shape_of, ids))
+    if count * math.prod(places) * math.prod(inner) > MAX_ELEMENTS:
+        raise UndecidedError(f"{math.prod(places)} ids of the input in a table of {count} computed parts")
+    parts = [
+        algebra.move(table, lambda data, index=index: data.reshape(count, *inner)[index])
+        for index in range(count)
+    ]
+    columns = [
+        algebra.move(value, lambda data: data.reshape(*data.shape, *(1,) * len(inner))) for value in ids
+    ]
+    return algebra.function(f"element of {sizes}", *columns, *parts, kind=kind_of(table))
+
+
+def elements_along(algebra: Algebra, table: Value, ids: Value, axis: int) -> Value:
+    """The numbers at ids along an axis, at the places that the ids have in the other axes."""
+    if not isinstance(ids, Term):
+        return take_along(algebra, table, known(ids, "ids"), axis)
+    axis %= ids.ndim
+    count = shape_of(table)[axis]
+    if count * math.prod(ids.shape) > MAX_ELEMENTS:
+        raise UndecidedError(f"{math.prod(ids.shape)} ids of the input among {count} numbers")
+    inside = tuple(slice(None) if place == axis else slice(size) for place, size in enumerate(ids.shape))
+    parts = [
+        algebra.move(table, lambda data, index=index: data[inside].take([index], axis))
+        for index in range(count)
+    ]
+    return algebra.function(f"element of ({count},)", ids, *parts, kind=kind_of(table))

@@ -69,10 +69,9 @@ def _expect_fit(algebra: Algebra, *operands: Value) -> None:
 
 def einsum(algebra: Algebra, equation: str, operands: Sequence[Value]) -> Value:
     """Products of operands whose axes have letters: one matrix product after the other."""
-    left, _, output = equation.replace(" ", "").partition("->")
+    equation = _without_ellipsis(equation.replace(" ", ""), operands)
+    left, _, output = equation.partition("->")
     terms = left.split(",")
-    if "." in equation:
-        raise UndecidedError("einsum with an ellipsis")
     if any(len(set(term)) != len(term) for term in terms):
         raise UndecidedError("einsum of a diagonal")
     if "->" not in equation:
@@ -86,6 +85,23 @@ def einsum(algebra: Algebra, equation: str, operands: Sequence[Value]) -> Value:
     letters, result = _without(algebra, letters, result, set(letters) - set(output))
     order = [letters.index(letter) for letter in output]
     return algebra.move(result, lambda data: data.transpose(order))
+
+
+def _without_ellipsis(equation: str, operands: Sequence[Value]) -> str:
+    """The equation with a letter for each axis that an ellipsis stands for."""
+    if "..." not in equation:
+        return equation
+    left, arrow, output = equation.partition("->")
+    if not arrow:
+        raise UndecidedError("einsum with an ellipsis and without an output")
+    unused = [letter for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if letter not in equation]
+    terms, longest = [], 0
+    for term, operand in zip(left.split(","), operands, strict=True):
+        # the letters of all operands are aligned at the end
+        count = len(shape_of(operand)) - len(term.replace("...", "")) if "..." in term else 0
+        longest = max(longest, count)
+        terms.append(term.replace("...", "".join(reversed(unused[:count]))))
+    return ",".join(terms) + "->" + output.replace("...", "".join(reversed(unused[:longest])))
 
 
 Lettered = tuple[str, Value]

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.joining import stack
 from turnpike.export.identity.algebra.terms import (
     Term,
     UndecidedError,
@@ -52,13 +53,27 @@ def mean(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = Fals
 
 
 def variance(
-    algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False, correction: int = 0
+    algebra: Algebra,
+    a: Value,
+    axes: Axes = None,
+    *,
+    keepdims: bool = False,
+    correction: int = 0,
+    count_is_read: bool = False,
 ) -> Value:
-    """The sum of the squared distances from the mean, divided by their number less the correction."""
+    """The sum of the squared distances from the mean, divided by their number less the correction.
+
+    With `count_is_read`, the program reads the number from the sizes of the tensor.
+    """
     count = math.prod(shape_of(a)[axis] for axis in axes_of(a, axes))
     if count <= correction:
         raise UndecidedError(f"a variance of {count} numbers with correction {correction}")
     centered = algebra.subtract(a, mean(algebra, a, axes, keepdims=True))
+    if count_is_read and correction:
+        chosen = list(axes_of(a, axes))
+        read = product_of(algebra, algebra.move(algebra.sizes_of(a), lambda data: data[chosen]))
+        square = mean(algebra, algebra.multiply(centered, centered), axes, keepdims=keepdims)
+        return algebra.divide(algebra.multiply(square, read), algebra.subtract(read, correction))
     total = sum_of(algebra, algebra.multiply(centered, centered), axes, keepdims=keepdims)
     return algebra.scale(total, 1, count - correction)
 
@@ -136,6 +151,34 @@ def argmax(algebra: Algebra, a: Value, axis: int, *, keepdims: bool) -> Value:
     return algebra.move(result, lambda data: np.expand_dims(data, axis)) if keepdims else result
 
 
+def largest_of(
+    algebra: Algebra, a: Value, count: int, axis: int, *, largest: bool = True
+) -> tuple[Value, Value]:
+    """The largest or smallest numbers along an axis, in order, and their places.
+
+    The first and the last of all are extrema. Each other one is a function of all numbers in their order.
+    """
+    if not isinstance(a, Term):
+        raise UndecidedError("the largest numbers of a constant")
+    signed = a if largest else algebra.negate(a)
+    total = a.shape[axis]
+    parts = [_at(algebra, signed, axis, index) for index in range(total)]
+    values: list[Value] = []
+    places: list[Value] = []
+    for rank in range(count):
+        if rank in (0, total - 1):
+            extremum = maximum_of if rank == 0 else minimum_of
+            values.append(extremum(algebra, signed, axis))
+        else:
+            values.append(algebra.function(f"number of rank {rank}", *parts))
+        if rank == 0:
+            places.append(argmax(algebra, signed, axis, keepdims=False))
+        else:
+            places.append(algebra.function(f"place of rank {rank}", *parts, kind="i"))
+    joined = stack(algebra, values, axis)
+    return joined if largest else algebra.negate(joined), stack(algebra, places, axis)
+
+
 def softmax(algebra: Algebra, a: Value, axis: int) -> Value:
     """Without the maximum that implementations subtract first: the ratio is the same."""
     powers = algebra.exp(a)
@@ -164,4 +207,7 @@ def norm(algebra: Algebra, a: Value, order: float, axes: Axes, *, keepdims: bool
         return algebra.sqrt(sum_of(algebra, algebra.multiply(a, a), axes, keepdims=keepdims))
     if order == 1:
         return sum_of(algebra, algebra.absolute(a), axes, keepdims=keepdims)
+    if math.isinf(order):
+        reduce = maximum_of if order > 0 else minimum_of
+        return reduce(algebra, algebra.absolute(a), axes, keepdims=keepdims)
     raise UndecidedError(f"a norm of order {order}")

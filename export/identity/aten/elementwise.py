@@ -33,6 +33,14 @@ UNARY: dict[str, Callable[[Algebra, Value], Value]] = {
     "expm1": lambda algebra, a: algebra.subtract(algebra.exp(a), 1),
     "trunc": Algebra.truncate,
     "fix": Algebra.truncate,
+    "frac": lambda algebra, a: algebra.subtract(a, algebra.truncate(a)),
+    "exp2": lambda algebra, a: algebra.power(np.float32(2), a),
+    "isposinf": lambda algebra, a: algebra.both(
+        algebra.compare(a, 0, "gt"), algebra.function("isinf", a, kind="b")
+    ),
+    "isneginf": lambda algebra, a: algebra.both(
+        algebra.compare(a, 0, "lt"), algebra.function("isinf", a, kind="b")
+    ),
     "logical_not": lambda algebra, a: algebra.negation(algebra.cast(a, np.bool_)),
     "bitwise_not": lambda algebra, a: (
         algebra.negation(a) if kind_of(a) == "b" else algebra.subtract(np.int64(-1), a)
@@ -103,6 +111,35 @@ def function(call: Call, self_: Value) -> Value:
     return call.algebra.function(call.operator, self_, kind=kind)
 
 
+@table.operators("log2", "log10")
+def log_of_base(call: Call, self_: Value) -> Value:
+    """Divided by the logarithm of the base, which torch.onnx rounds."""
+    base = np.float32(call.operator.removeprefix("log"))
+    return call.algebra.divide(call.algebra.log(self_), np.log(base))
+
+
+@table.operators("logaddexp")
+def log_of_two_powers(call: Call, self_: Value, other: Value) -> Value:
+    powers = call.algebra.add(call.algebra.exp(self_), call.algebra.exp(other))
+    return call.algebra.log(powers)
+
+
+@table.operators("logit")
+def logit(call: Call, self_: Value, eps: Any = None) -> Value:
+    if eps is not None:
+        raise UndecidedError("logit with eps")
+    return call.algebra.log(call.algebra.divide(self_, call.algebra.subtract(1, self_)))
+
+
+@table.operators("sinc")
+def sinc(call: Call, self_: Value) -> Value:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    algebra = call.algebra
+    angle = algebra.multiply(self_, np.float32(np.pi))
+    ratio = algebra.divide(algebra.function("sin", angle), angle)
+    return algebra.where(algebra.compare(self_, 0, "eq"), 1, ratio)
+
+
 @table.operators(*BINARY, "max.other", "min.other")
 def binary(call: Call, self_: Value, other: Value) -> Value:
     name = {"max": "maximum", "min": "minimum"}.get(call.operator, call.operator)
@@ -143,17 +180,32 @@ def divide(call: Call, self_: Value, other: Value, rounding_mode: str | None = N
     if rounding is None:
         return call.algebra.divide(self_, other)
     if joint_kind(self_, other) == "f":
+        if rounding == "floor":
+            return call.algebra.floor_quotient(self_, other)
+        return call.algebra.truncate(call.algebra.divide(self_, other))
+    if rounding_mode is not None and (isinstance(self_, Term) or isinstance(other, Term)):
+        # torch.onnx computes it so; `floor_divide` is another operator
         quotient = call.algebra.divide(self_, other)
-        is_floor = rounding == "floor"
-        return call.algebra.function("floor", quotient) if is_floor else call.algebra.truncate(quotient)
+        whole = call.algebra.function("floor", quotient) if rounding == "floor" else quotient
+        return call.algebra.cast(whole if rounding == "floor" else call.algebra.truncate(whole), np.int64)
+    if isinstance(self_, Term) or isinstance(other, Term):
+        return _floor_quotient(call.algebra, self_, other)
     return call.algebra.integer_function(f"div {rounding}", QUOTIENTS[rounding], self_, other)
+
+
+def _floor_quotient(algebra: Algebra, a: Value, b: Value) -> Value:
+    """Of integers: one less than the truncated quotient if the signs differ and the remainder is not 0."""
+    quotient = algebra.integer_function("div trunc", QUOTIENTS["trunc"], a, b)
+    differ = algebra.compare(algebra.compare(a, 0, "lt"), algebra.compare(b, 0, "gt"), "eq")
+    rest = algebra.cast(algebra.integer_function("remainder", np.mod, a, b), np.bool_)
+    return algebra.subtract(quotient, algebra.cast(algebra.both(differ, rest), np.int64))
 
 
 @table.operators("remainder", "fmod")
 def remainder(call: Call, self_: Value, other: Value) -> Value:
     if call.operator == "remainder" and joint_kind(self_, other) == "f":
-        quotient = call.algebra.function("floor", call.algebra.divide(self_, other))
-        return call.algebra.subtract(self_, call.algebra.multiply(quotient, other))
+        whole = call.algebra.floor_quotient(self_, other)
+        return call.algebra.subtract(self_, call.algebra.multiply(whole, other))
     function = np.mod if call.operator == "remainder" else np.fmod
     return call.algebra.integer_function(call.operator, function, self_, other)
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import convolutions, joining, normalizations, products, recurrent
+from turnpike.export.identity.algebra import (
+    convolutions,
+    joining,
+    normalizations,
+    products,
+    recurrent,
+    resizing,
+)
 from turnpike.export.identity.algebra.reductions import softmax
 from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of, shape_of
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
@@ -69,9 +77,13 @@ def attention(
     if enable_gqa:
         raise UndecidedError("attention with enable_gqa")
     algebra = call.algebra
-    factor = algebra.inverse_square_root(shape_of(query)[-1]) if scale is None else np.float32(scale)
+    if scale is None:
+        factor = algebra.inverse_square_root(shape_of(query)[-1])
+    else:
+        factor = algebra.root_of_scale(float(scale))
     keys = algebra.move(key, lambda data: data.swapaxes(-1, -2))
     logits = algebra.multiply(products.matrix_product(algebra, query, keys), factor)
+    is_boolean = attn_mask is not None and kind_of(attn_mask) == "b"
     if is_causal:
         attn_mask = np.tril(np.ones(shape_of(logits)[-2:], bool))
     is_boolean = attn_mask is not None and kind_of(attn_mask) == "b" and not is_causal
@@ -381,12 +393,67 @@ def lstm(
     return result, joining.stack(algebra, last_states, 0), joining.stack(algebra, last_cells, 0)
 
 
+UPSAMPLINGS = {
+    "nearest": resizing.Resizing("nearest", "asymmetric"),
+    "_nearest_exact": resizing.Resizing("nearest", "half_pixel", "round_prefer_ceil"),
+    "linear": resizing.Resizing("linear", "half_pixel"),
+    "bilinear": resizing.Resizing("linear", "half_pixel"),
+    "trilinear": resizing.Resizing("linear", "half_pixel"),
+    "bicubic": resizing.Resizing("cubic", "half_pixel"),
+}
+UPSAMPLING_NAMES = {
+    f"upsample_{mode}{rank}d": mode
+    for mode, ranks in {
+        "nearest": "123",
+        "linear": "1",
+        "bilinear": "2",
+        "trilinear": "3",
+        "bicubic": "2",
+    }.items()
+    for rank in ranks
+} | {f"_upsample_nearest_exact{rank}d": "_nearest_exact" for rank in "123"}
+
+
+@table.operators(*UPSAMPLING_NAMES)
+def upsample(
+    call: Call,
+    input: Value | None = None,  # noqa: A002
+    output_size: Sequence[Any] | None = None,
+    scale_factors: Sequence[float] | None = None,
+    align_corners: bool = False,
+    self_: Value | None = None,
+    **scales: Any,
+) -> Value:
+    x = self_ if input is None else input
+    if x is None:
+        raise UndecidedError(f"{call.operator} without an image")
+    old = shape_of(x)
+    given = [scales.get(name) for name in ("scales_d", "scales_h", "scales_w", "scales") if name in scales]
+    if scale_factors is None and given and None not in given:
+        scale_factors = [float(factor) for factor in given if factor is not None]
+    if output_size is not None:
+        sizes = [int(size) for size in output_size]
+    else:
+        factors = scale_factors or ()
+        sizes = [int(size * float(factor)) for size, factor in zip(old[2:], factors, strict=True)]
+    if scale_factors is None:
+        scale_factors = [size / before for size, before in zip(sizes, old[2:], strict=True)]
+    chosen = UPSAMPLINGS[UPSAMPLING_NAMES[call.operator]]
+    if align_corners:
+        chosen = replace(chosen, coordinates="align_corners")
+    factors = [float(factor) for factor in scale_factors]
+    return resizing.resize(call.algebra, x, [*old[:2], *sizes], [1, 1, *factors], chosen)
+
+
 @table.operators("im2col")
 def image_to_columns(
     call: Call, self_: Value, kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> Value:
     pads = [(size, size) for size in padding]
     windows = convolutions.Windows(kernel_size, stride, pads, dilation)
+    channels = call.algebra.move(call.algebra.sizes_of(self_), lambda data: np.asarray(data[1]))
+    # torch.onnx computes this size, too
+    int(call.algebra.multiply(channels, math.prod(kernel_size)))  # type: ignore[arg-type]
 
     def cut(data: Array) -> Array:
         rows, channels = data.shape[:2]
@@ -402,16 +469,22 @@ def index(call: Call, self_: Value, indices: Sequence[Value | None]) -> Value:
     if any(isinstance(ids, Term) for _, ids in chosen):
         if any(kind_of(ids) == "b" for _, ids in chosen):
             raise UndecidedError("a mask that depends on the input chooses a number of rows")
-        if len(chosen) > 1:
-            raise UndecidedError("an index by several tensors that depend on the input")
-        ((axis, ids),) = chosen
-        return joining.take(call.algebra, self_, ids, axis)
+        if len(chosen) == 1:
+            ((axis, ids),) = chosen
+            return joining.take(call.algebra, self_, ids, axis)
+        axes = [axis for axis, _ in chosen]
+        first = axes[0]
+        if axes != list(range(first, first + len(axes))):
+            raise UndecidedError("an index by tensors that depend on the input, in axes that are apart")
+        places = np.broadcast_shapes(*(shape_of(ids) for _, ids in chosen))
+        front = call.algebra.move(self_, lambda data: np.moveaxis(data, axes, range(len(axes))))
+        found = joining.elements_at(call.algebra, front, [ids for _, ids in chosen])
+        moved = range(first, first + len(places))
+        return call.algebra.move(found, lambda data: np.moveaxis(data, range(len(places)), moved))
     key = tuple(slice(None) if ids is None else np.asarray(ids) for ids in indices)
     return call.algebra.move(self_, lambda data: data[key])
 
 
 @table.operators("gather")
 def gather(call: Call, self_: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
-    if isinstance(index, Term):
-        raise UndecidedError("gather at ids that depend on the input")
-    return joining.take_along(call.algebra, self_, np.asarray(index), dim)
+    return joining.elements_along(call.algebra, self_, index, dim)

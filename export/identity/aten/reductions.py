@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
+from torch import fx
 
 from turnpike.export.identity.algebra import reductions
 from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, shape_of
@@ -42,7 +44,13 @@ def variance(
     number = 1 if correction is None else correction
     if number != int(number):
         raise UndecidedError(f"a variance with correction {correction}")
-    value = reductions.variance(call.algebra, x, dim, keepdims=keepdim, correction=int(number))
+    example = call.node.args[0].meta["val"] if isinstance(call.node.args[0], fx.Node) else None
+    axes = reductions.axes_of(x, dim)
+    # torch.onnx reads all sizes if one of them is dynamic
+    is_read = example is not None and any(isinstance(example.shape[axis], torch.SymInt) for axis in axes)
+    value = reductions.variance(
+        call.algebra, x, dim, keepdims=keepdim, correction=int(number), count_is_read=is_read
+    )
     value = call.algebra.sqrt(value) if call.operator.startswith("std") else value
     if call.operator.endswith("mean"):
         return value, reductions.mean(call.algebra, x, dim, keepdims=keepdim)
@@ -68,6 +76,22 @@ def argmax(call: Call, self_: Value, dim: int | None = None, keepdim: bool = Fal
     if dim is None:
         signed, dim = call.algebra.move(signed, lambda data: data.reshape(-1)), 0
     return reductions.argmax(call.algebra, signed, dim, keepdims=keepdim)
+
+
+@table.operators("topk", "sort")
+def sorted_along(
+    call: Call,
+    self_: Value,
+    k: int | None = None,
+    dim: int = -1,
+    largest: bool = True,
+    descending: bool = False,
+    **_: Any,
+) -> tuple[Value, Value]:
+    """`sort` begins with the smallest by default, and `topk` with the largest."""
+    from_largest = largest if call.operator == "topk" else descending
+    count = shape_of(self_)[dim] if k is None else k
+    return reductions.largest_of(call.algebra, self_, count, dim % len(shape_of(self_)), largest=from_largest)
 
 
 @table.operators("any", "all")

@@ -113,8 +113,10 @@ def broadcast_in_dim(
 
 @table.operators("repeat")
 def repeat(call: Call, self_: Value, repeats: Sequence[int]) -> Value:
+    counts = [int(number) for number in repeats]
+
     def tiled(data: Array) -> Array:
-        return np.tile(data.reshape((1,) * (len(repeats) - data.ndim) + data.shape), repeats)
+        return np.tile(data.reshape((1,) * (len(counts) - data.ndim) + data.shape), counts)
 
     return call.algebra.move(self_, tiled)
 

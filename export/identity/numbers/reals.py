@@ -6,6 +6,7 @@ both programs share, would not be seen by comparing residues.
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -100,6 +101,16 @@ class Reals:
             return arguments[0].astype(np.int64).astype(dtype).astype(np.float64)
         if name.startswith("fourth root of 1/"):
             return np.full_like(arguments[0], float(name.removeprefix("fourth root of 1/")) ** -0.25)
+        if name.startswith("square root of "):
+            return np.full_like(arguments[0], math.sqrt(float(name.removeprefix("square root of "))))
+        if name.startswith(("number of rank ", "place of rank ")):
+            stacked, rank = np.stack(np.broadcast_arrays(*arguments)), int(name.rsplit(" ", 1)[1])
+            order = np.argsort(-stacked, axis=0, kind="stable")[rank]
+            if name.startswith("place"):
+                return order.astype(np.float64)
+            return np.take_along_axis(stacked, order[None], 0)[0]
+        if name.startswith("element of "):
+            return _element(ast.literal_eval(name.removeprefix("element of ")), arguments)
         return np.asarray(FUNCTIONS[name](*np.broadcast_arrays(*arguments)), np.float64)
 
     def odd_function(self, name: str, a: Array) -> Array:
@@ -115,3 +126,11 @@ class Reals:
 
     def rows(self, table: Array, ids: Array) -> Array:
         return table.astype(np.float64)[ids.astype(np.int64)]
+
+
+def _element(sizes: tuple[int, ...], arguments: Sequence[Array]) -> Array:
+    """The part of a table at ids, one for each of these sizes, which come before the parts."""
+    arguments = np.broadcast_arrays(*arguments)
+    ids = [column.astype(np.int64) % size for column, size in zip(arguments, sizes, strict=False)]
+    place = np.ravel_multi_index(ids, sizes)
+    return np.take_along_axis(np.stack(arguments[len(sizes) :]), place[None], 0)[0]

@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import convolutions, joining, normalizations, products, recurrent
-from turnpike.export.identity.algebra.terms import UndecidedError, Value, shape_of
-from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable
+from turnpike.export.identity.algebra import (
+    convolutions,
+    joining,
+    normalizations,
+    products,
+    recurrent,
+    resizing,
+)
+from turnpike.export.identity.algebra.reductions import softmax
+from turnpike.export.identity.algebra.terms import UndecidedError, Value, kind_of, known, shape_of
+from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()
 
@@ -196,3 +204,57 @@ def recurrent_layer(
         results.append(result)
     last = [joining.stack(algebra, list(values), 0) for values in list(zip(*results, strict=True))[1:]]
     return [joining.stack(algebra, [result[0] for result in results], 1), *last]
+
+
+@table.operators("Resize")
+def resize(
+    call: NodeCall,
+    x: Value,
+    region: Value | None = None,
+    scales: Value | None = None,
+    sizes: Value | None = None,
+) -> Value:
+    mode, coordinates = call.get("mode", "nearest"), call.get("coordinate_transformation_mode", "half_pixel")
+    policy = call.get("keep_aspect_ratio_policy", "stretch")
+    if call.has("axes") or call.get("antialias", 0) or call.get("exclude_outside", 0) or policy != "stretch":
+        raise UndecidedError("Resize with axes, antialias, exclude_outside or keep_aspect_ratio_policy")
+    old = shape_of(x)
+    if scales is not None and np.size(known(scales, "the scales of Resize")):
+        factors = [float(number) for number in known(scales, "the scales of Resize")]
+        wanted = [int(size * factor) for size, factor in zip(old, factors, strict=True)]
+    elif sizes is not None:
+        wanted = integers(sizes, "the sizes of Resize")
+        factors = [size / before for size, before in zip(wanted, old, strict=True)]
+    else:
+        raise UndecidedError("Resize without scales or sizes")
+    # of one scale, whether the sizes or the factor were given
+    form = resizing.Resizing(
+        mode,
+        coordinates,
+        call.get("nearest_mode", "round_prefer_floor") if mode == "nearest" else "floor",
+        call.get("cubic_coeff_a", -0.75),
+    )
+    return resizing.resize(call.algebra, x, wanted, factors, form)
+
+
+@table.operators("Attention")
+def attention(
+    call: NodeCall, query: Value, key: Value, value: Value, mask: Value | None = None, *past: Value | None
+) -> Value:
+    algebra = call.algebra
+    if (
+        len(shape_of(query)) != 4
+        or shape_of(query)[1] != shape_of(key)[1]
+        or any(part is not None for part in past)
+    ):
+        raise UndecidedError("Attention of joined or shared heads, or with a cache")
+    if call.get("softcap", 0.0) or call.get("is_causal", 0) or (mask is not None and kind_of(mask) == "b"):
+        raise UndecidedError("Attention with softcap, is_causal or a mask of booleans")
+    scale = call.get("scale", None)
+    width = shape_of(query)[-1]
+    factor = algebra.inverse_square_root(width) if scale is None else algebra.root_of_scale(scale)
+    keys = algebra.move(key, lambda data: data.swapaxes(-1, -2))
+    logits = algebra.multiply(products.matrix_product(algebra, query, keys), factor)
+    if mask is not None:
+        logits = algebra.add(logits, mask)
+    return products.matrix_product(algebra, softmax(algebra, logits, -1), value)

@@ -52,6 +52,16 @@ def argmax(call: NodeCall, x: Value) -> Value:
     return reductions.argmax(call.algebra, signed, call.get("axis", 0), keepdims=keep)
 
 
+@table.operators("TopK")
+def largest(call: NodeCall, x: Value, count: Value) -> list[Value]:
+    (number,) = integers(count, "the number of TopK")
+    axis = call.get("axis", -1) % len(shape_of(x))
+    if not call.get("sorted", 1):
+        raise UndecidedError("TopK that is not sorted")
+    is_largest = bool(call.get("largest", 1))
+    return list(reductions.largest_of(call.algebra, x, number, axis, largest=is_largest))
+
+
 @table.operators("CumSum")
 def cumulative_sum(call: NodeCall, x: Value, axis: Value) -> Value:
     if call.get("exclusive", 0) or call.get("reverse", 0):

@@ -49,8 +49,9 @@ def constant_of_shape(call: NodeCall, shape: Value) -> Value:
 
 @table.operators("Range")
 def count_up(call: NodeCall, start: Value, limit: Value, delta: Value) -> Value:
-    bounds = [known(value, "a Range").item() for value in (start, limit, delta)]
-    return np.arange(*bounds).astype(np.asarray(start).dtype)
+    bounds = [known(call.algebra.as_sizes(value), "a Range").item() for value in (start, limit, delta)]
+    kinds = {kind_of(value) for value in (start, limit, delta)}
+    return np.arange(*bounds).astype(np.float32 if "f" in kinds else np.int64)
 
 
 @table.operators("EyeLike")
@@ -167,16 +168,20 @@ def gather(call: NodeCall, x: Value, ids: Value) -> Value:
 
 @table.operators("GatherElements")
 def gather_elements(call: NodeCall, x: Value, ids: Value) -> Value:
-    index, axis = known(ids, "the index of GatherElements"), call.get("axis", 0)
-    return joining.take_along(call.algebra, x, index, axis)
+    return joining.elements_along(call.algebra, x, ids, call.get("axis", 0))
 
 
 @table.operators("GatherND")
 def gather_places(call: NodeCall, x: Value, ids: Value) -> Value:
     if call.get("batch_dims", 0):
         raise UndecidedError("GatherND with batch_dims")
-    key = tuple(np.moveaxis(known(ids, "the index of GatherND"), -1, 0))
-    return call.algebra.move(x, lambda data: data[key])
+    columns = [
+        call.algebra.move(ids, lambda data, at=at: np.asarray(data[..., at]))
+        for at in range(shape_of(ids)[-1])
+    ]
+    if len(columns) == 1:
+        return joining.take(call.algebra, x, columns[0], 0)
+    return joining.elements_at(call.algebra, x, columns)
 
 
 @table.operators("ScatterND")

@@ -221,3 +221,16 @@ def _composite(x: Tensor) -> Any:
 
 CASES.add("operators without a table", _composite, floats(3, 8))
 CASES.add("literals of double tensors", lambda x: (x.double() + 0.1) * 1e-9 * 1e9, floats(5))
+
+# operators that torch.onnx writes with others
+for function, low, high in (
+    (torch.log2, 0.1, 3.0),
+    (torch.log10, 0.1, 3.0),
+    (torch.logit, 0.1, 0.9),
+    (torch.exp2, -2.0, 2.0),
+    (torch.sinc, -2.0, 2.0),
+    (torch.frac, -7.0, 7.0),
+):
+    CASES.add(function.__name__, function, floats(3, 8, low=low, high=high))
+CASES.add("logaddexp", torch.logaddexp, floats(4), floats(3, 4))
+CASES.add("infinities of one sign", lambda x: (x.isposinf(), x.isneginf()), torch.tensor([1.0, -2.0, 0.0]))

@@ -235,3 +235,29 @@ for kind, count in ((nn.GRU, 1), (nn.LSTM, 2)):
     )
     cell = nn.GRUCell(3, 4) if count == 1 else nn.LSTMCell(3, 4)
     CASES.add(f"{name}Cell", cell, floats(2, 3))
+
+# by the number of spatial axes
+for rank in (1, 2, 3):
+    shape = (2, 3, *(4, 5, 2)[:rank])
+    for mode in ("nearest", "nearest-exact", ("linear", "bilinear", "trilinear")[rank - 1]):
+        CASES.add(
+            f"upsample {mode} {rank}",
+            lambda x, mode=mode: (
+                functional.interpolate(x, scale_factor=2, mode=mode),
+                functional.interpolate(x, scale_factor=3, mode=mode),
+            ),
+            floats(*shape),
+        )
+CASES.add(
+    "upsample with aligned corners",
+    lambda x: functional.interpolate(x, size=(7, 9), mode="bilinear", align_corners=True),
+    floats(2, 3, 4, 5),
+)
+CASES.add(
+    "upsample bicubic",
+    lambda x: functional.interpolate(x, scale_factor=2, mode="bicubic"),
+    floats(1, 2, 4, 5),
+)
+CASES.add(
+    "einsum with an ellipsis", lambda x, y: torch.einsum("...i,ij->...j", x, y), floats(2, 5, 3), floats(3, 4)
+)

@@ -72,3 +72,7 @@ CASES.add(
 CASES.add(
     "normalize", lambda x: (functional.normalize(x, dim=-1), functional.normalize(x, 1.0, 0)), floats(3, 4)
 )
+CASES.add("topk", lambda x: x.topk(2), floats(3, 5))
+CASES.add("topk of the smallest", lambda x: x.topk(2, dim=0, largest=False), floats(5, 3))
+CASES.add("sort", lambda x: x.sort(-1), floats(3, 5))
+CASES.add("sort descending", lambda x: x.sort(0, descending=True), floats(5, 3))

@@ -284,3 +284,6 @@ CASES.add(
     floats(2, 3, 4),
     booleans(2, 3),
 )
+CASES.add("gather at ids of the input", lambda x, n: x.gather(1, n), floats(2, 4), integers(2, 3, high=4))
+CASES.add("index by two inputs", lambda n: torch.eye(4)[n, n], integers(3, high=4))
+CASES.add("rows of an input", lambda x, n: x[n], floats(4, 3), integers(2, high=4))

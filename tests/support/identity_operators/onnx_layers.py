@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tests.support.identity_operators.onnx_case import Known, OnnxCases, floats, integers, known_floats
 
 CASES = OnnxCases()
@@ -218,3 +220,22 @@ CASES.node(
     epsilon=0.1,
     **MICROSOFT,
 )
+
+# no region of interest, and factors of the sizes
+for name, mode, transformation in (
+    ("nearest", "nearest", "asymmetric"),
+    ("linear", "linear", "half_pixel"),
+    ("aligned", "linear", "align_corners"),
+    ("cubic", "cubic", "half_pixel"),
+):
+    CASES.node(
+        f"Resize {name}",
+        "Resize",
+        floats(1, 2, 4, 5),
+        None,
+        Known(np.array([1, 1, 2, 2], np.float32)),
+        mode=mode,
+        coordinate_transformation_mode=transformation,
+        nearest_mode="floor",
+    )
+CASES.node("Attention", "Attention", floats(2, 3, 4, 5), floats(2, 3, 6, 5), floats(2, 3, 6, 5), opset=23)

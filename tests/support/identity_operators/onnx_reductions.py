@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from tests.support.identity_operators.onnx_case import OnnxCases, floats, integers, known, number
+from tests.support.identity_operators.onnx_case import Known, OnnxCases, floats, integers, known, number
 
 CASES = OnnxCases()
 # all rows of three booleans
@@ -47,3 +47,5 @@ for operator in ("GlobalAveragePool", "GlobalMaxPool"):
     CASES.node(operator, operator, floats(2, 3, 4))
     CASES.node(f"{operator} of images", operator, floats(2, 3, 4, 5))
 CASES.node("Size", "Size", floats(2, 3, 4))
+CASES.node("TopK", "TopK", floats(2, 5), Known(np.array([2])), outputs=2)
+CASES.node("TopK of the smallest", "TopK", floats(5, 3), Known(np.array([2])), outputs=2, axis=0, largest=0)

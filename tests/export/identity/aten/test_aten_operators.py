@@ -39,7 +39,7 @@ def test_cases_have_every_operator() -> None:
 # operators that are only known to say why nothing is decided
 REFUSED_OPERATORS = {"linspace"}
 REFUSALS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], str]] = {
-    "an operator without a table": (lambda x: x.topk(2)[0], (floats(4),), "topk"),
+    "an operator without a table": (lambda x: x.median(0)[0], (floats(4),), "median"),
     "linspace": (lambda x: x + torch.linspace(0, 1, 4), (floats(4),), "linspace, which rounds"),
     "dropout": (lambda x: functional.dropout(x, 0.5, training=True), (floats(4),), "training mode"),
     "batch norm": (
@@ -57,26 +57,10 @@ REFUSALS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], str]] = {
         (floats(1, 4, 3, 5), floats(1, 2, 3, 5)),
         "enable_gqa",
     ),
-    "gather": (
-        lambda x, n: x.gather(1, n),
-        (floats(2, 4), integers(2, 2, high=4)),
-        "at ids that depend on the input",
-    ),
-    "index by two": (lambda n: torch.eye(4)[n, n], (integers(3, high=4),), "several tensors that depend"),
-    "a table of the input": (
-        lambda x, n: x[n],
-        (floats(4), integers(2, high=4)),
-        "a table that depends on the input",
-    ),
     "bits": (lambda n: n & 3, (integers(4),), "bitwise_and of integers"),
     "uneven pooling": (nn.AdaptiveAvgPool1d(3), (floats(2, 3, 7),), "unequal windows"),
     "projections": (nn.LSTM(3, 4, proj_size=2), (floats(5, 2, 3),), "projections"),
     "another diagonal": (lambda x: torch.diag_embed(x, 1), (floats(3),), "diag_embed"),
-    "an ellipsis": (
-        lambda x, y: torch.einsum("...i,ij->...j", x, y),
-        (floats(2, 3), floats(3, 4)),
-        "ellipsis",
-    ),
     "another norm": (lambda x: x.norm(p=3, dim=0), (floats(3),), "a norm of order 3"),
     "argmax of a constant": (lambda x: x + torch.arange(4).argmax(), (floats(3),), "argmax of a constant"),
 }

@@ -1,0 +1,120 @@
+"""Decides about honest networks: how many are called identical, and how long a decision takes.
+
+python -m tests.export.identity.honest_study --only attention --seeds 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+
+from tests.export.identity.honest import attention, dense, images, kinds, sequences
+from tests.export.identity.honest.written import Honest
+from tests.highways import carries, convolution, fused, recurrent
+from tests.highways import dense as dense_examples
+from tests.highways.edge_cases import Public, SharedBias, SharedGate, SharedLogit, Stream, TanhGate
+from tests.highways.honest import RandomHighway
+from tests.highways.impostors import SHAPE, AllImpostors
+from tests.highways.spellings import UNITS, Spelled
+from turnpike.export.graph_identity import decide_identity
+from turnpike.export.identity.decision import Decision, Verdict
+from turnpike.export.options import SourceOptions
+from turnpike.export.prepared_graph import prepare
+from turnpike.export.sources.checkpoint import network_input
+from turnpike.export.sources.load import load_source
+from turnpike.models.networks.families import build_network
+from turnpike.models.training.presets import PRESETS
+
+OWN = [*dense.NETWORKS, *kinds.NETWORKS, *sequences.NETWORKS, *attention.NETWORKS, *images.NETWORKS]
+
+
+@dataclass(frozen=True)
+class Study:
+    """The decision about a network, and what it took in seconds of CPU."""
+
+    decision: Decision
+    seconds: float
+
+
+def study(honest: Honest, seed: int = 7) -> Study:
+    """Export a network and decide about its graph."""
+    torch.manual_seed(seed)
+    net = honest.make().eval()
+    network = load_source(net, SourceOptions(inputs=honest.inputs, name="net"))
+    graph = prepare(network, honest.opset, open_recurrent=honest.open_recurrent, plain=honest.plain)
+    chosen = graph.plain if graph.plain is not None else graph
+    start = time.process_time()
+    decision = decide_identity(network, chosen, chosen.model)
+    return Study(decision, time.process_time() - start)
+
+
+def of_presets() -> Iterator[Honest]:
+    for name, preset in PRESETS.items():
+        spec = str(network_input(build_network(preset.config)))
+        yield Honest(f"preset {name}", lambda config=preset.config: build_network(config), (spec,))
+
+
+def of_seeds(count: int) -> Iterator[Honest]:
+    """Random highways, and highways that are spelled at random."""
+    for seed in range(count):
+        spec = RandomHighway(seed).spec
+        yield Honest(f"random highway {seed}", lambda seed=seed: RandomHighway(seed), (spec,))
+        spec = f"x:float32[batch,{UNITS}]"
+        yield Honest(f"spelled highway {seed}", lambda seed=seed: Spelled(seed), (spec,))
+        yield Honest(f"near miss {seed}", lambda seed=seed: Spelled(seed, near_misses=True), (spec,))
+
+
+def of_examples() -> Iterator[Honest]:
+    """The networks of tests/highways."""
+    lists = [module.ROWS + module.TIMES for module in (dense_examples, fused, carries)]
+    lists += [carries.EXAMPLES, convolution.EXAMPLES, recurrent.EXAMPLES]
+    for example in (example for examples in lists for example in examples):
+        spec = f"x:float32[batch,{','.join(map(str, example.shape))}]"
+        yield Honest(f"example {example.name}", example.make, (spec,))
+    for make in (SharedBias, Stream, TanhGate, SharedLogit, SharedGate, Public):
+        yield Honest(f"edge case {make.__name__}", make, ("x:float32[batch,4]",))
+    spec = f"x:float32[batch,{','.join(map(str, SHAPE))}]"
+    yield Honest("impostors", AllImpostors, (spec,))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="a part of the names")
+    parser.add_argument("--seeds", type=int, default=100)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    counts: Counter[str] = Counter()
+    seconds: dict[str, float] = {}
+    for honest in [*OWN, *of_examples(), *of_presets(), *of_seeds(options.seeds)]:
+        if options.only not in honest.name:
+            continue
+        try:
+            result = study(honest)
+        except Exception as error:
+            counts["not exported"] += 1
+            sys.stdout.write(f"{honest.name}: not exported: {str(error).splitlines()[0][:300]}\n")
+            continue
+        counts[result.decision.verdict] += 1
+        seconds[honest.name] = result.seconds
+        if result.decision.verdict is not Verdict.IDENTICAL:
+            sys.stdout.write(f"{honest.name}: {result.decision} ({result.seconds:.1f} s)\n")
+        sys.stdout.flush()
+    sys.stdout.write(", ".join(f"{count} {name}" for name, count in counts.items()) + "\n")
+    if seconds:
+        slowest = max(seconds, key=seconds.__getitem__)
+        sys.stdout.write(
+            f"CPU seconds: median {median(seconds.values()):.2f}, most {seconds[slowest]:.1f} ({slowest})\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""The graphs of honest networks are the same functions as the networks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.export.identity.honest.written import Honest
+from tests.export.identity.honest_study import OWN, of_examples, of_presets, of_seeds, study
+from turnpike.export.identity.decision import Verdict
+
+# about one for each kind of network
+QUICK = {
+    "activation selu",
+    "topk",
+    "gate normalized",
+    "gelu in opset 18",
+    "norm RMSNorm",
+    "BatchNorm folded into Linear",
+    "weight norm",
+    "best two experts",
+    "bfloat16 weights",
+    "a float64 network with LayerNorm and GELU",
+    "autocast in bfloat16",
+    "nested outputs",
+    "cond of modules",
+    "learned positions",
+    "sines of positions",
+    "rotary positions",
+    "one-hot ids",
+    "attention over words",
+    "gather of the last step",
+    "bidirectional GRU",
+    "LSTM, opened",
+    "recurrent highway",
+    "attention with key padding",
+    "fused attention with a bool mask",
+    "encoder with padding",
+    "map bilinear",
+    "map norm GroupNorm",
+    "CharacterBERT",
+}
+# an operator that no table has
+UNDECIDED = {"map fold": "index_put"}
+# half an hour
+THOROUGH = [pytest.mark.slow, pytest.mark.thorough]
+STUDIED = [
+    *(pytest.param(honest, marks=() if honest.name in QUICK else THOROUGH) for honest in OWN),
+    *(pytest.param(honest, marks=THOROUGH) for honest in (*of_examples(), *of_presets())),
+    *(pytest.param(honest, marks=THOROUGH) for honest in of_seeds(12)),
+]
+
+
+@pytest.mark.parametrize("honest", STUDIED, ids=lambda honest: honest.name)
+def test_an_honest_network_is_identical(honest: Honest) -> None:
+    decision = study(honest).decision
+    if (reason := UNDECIDED.get(honest.name)) is not None:
+        assert decision.verdict is Verdict.NOT_DECIDED, decision
+        assert reason in str(decision)
+    else:
+        assert decision.verdict is Verdict.IDENTICAL, decision
