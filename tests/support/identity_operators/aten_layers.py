@@ -238,7 +238,7 @@ for kind, count in ((nn.GRU, 1), (nn.LSTM, 2)):
 
 # by the number of spatial axes
 for rank in (1, 2, 3):
-    shape = (2, 3, *(4, 5, 2)[:rank])
+    image_shape = (2, 3, *(4, 5, 2)[:rank])
     for mode in ("nearest", "nearest-exact", ("linear", "bilinear", "trilinear")[rank - 1]):
         CASES.add(
             f"upsample {mode} {rank}",
@@ -246,7 +246,7 @@ for rank in (1, 2, 3):
                 functional.interpolate(x, scale_factor=2, mode=mode),
                 functional.interpolate(x, scale_factor=3, mode=mode),
             ),
-            floats(*shape),
+            floats(*image_shape),
         )
 CASES.add(
     "upsample with aligned corners",
