@@ -84,7 +84,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             *("output", "model_report", "report"),
         },
         "model_report": {"proved_graph", "report"},
-        "proved_graph": {"prepared_graph", "parity", "precision", "output"},
+        "proved_graph": {"prepared_graph", "graph_identity", "identity", "parity", "precision", "output"},
         "report": {"parity", "precision", "measure"},
         "precision": {"measure", "trace"},
         "parity": {"gates", "trace"},

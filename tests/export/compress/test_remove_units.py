@@ -424,7 +424,7 @@ def test_a_file_whose_proof_is_not_its_own_is_refused(folder: Path, tmp_path: Pa
     array = onnx.numpy_helper.to_array(weights)
     weights.CopyFrom(onnx.numpy_helper.from_array(2 * array, weights.name))
     onnx.save(model, tmp_path / "changed.onnx")
-    with pytest.raises(SourceError, match="expected the graph and weights of its parity proof, got others"):
+    with pytest.raises(SourceError, match="expected the graph and weights that were exported, got others"):
         compress_model(tmp_path / "changed.onnx", tmp_path / "again", data=rows, keep=0.5)
 
     weights.ClearField("raw_data")
