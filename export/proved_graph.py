@@ -91,6 +91,7 @@ def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps)
         runtimes=runtimes,
         seed=seed,
         progress=steps.listener.advanced,
+        decided=identity.verdict is Verdict.IDENTICAL,
     )
     return ProvedGraph(graph, runtimes[0], identity, proof, graph.data)
 

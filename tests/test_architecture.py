@@ -87,7 +87,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "proved_graph": {"prepared_graph", "graph_identity", "identity", "parity", "precision", "output"},
         "report": {"parity", "precision", "measure"},
         "precision": {"measure", "trace"},
-        "parity": {"gates", "trace"},
+        "parity": {"gates", "identity.aten", "trace"},
         "prepared_graph": {"gates", "gates.highways", "trace", "output"},
         "sources": {"sources.module", "sources.program", "sources.graph", "sources.data", "trace"},
         "sources.module": {"trace"},

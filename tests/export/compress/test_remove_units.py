@@ -390,7 +390,15 @@ def test_the_report_has_the_proof_the_gates_and_what_each_layer_keeps(folder: Pa
     result = compress_model(source, tmp_path / "new", data=rows, keep=0.05, report=tmp_path / "report")
     assert result.report == tmp_path / "report/index.html"
     html = result.report.read_text()
-    for title in ("Compression", "The same function", "Rounding", "Gates", "Layers by units", "Lesions", "Provenance"):
+    for title in (
+        "Compression",
+        "The same function",
+        "Rounding",
+        "Gates",
+        "Layers by units",
+        "Lesions",
+        "Provenance",
+    ):
         assert f"<h2>{title}</h2>" in html
     assert "of onnx&#x27;s own evaluator against the whole graph with the removed units carried" in html
     record = json.loads((tmp_path / "report/report.json").read_text())
