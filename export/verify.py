@@ -169,6 +169,7 @@ def run_verification(
                 runtimes=[runtime if is_fp32 else open_model(fresh.data, device=proved_device)],
                 seed=seed,
                 progress=steps.listener.advanced,
+                source_graph=fresh.model,
             )
         except ParityError as error:
             if manifest.weights == weights_digest(fresh.model):

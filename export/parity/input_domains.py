@@ -27,7 +27,8 @@ VALUE_PRESERVING_OPS = frozenset(
 class InputDomain:
     """Integers from `low` to `high` (included), or normal numbers with `mean` and standard deviation `sd`.
 
-    `limits` are the lowest and the highest value of all batches, if the user gave a range.
+    `limits` are the lowest and the highest value of all batches, if the user gave a range. With `guessed`,
+    nothing shows which integers the network takes.
     """
 
     low: int = 0
@@ -35,6 +36,7 @@ class InputDomain:
     mean: Array | float = 0.0
     sd: Array | float = 1.0
     limits: tuple[float, float] | None = None
+    guessed: bool = False
 
     def within(self, low: float, high: float) -> InputDomain:
         """The part of the domain from `low` to `high`; numbers around the middle, if most are outside."""
@@ -64,7 +66,11 @@ class InputDomain:
 
 
 def input_domains(network: Network, model: ir.Model, graph_names: Sequence[str]) -> dict[str, InputDomain]:
-    """The domain of every input, by name. `graph_names` are the names of the inputs in the graph."""
+    """The domain of every input, by name.
+
+    Ids are drawn from the tables of `model`, which is exported from the network here: a file to be verified
+    could hide its own. `graph_names` are the names of the inputs in that graph.
+    """
     domains = {
         spec.name: _domain(spec, network, model, graph_name)
         for spec, graph_name in zip(network.inputs, graph_names, strict=True)
@@ -78,7 +84,7 @@ def input_domains(network: Network, model: ir.Model, graph_names: Sequence[str])
             info = np.iinfo(integers[name])
             lowest = info.min if low <= info.min else ceil(low)
             highest = info.max if high >= info.max else floor(high)
-            domains[name] = replace(domains[name], low=lowest, high=highest)
+            domains[name] = replace(domains[name], low=lowest, high=highest, guessed=False)
         if rows is not None and rows.size and not (rows.min() >= low and rows.max() <= high):
             raise SourceOptionError(
                 f"--data: {name}: expected values from {low:g} to {high:g} (--input-range), "
@@ -114,12 +120,13 @@ def _domain(spec: InputSpec, network: Network, model: ir.Model, graph_name: str)
     if kind == "f":
         return _float_domain(spec, rows, network)
     values = {value.name: value for value in model.graph.inputs}
-    table_size = lookup_table_size(model, values[graph_name])
-    if table_size is not None:
-        return InputDomain(0 if rows is None else min(0, int(rows.min())), table_size - 1)
+    accepted = accepted_ids(model, values[graph_name])
+    if accepted is not None:
+        low, high = max(accepted[0], np.iinfo(spec.dtype).min), accepted[1]
+        return InputDomain(low if rows is None else min(low, int(rows.min())), high)
     if rows is not None and rows.size:
         return InputDomain(int(rows.min()), int(rows.max()))
-    return InputDomain(0, 255 if spec.dtype == "uint8" else 1)
+    return InputDomain(0, 255 if spec.dtype == "uint8" else 1, guessed=True)
 
 
 def _float_domain(spec: InputSpec, rows: Array | None, network: Network) -> InputDomain:
@@ -139,26 +146,50 @@ def _float_domain(spec: InputSpec, rows: Array | None, network: Network) -> Inpu
     return InputDomain(mean=float(shift.item()), sd=abs(1 / float(scale.item())))
 
 
-def lookup_table_size(model: ir.Model, value: ir.Value) -> int | None:
-    """Rows of the smallest table (embedding) that is indexed by these ids; None if there is none."""
+def accepted_ids(model: ir.Model, value: ir.Value) -> tuple[int, int] | None:
+    """The lowest and the highest id that all tables (embeddings) accept; None if these ids choose no row.
+
+    A constant may be added to the ids on the way, or subtracted from them.
+    """
     tables = model.graph.initializers
-    table_sizes: list[int] = []
+    ranges: list[tuple[int, int]] = []
     seen: set[Any] = set()
-    waiting = [value]
+    # values that are the ids plus a number
+    waiting = [(value, 0)]
     while waiting:
-        current = waiting.pop()
+        current, offset = waiting.pop()
         if current in seen:
             continue
         seen.add(current)
         for node, input_index in current.uses():
+            size = None
             if node.op_type in ("Gather", "GatherElements") and input_index == 1:
                 table = node.inputs[0]
                 if table is not None and table.name in tables and table.shape is not None:
                     size = table.shape[node.attributes.get_int("axis", 0)]
-                    table_sizes += [size] if isinstance(size, int) else []
             elif node.op_type == "OneHot" and input_index == 0:
-                depth = None if node.inputs[1] is None else ir.convenience.get_const_tensor(node.inputs[1])
-                table_sizes += [] if depth is None else [int(depth.numpy().item())]
+                size = _constant(node.inputs[1])
+            elif node.op_type in ("Abs", "Mod"):
+                # every id is accepted: those below the table's size show each row once
+                waiting += [(output, offset) for output in node.outputs]
+            elif (shift := _shift(node, input_index)) is not None:
+                waiting += [(output, offset + shift) for output in node.outputs]
             elif node.op_type in VALUE_PRESERVING_OPS or (node.op_type == "Gather" and input_index == 0):
-                waiting += node.outputs
-    return min(table_sizes, default=None)
+                waiting += [(output, offset) for output in node.outputs]
+            if isinstance(size, int):
+                ranges.append((-offset, size - 1 - offset))
+    return (max(low for low, _ in ranges), min(high for _, high in ranges)) if ranges else None
+
+
+def _shift(node: ir.Node, input_index: int) -> int | None:
+    """What a node adds to its operand of this index; None if it does something else."""
+    if node.op_type not in ("Add", "Sub") or (node.op_type == "Sub" and input_index == 1):
+        return None
+    number = _constant(node.inputs[1 - input_index])
+    return -number if number is not None and node.op_type == "Sub" else number
+
+
+def _constant(value: ir.Value | None) -> int | None:
+    """The only number of a constant; None if it has another form."""
+    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    return int(tensor.numpy().item()) if tensor is not None and tensor.size == 1 else None

@@ -83,6 +83,7 @@ def prove(
     max_rows: int = MAX_ROWS,
     progress: Progress | None = None,
     decided: bool = False,
+    source_graph: ir.Model | None = None,
 ) -> Proof:
     """Compare the open model with the network on batches, in every output and every hidden output.
 
@@ -97,6 +98,8 @@ def prove(
         progress: Is called before each batch and at the end.
         decided: Whether the graph is decided to be the network's function. Then extreme batches inform, and
             ordinary ones refuse only what is much worse than PyTorch and far from the reference.
+        source_graph: The graph that was exported from the network here, if `model` is another one. Its tables
+            say which ids the network takes.
 
     Returns:
         The proof.
@@ -117,7 +120,7 @@ def prove(
         if traced is None
         else TorchReference(network, traced, model, origins)
     )
-    generator = choose_batch_generator(network, reference, model, seed, max_rows)
+    generator = choose_batch_generator(network, reference, source_graph or model, seed, max_rows)
     table = ErrorTable(tensor_kinds(model, origins), len(runtimes))
     comparison = BatchComparison(
         reference, runtimes, [spec.name for spec in network.inputs], table, nan_dropping_values(model)
@@ -183,6 +186,7 @@ def prove(
             *reference.warnings,
             *comparison.warnings,
             *warning_of_skipped(comparison.skipped),
+            *warnings_of_guesses(generator),
             *([] if failure is None else [f"rounding: {failure.reason}"]),
         ),
         table.histograms(),
@@ -199,6 +203,16 @@ def warning_of_skipped(skipped: Mapping[str, str]) -> list[str]:
     return [
         f"the network itself does not accept these batches, so they were not compared: {names} "
         f"(the reason for the first: {next(iter(skipped.values()))})"
+    ]
+
+
+def warnings_of_guesses(generator: BatchGenerator) -> list[str]:
+    """A sentence for each input of which nothing shows what integers it takes."""
+    return [
+        f"{name}: drew integers from {domain.low} to {domain.high}, a guess: no table, row or range shows "
+        f"what the network takes; give --data, or --input-range {name}=LOW:HIGH"
+        for name, domain in generator.domains.items()
+        if domain.guessed
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from turnpike.export.parity.verdict import RMS_FACTOR
+from turnpike.export.parity.verdict import ILL_CONDITIONED, RMS_FACTOR
 from turnpike.export.report.charts import Series, line_chart
 from turnpike.export.report.data import ReportData, gates_by_depth
 from turnpike.reporting.chart import Area, Axis, Chart, Color, Line, all_y, linear_axis, position_axis
@@ -13,7 +13,7 @@ from turnpike.reporting.markup import Markup, Part
 from turnpike.reporting.number_format import power_of_ten
 from turnpike.reporting.page import chart_figure, folded, section, side_by_side, table
 from turnpike.service.artifact.manifest import Manifest, Parity, TensorParity
-from turnpike.service.artifact.verdict_text import identity_text
+from turnpike.service.artifact.verdict_text import identity_text, is_proved
 
 # with more tensors than this the table has one row per layer and kind, with the largest errors
 MAX_TABLE_ROWS = 80
@@ -40,7 +40,9 @@ def proof_sections(report: ReportData) -> list[Markup]:
             [baseline_errors, ort_errors],
             position_axis("tensor", names),
             names,
-            others=[_pass_levels(f"passes below {RMS_FACTOR:g} x {baseline}'s error", rows)],
+            others=[]
+            if is_proved(report.manifest)
+            else [_pass_levels(f"passes below {RMS_FACTOR:g} x {baseline}'s error", rows)],
             is_log=True,
             joined=False,
         ),
@@ -74,11 +76,21 @@ def proof_sections(report: ReportData) -> list[Markup]:
     rounding_section = section(
         "Rounding",
         f"Errors of onnxruntime ({', '.join(parity.providers)}) and of {baseline} against "
-        f"{parity.reference}. onnxruntime passes if it is as accurate as {baseline}; {weights}.{notes}",
+        f"{parity.reference}. {_rule(report.manifest, baseline)}; {weights}.{notes}",
         side_by_side(*charts),
         figures,
     )
     return [_identity(report.manifest), rounding_section, *_unjudged(parity, baseline)]
+
+
+def _rule(manifest: Manifest, baseline: str) -> str:
+    """What the errors have to be like."""
+    if is_proved(manifest):
+        return (
+            f"The file is refused if the error of a tensor is more than {RMS_FACTOR:g} times {baseline}'s "
+            f"and more than {ILL_CONDITIONED:.0e} of the tensor's size"
+        )
+    return f"onnxruntime passes if its error is at most {RMS_FACTOR:g} times {baseline}'s"
 
 
 def _identity(manifest: Manifest) -> Markup:

@@ -12,7 +12,7 @@ from torch import nn
 from turnpike.export.errors import SourceError
 from turnpike.export.input_spec import parse_input, parse_inputs
 from turnpike.export.network import Network, Rows
-from turnpike.export.parity.input_domains import InputDomain, input_domains, lookup_table_size
+from turnpike.export.parity.input_domains import InputDomain, accepted_ids, input_domains
 
 ANY = helper.make_model(helper.make_graph([], "g", [], []))
 
@@ -30,18 +30,31 @@ def graph(*nodes: str, **weights: np.ndarray) -> ir.Model:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "size"),
+    ("nodes", "ids"),
     [
-        (["Gather table ids -> y"], 11),
-        (["Reshape ids shape -> flat", "Cast flat -> c", "Gather table c -> y"], 11),
-        (["Gather table ids -> y", "Gather small ids -> z"], 4),
-        (["Add ids one -> more", "Gather table more -> y"], None),
-        (["Gather ids one -> some", "Gather table some -> y"], 11),
-        (["OneHot ids seven onoff -> y"], 7),
+        (["Gather table ids -> y"], (0, 10)),
+        (["Reshape ids shape -> flat", "Cast flat -> c", "Gather table c -> y"], (0, 10)),
+        (["Gather table ids -> y", "Gather small ids -> z"], (0, 3)),
+        (["Add ids one -> more", "Gather table more -> y"], (-1, 9)),
+        (["Sub ids one -> less", "Gather table less -> y"], (1, 11)),
+        (["Sub one ids -> other", "Gather table other -> y"], None),
+        (["Mod ids seven -> rest", "Gather table rest -> y"], (0, 10)),
+        (
+            [
+                "Add ids one -> more",
+                "Abs more -> some",
+                "Gather small some -> y",
+                "OneHot ids seven onoff -> z",
+            ],
+            (0, 2),
+        ),
+        (["Mul ids one -> y"], None),
+        (["Gather ids one -> some", "Gather table some -> y"], (0, 10)),
+        (["OneHot ids seven onoff -> y"], (0, 6)),
     ],
 )
-def test_the_smallest_embedding_table_limits_the_ids(nodes: list[str], size: int | None) -> None:
-    """Ids may be reshaped or cast on the way, but their values must not change."""
+def test_the_smallest_embedding_table_limits_the_ids(nodes: list[str], ids: tuple[int, int] | None) -> None:
+    """Ids may be reshaped, cast or shifted by a constant on the way."""
     model = graph(
         *nodes,
         table=np.zeros((11, 3), np.float32),
@@ -51,7 +64,7 @@ def test_the_smallest_embedding_table_limits_the_ids(nodes: list[str], size: int
         seven=np.array(7),
         onoff=np.float32([0, 1]),
     )
-    assert lookup_table_size(model, model.graph.inputs[0]) == size
+    assert accepted_ids(model, model.graph.inputs[0]) == ids
 
 
 def first_domain(network: Network, model: ir.Model | None = None) -> InputDomain:
@@ -69,8 +82,10 @@ def test_ids_follow_from_the_table_or_the_rows() -> None:
     high = Rows({"ids": np.array([[2, 3]])})
     assert first_domain(Network("s", "m", inputs, rows=high), table) == InputDomain(0, 10)
     assert first_domain(Network("s", "m", inputs, rows=rows)) == InputDomain(-1, 3)
-    assert first_domain(Network("s", "m", inputs)) == InputDomain(0, 1)
-    assert first_domain(Network("s", "m", parse_inputs(["ids:uint8[batch,5]"]))) == InputDomain(0, 255)
+    assert first_domain(Network("s", "m", inputs)) == InputDomain(0, 1, guessed=True)
+    assert first_domain(Network("s", "m", parse_inputs(["ids:uint8[batch,5]"]))) == InputDomain(
+        0, 255, guessed=True
+    )
 
 
 def test_numbers_are_distributed_like_the_rows() -> None:

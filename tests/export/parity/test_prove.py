@@ -198,6 +198,43 @@ def test_ids_are_drawn_from_a_range_that_the_network_accepts(
     assert len(np.unique(ids)) == count
 
 
+def test_ids_are_drawn_from_the_tables_of_the_source() -> None:
+    """A file to be verified could hide its table, and so be compared on few ids."""
+    subject = traceable(Embedding(0), "ids:int64[batch,tokens]")
+    hiding = subject.traced.model.clone()
+    for node in hiding.graph:
+        if node.op_type == "Gather":
+            hidden = ir.node("Mul", [node.inputs[1], ir.val("one", const_value=ir.tensor(np.array(1)))])
+            hiding.graph.insert_before(node, hidden)
+            node.replace_input_with(1, hidden.outputs[0])
+            hiding.graph.register_initializer(hidden.inputs[1])
+            break
+    proof = prove(
+        subject.network,
+        subject.traced,
+        hiding,
+        subject.origins,
+        runtimes=[subject.open()],
+        source_graph=subject.traced.model,
+    )
+    assert len(np.unique(proof.random_rows.inputs["ids"])) == 11
+
+
+class Scaling(nn.Module):
+    """Nothing shows which integers it takes."""
+
+    def forward(self, count: Tensor) -> Tensor:
+        return count * 0.5
+
+
+def test_a_guessed_range_of_integers_is_warned_about() -> None:
+    (warning,) = traceable(Scaling(), "count:int64[batch,3]").prove().warnings
+    assert warning.startswith("count: drew integers from 0 to 1, a guess")
+    assert "--input-range count=LOW:HIGH" in warning
+    rows = Rows({"count": np.array([[1, 2, 9]])})
+    assert traceable(Scaling(), "count:int64[batch,3]", rows=rows).prove().warnings == ()
+
+
 class Choosing(nn.Module):
     """Integers, booleans and floats from inputs of several dtypes."""
 

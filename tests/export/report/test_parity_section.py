@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -14,13 +15,19 @@ from turnpike.service.artifact.manifest import TensorParity
 
 
 def test_each_tensor_has_its_own_limit() -> None:
-    """A tensor without an error of the baseline has none, and its errors are at the lower end of the axis."""
+    """A tensor without an error of the baseline has none, and its errors are at the lower end of the axis.
+
+    A file that is proved has no such limits.
+    """
     tensors = tuple(
         TensorParity(name=f"t{n}", rms=rms, rms_torch=rms, max=rms, max_torch=rms)
         for n, rms in enumerate((1e-8, 0.0, 1e-7))
     )
     parity = MANIFEST.parity.model_copy(update={"tensors": tensors})
-    report = ReportData(MANIFEST.model_copy(update={"parity": parity}), inputs=(), outputs=(), size=1)
+    undecided = MANIFEST.model_copy(update={"parity": parity, "identity": None})
+    report = ReportData(undecided, inputs=(), outputs=(), size=1)
+    proved = replace(report, manifest=MANIFEST)
+    assert "passes below" not in "".join(proof_sections(proved))
     drawn = "".join(proof_sections(report))
     match = re.search(r'd="(M[^"]*)" class="curve series-text dashed"', drawn)
     assert match is not None
