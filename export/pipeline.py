@@ -1,4 +1,4 @@
-"""`export_model`: load, trace, prove parity, measure the gates, lower the precision, write."""
+"""`export_model`: load, trace, prove, measure the gates, lower the precision, write."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ExportOptions:
         opset: ONNX opset of the file. An .onnx source keeps its own.
         samples: Number of data rows to store in the file. Default: 10 of a public data set, none of others.
         report: Folder for an HTML report.
-        seed: Seed of the random rows that parity is proved on.
+        seed: Seed of the random rows that rounding is measured on.
         expect_gates: Number of gates that the network has.
         open_recurrent: Whether to replace each GRU and LSTM by a loop that shows its gates.
         plain: Whether to write a twin without gates and levers too.
@@ -157,7 +157,7 @@ def export_model(
         inputs: Arguments of `forward` in order, as in `x:float32[batch,784]`. Needed for modules; for
             other sources they may only rename inputs and dimensions.
         weights: Weights for the factory's module (.safetensors or a .pt of tensors).
-        data: Real rows, to prove parity and measure gates on: an .npz of arrays named like the inputs
+        data: Real rows, to measure rounding and gates on: an .npz of arrays named like the inputs
             (classes as `y`), or the name of a data set.
         data_dir: Folder with the original files of the data set; nothing is downloaded then.
         labels: Names of the classes: a sequence, or a file with one per line or a JSON list.
@@ -166,15 +166,15 @@ def export_model(
         text_alphabet: How texts become the ids of an input: `bytes`, `elmo` or `characterbert`, after `NAME=`
             if several inputs could be meant. `data` then has the texts of its rows, as an array `texts`. A
             training run on texts has recorded its alphabet.
-        input_range: Ranges such as `-5:5` or `x=-5:5`. Parity is proved for these values of the inputs only,
-            and the file says so.
+        input_range: Ranges such as `-5:5` or `x=-5:5`. Rounding is measured for these values of the inputs
+            only, and the file says so.
         precision: "fp32", "fp16" or "int8".
         min_agreement: Share of answers in which a lower precision must agree with fp32.
         max_error: Relative root mean square error that the outputs of a lower precision may have.
         opset: ONNX opset of the file. An .onnx source keeps its own.
         samples: Number of data rows to store in the file. Default: 10 of a public data set, none of others.
         report: Folder for an HTML report and the same figures as JSON.
-        seed: Seed of the random rows that parity is proved on.
+        seed: Seed of the random rows that rounding is measured on.
         expect_gates: Number of gates that the network has; another number is an error.
         open_recurrent: Whether to replace each GRU and LSTM by a loop that shows its gates.
         plain: Whether to write a twin without gates and levers, `plain.onnx`, for other runtimes.

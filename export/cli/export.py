@@ -69,7 +69,7 @@ def command(
     input_range: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="[NAME=]LOW:HIGH", help="Prove parity for these values only, of all inputs or of one."
+            metavar="[NAME=]LOW:HIGH", help="Measure rounding for these values only, of all inputs or of one."
         ),
     ] = None,
     precision: FilePrecision = "fp32",
@@ -109,14 +109,14 @@ def command(
     plain: Annotated[
         bool,
         typer.Option(
-            "--plain", help="Also write plain.onnx for other runtimes: no gates, no levers, the same proof."
+            "--plain", help="Also write plain.onnx for other runtimes: no gates, no levers, proved too."
         ),
     ] = False,
     threads: Threads = 1,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Export SOURCE to REPOSITORY/NAME/VERSION/model.onnx with proved parity.
+    """Export SOURCE to REPOSITORY/NAME/VERSION/model.onnx, proved to be the same function.
 
     The file has the gates as hidden outputs and a manifest inside. If it does not compute what SOURCE
     computes, or anything else fails before the report, nothing is written.

@@ -26,7 +26,7 @@ COMMANDS = {
         "turnpike.models.cli.compare", "train", "Compare plain, residual and highway networks by depth."
     ),
     "export": Command(
-        "turnpike.export.cli.export", "export", "Export to ONNX with proved parity and visible gates."
+        "turnpike.export.cli.export", "export", "Export to ONNX, proved to be the same function, with visible gates."
     ),
     "compress": Command(
         "turnpike.export.cli.compress", "export", "Remove the units whose gates change least, with proof."
