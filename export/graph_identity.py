@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.gates.levers import drop_levers
 from turnpike.export.identity.decide import decide
-from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape
+from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape, Verdict
+from turnpike.export.identity.levers import decide_levers
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
 from turnpike.export.prepared_graph import PreparedGraph
@@ -21,9 +23,10 @@ MAX_LONGER = 4
 
 
 def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> Decision:
-    """Decide whether a graph is the network's function in all outputs, gates and layers.
+    """Decide whether a graph is the network's function in all outputs, gates and layers, and its levers work.
 
-    It runs at three sets of sizes: one row, an odd number of rows, and any number.
+    It runs at three sets of sizes: one row, an odd number of rows, and any number. A graph whose levers do
+    not do what its gates say is different. Levers that are not decided leave the verdict as it is.
 
     Args:
         network: The network.
@@ -35,7 +38,21 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
         name: HiddenOutput(origin.value, origin.row_axis, origin.complement)
         for name, origin in graph.gates.origins.items()
     }
-    return decide(reference, model, _draw_shapes(network), hidden, trusted=graph.model)
+    shapes = _draw_shapes(network)
+    decision = decide(reference, model, shapes, hidden, trusted=graph.model)
+    gates = graph.gates.gates
+    if decision.verdict is not Verdict.IDENTICAL or not gates:
+        return decision
+    # several rows show a lever that works in the first one only
+    levers = decide_levers(model, gates, shapes[min(1, len(shapes) - 1)], graph.model)
+    decision = replace(
+        decision, levers=levers, error_bound=min(1.0, decision.error_bound + levers.error_bound)
+    )
+    if levers.verdict is not Verdict.DIFFERENT:
+        return decision
+    return replace(
+        decision, verdict=Verdict.DIFFERENT, different=levers.different, first_difference=levers.reason
+    )
 
 
 def _adopted_graph(network: Network) -> ir.Model:

@@ -12,7 +12,7 @@ from itertools import permutations
 import numpy as np
 import onnx_ir as ir
 
-from turnpike.export.identity.algebra.terms import Array, Term, Value
+from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of, shape_of
 from turnpike.export.identity.gate_algebra import ElementTable, GateAlgebra, Logits, columns_of
 from turnpike.export.identity.onnx.run_graph import GraphRun, ancestors, inputs_of, run_again
 from turnpike.service.artifact.manifest import Gate
@@ -29,16 +29,30 @@ class ClosedLayers:
     """
 
     def __init__(
-        self, model: ir.Model, algebra: GateAlgebra, run: GraphRun, logits: Mapping[str, Logits | None]
+        self,
+        model: ir.Model,
+        gates: Sequence[Gate],
+        algebra: GateAlgebra,
+        run: GraphRun,
+        logits: Mapping[str, Logits | None],
     ) -> None:
         self._model, self._algebra, self._run, self._logits = model, algebra, run, logits
         self._outputs = {str(value.name): value for value in model.graph.outputs}
         self._nodes = {str(node.outputs[0].name): node for node in model.graph}
+        # other layers may have the same gate
+        names = {gate.output for gate in gates}
+        self._layers = {name: _before_copies(self._outputs[name]) for name in names if name in self._outputs}
         self.carried: list[str] = []
         algebra.replace_results({})
 
     def check(self, gates: Sequence[Gate]) -> tuple[str | None, str | None]:
         """What is wrong with the layer of some gates, which are those of one sum; and what is not decided."""
+        try:
+            return self._check(gates)
+        except UndecidedError as error:
+            return None, str(error).splitlines()[0]
+
+    def _check(self, gates: Sequence[Gate]) -> tuple[str | None, str | None]:
         output = self._outputs.get(str(gates[0].output))
         if output is None:
             return None, "the output of its layer is not known"
@@ -56,7 +70,7 @@ class ClosedLayers:
 
         # y is T H + C x, for the ends of the gates
         closed = self._with_gates(nodes, gates, carry_gate, None)
-        wanted = [output, _before_copies(output), *(self._outputs[name] for name in parts)]
+        wanted = [output, self._layers[str(output.name)], *(self._outputs[name] for name in parts)]
         result, own_result, *ends = self._values(closed, wanted)
         for name, end in zip(parts, ends, strict=True):
             if not self._is_same(end, int(name == carry_gate)):
@@ -65,17 +79,17 @@ class ClosedLayers:
         carry: Value = (
             algebra.subtract(1, outputs[gates[0].name]) if carry_gate is None else outputs[carry_gate]
         )
-        total = algebra.multiply(carry, result)
+        total = algebra.multiply(_fitted(algebra, carry, result), result)
         for gate in gates:
-            opened = self._with_gates(nodes, gates, carry_gate, gate)
-            total = algebra.add(
-                total, algebra.multiply(outputs[gate.name], self._values(opened, [output])[0])
-            )
+            changed = self._with_gates(nodes, gates, carry_gate, gate)
+            (opened,) = self._values(changed, [output])
+            product = algebra.multiply(_fitted(algebra, outputs[gate.name], opened), opened)
+            total = algebra.add(total, product)
         if not self._is_same(total, outputs[str(output.name)]):
             return f"the output of its layer, {output.name}, is not T H + C x for the ends of its gates", None
         if gates[0].carry != "identity":
             return None, None
-        if not self._is_input(own_result, nodes):
+        if not self._is_input(own_result, nodes, output, first_step=gates[0].time == 0):
             return f"closed, its layer does not return its input: {output.name} is another value", None
         self.carried += [gate.name for gate in gates]
         return None, None
@@ -111,17 +125,45 @@ class ClosedLayers:
         return changed
 
     def _values(self, changed: Mapping[ir.Value, Value], wanted: Sequence[ir.Value]) -> list[Value]:
-        return run_again(self._model, self._algebra, self._run.values, changed, wanted)
+        # the first one is the output of the layer
+        held = {value for name, value in self._layers.items() if name != wanted[0].name}
+        return run_again(self._model, self._algebra, self._run.values, changed, wanted, held)
 
-    def _is_input(self, result: Value, nodes: Sequence[ir.Node]) -> bool:
-        """Whether a result is one of the values that the gates are computed from."""
-        sources = ancestors(value for node in nodes for value in inputs_of(node))
+    def _is_input(
+        self, result: Value, nodes: Sequence[ir.Node], output: ir.Value, *, first_step: bool
+    ) -> bool:
+        """Whether a result is one of the values that the gates are computed from.
+
+        The state before the first step may be a constant, which the gate need not read.
+        """
+        values = self._run.values
+        sources = ancestors(value for node in nodes for value in inputs_of(node)) & values.keys()
+        # two layers may have one gate: the second one carries what the first one returns
+        sources |= {value for name, value in self._layers.items() if name != output.name}
+        candidates: list[Value] = [values[value] for value in sources if isinstance(values[value], Term)]
+        if first_step:
+            found = (values[value] for value in ancestors([output]) & values.keys())
+            candidates += [value for value in found if not isinstance(value, Term) and kind_of(value) == "f"]
         expected = self._algebra.term(result)
-        self._algebra.bound.count_comparison(expected.data[0].size * len(sources), expected.size)
+        self._algebra.bound.count_comparison(expected.data[0].size * len(candidates), expected.size)
+        return any(self._is_moved(expected.data, value) for value in candidates)
+
+    def _is_moved(self, expected: Array, value: Value) -> bool:
+        """Whether a value has these elements, in this order or with its axes in another one."""
+        if not isinstance(value, Term):
+            data = self._algebra.term(value).data
+            shape = (len(data), *(1,) * (expected.ndim - data.ndim), *data.shape[1:])
+            return all(
+                size in (1, other) for size, other in zip(shape, expected.shape, strict=False)
+            ) and bool((expected == data.reshape(shape)).all())
+        if value.data.size != expected.size:
+            return False
+        if np.array_equal(columns_of(value.data), columns_of(expected)):
+            return True
         return any(
-            _is_moved(expected.data, self._run.values[value])
-            for value in sources
-            if value in self._run.values
+            np.array_equal(np.transpose(value.data, (0, *(axis + 1 for axis in axes))), expected)
+            for axes in permutations(range(value.ndim))
+            if tuple(value.shape[axis] for axis in axes) == expected.shape[1:]
         )
 
     def _is_same(self, a: Value, b: Value) -> bool:
@@ -136,14 +178,17 @@ def _before_copies(output: ir.Value) -> ir.Value:
     return output
 
 
-def _is_moved(expected: Array, value: Value) -> bool:
-    """Whether a value has these elements, in this order or with its axes in another one."""
-    if not isinstance(value, Term) or value.data.size != expected.size:
-        return False
-    if np.array_equal(columns_of(value.data), columns_of(expected)):
-        return True
-    return any(
-        np.array_equal(np.transpose(value.data, (0, *(axis + 1 for axis in axes))), expected)
-        for axes in permutations(range(value.ndim))
-        if tuple(value.shape[axis] for axis in axes) == expected.shape[1:]
-    )
+def _fitted(algebra: GateAlgebra, gate: Value, result: Value) -> Value:
+    """A gate with the axes of the sum that it is part of, which may have others of size 1."""
+    shape = shape_of(result)
+    if [size for size in shape if size > 1] != [size for size in shape_of(gate) if size > 1]:
+        rank = max(len(shape), len(shape_of(gate)))
+        pairs = zip(_of_rank(shape_of(gate), rank), _of_rank(shape, rank), strict=True)
+        if any(size not in (1, other) for size, other in pairs):
+            raise UndecidedError(f"a gate of shape {shape_of(gate)} for a layer of shape {shape}")
+        return gate
+    return algebra.move(gate, lambda data: data.reshape(shape))
+
+
+def _of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    return (1,) * (rank - len(shape)) + shape

@@ -43,10 +43,18 @@ class ElementTable:
         columns = self._order[places]
         return np.where((self.elements[:, columns] == elements).all(0), columns, -1)
 
+    def find_all(self, elements: Array) -> Array:
+        """All columns that have one of these elements."""
+        keys = np.unique(self._keys(elements))
+        starts = np.searchsorted(self._sorted, keys)
+        ends = np.searchsorted(self._sorted, keys, side="right")
+        parts = [self._order[start:end] for start, end in zip(starts, ends, strict=True)]
+        return np.concatenate([np.zeros(0, np.intp), *parts])
+
 
 @dataclass(frozen=True)
 class Record:
-    """One application of a function: the first result of its node, and the elements of argument and result."""
+    """One application of a function: the first result of its node, and the elements."""
 
     node: str
     argument: Array
@@ -168,21 +176,24 @@ class GateTables:
             count = self._results["sigmoid"].shape[1]
             found = self._arguments["sigmoid"][:, columns % count]
             negated = numbers.subtract(np.zeros_like(found), found)
-            nodes = self._nodes_at("sigmoid", columns % count)
+            # one of them may compute 1 - T
+            nodes = self._nodes_at("sigmoid", self._tables["sigmoid"].find_all(elements) % count)
             return Logits("sigmoid", np.where(columns < count, found, negated), elements, 1, nodes)
         # a softmax, or 1 / (1 + exp(-x))
         columns = self._tables["divide"].find(elements)
         if (columns >= 0).all():
             powers = self._tables["exp"].find(self._arguments["divide"][:, columns])
             if (powers >= 0).all():
-                return self._power(powers, 1, self._nodes_at("divide", columns))
+                nodes = self._nodes_at("divide", self._tables["divide"].find_all(elements))
+                return self._power(powers, 1, nodes)
         columns = self._tables["reciprocal"].find(elements)
         if (columns >= 0).all():
             divisors = self._arguments["reciprocal"][:, columns]
             one = numbers.from_integers(np.ones(divisors.shape[1], np.int64))
             powers = self._tables["exp"].find(numbers.subtract(divisors, one))
             if (powers >= 0).all():
-                return self._power(powers, -1, self._nodes_at("reciprocal", columns))
+                nodes = self._nodes_at("reciprocal", self._tables["reciprocal"].find_all(elements))
+                return self._power(powers, -1, nodes)
         return None
 
     def _power(self, columns: Array, sign: int, nodes: frozenset[str]) -> Logits:

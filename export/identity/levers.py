@@ -66,13 +66,7 @@ class _Levers:
         self._base = run_graph(model, self._algebra, self._inputs)
         self._algebra.is_recording = False
         self._logits = self._find_logits(self._algebra.tables())
-        self._parts = [
-            _Part(gate, is_carry, logits)
-            for gate in gates
-            if gate.levers and self._logits[gate.name] is not None
-            for is_carry, name in ((False, gate.name), (True, gate.carry_gate))
-            if name is not None and (logits := self._logits[name]) is not None
-        ]
+        self._parts = [part for gate in gates if gate.levers for part in self._parts_of(gate)]
         # what is added to each lever
         spans = {_span(lever): lever for gate in gates for lever in gate.levers}
         self._shifts = {place: self._algebra.numbers.random((1,)) for place in spans}
@@ -84,12 +78,23 @@ class _Levers:
                 raise UndecidedError(f"the graph has no output {name}")
         return {name: tables.logits(self._algebra.term(self._base.outputs[name])) for name in names}
 
+    def _parts_of(self, gate: Gate) -> list[_Part]:
+        """T and C of a gate; nothing if the logits of one of them were not found."""
+        parts = []
+        for is_carry, name in ((False, gate.name), (True, gate.carry_gate)):
+            if name is not None:
+                logits = self._logits[name]
+                if logits is None:
+                    return []
+                parts.append(_Part(gate, is_carry, logits))
+        return parts
+
     def decide(self) -> LeverDecision:
         faults = self._missing_biases()
         undecided: list[str] = []
         if not faults:
             faults, undecided = self._movements()
-        closed = ClosedLayers(self._model, self._algebra, self._base, self._logits)
+        closed = ClosedLayers(self._model, self._gates, self._algebra, self._base, self._logits)
         faulty = dict(faults)
         for gates in _by_output(self._gates):
             fault, sentence = closed.check(gates)
@@ -121,13 +126,14 @@ class _Levers:
                 array = weights[lever.tensor].const_value if lever.tensor in weights else None
                 if array is None or lever.tensor not in inputs or lever.stop > array.size:
                     faults[gate.name] = (
-                        f"expected a bias {lever.tensor} of {lever.stop} or more numbers that can be overridden"
+                        f"expected a bias {lever.tensor} of at least {lever.stop} numbers, as an input"
                     )
         return faults
 
     def _movements(self) -> tuple[dict[str, str], list[str]]:
         """The gates that do not move as their levers say, with what is wrong; and what is not decided."""
-        unknown = [gate for gate in self._gates if gate.levers and self._logits[gate.name] is None]
+        known = {part.gate.name for part in self._parts}
+        unknown = [gate for gate in self._gates if gate.levers and gate.name not in known]
         undecided = [
             f"{gate.name}: a lever of a gate that is neither a sigmoid nor a softmax" for gate in unknown
         ]
@@ -240,7 +246,7 @@ class _Levers:
             for lever, has_moved in zip(part.gate.levers, moving[part.gate.name], strict=True):
                 if not has_moved:
                     faults.setdefault(part.gate.name, f"its lever {lever.tensor} moves nothing of it")
-        return faults
+        return {gate.name: faults[gate.name] for gate in self._gates if gate.name in faults}
 
     def _differences(self, run: GraphRun) -> list[str]:
         """The outputs that differ from those with the biases of the file."""

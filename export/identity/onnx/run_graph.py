@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -81,6 +81,7 @@ def run_again(
     values: Mapping[ir.Value, Value],
     changed: Mapping[ir.Value, Value],
     wanted: Sequence[ir.Value],
+    held: Collection[ir.Value] = (),
 ) -> list[Value]:
     """Some values of a graph that has run, after others of its values have changed.
 
@@ -92,6 +93,7 @@ def run_again(
         values: The results of the run.
         changed: New values for some of them.
         wanted: The values to compute.
+        held: Values that do not change.
     """
     runner = _Runner(algebra, model.opset_imports.get("") or 0)
     results, stale, needed = {**values, **changed}, set(changed), ancestors(wanted)
@@ -99,6 +101,7 @@ def run_again(
         if (
             not needed.isdisjoint(node.outputs)
             and stale.isdisjoint(node.outputs)
+            and not any(output in held for output in node.outputs)
             and not stale.isdisjoint(inputs_of(node))
         ):
             results.update(zip(node.outputs, runner.run_node(node, results), strict=False))
