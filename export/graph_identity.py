@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from turnpike.export.gates.levers import drop_levers
 from turnpike.export.identity.decide import decide
 from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape, Verdict
 from turnpike.export.identity.levers import decide_levers
+from turnpike.export.identity.rows import RowDecision, RowVerdict, decide_rows
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
 from turnpike.export.prepared_graph import PreparedGraph
@@ -55,12 +55,25 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
     )
 
 
+def decide_row_independence(network: Network, graph: PreparedGraph) -> RowDecision:
+    """Decide whether the network answers each row of a batch alone, in its outputs, gates and layers.
+
+    The graph must be the same function as the network.
+    """
+    sizes = choose_sizes(network)
+    if sizes.batch is None:
+        return RowDecision(RowVerdict.NOT_DECIDED, reason="the network takes one number of rows only")
+    dims = sizes.with_rows(1)
+    shapes = [InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs]
+    axes = [sizes.row_axis(spec) for spec in network.inputs]
+    return decide_rows(graph.model, shapes, axes, graph.gates.origins.keys())
+
+
 def _adopted_graph(network: Network) -> ir.Model:
     if network.graph is None:
         raise ValueError("expected a network with a traced program or a graph, got neither")
-    model = ir.from_proto(network.graph)
-    drop_levers(model)
-    return model
+    # nodes that lead to no output stay: hidden outputs are compared with them
+    return ir.from_proto(network.graph)
 
 
 def _draw_shapes(network: Network) -> list[list[InputShape]]:
