@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from turnpike.export.compress.agreement import AnswerComparison
+from turnpike.export.compress.cut_identity import expect_same_function
 from turnpike.export.compress.graph.carried_reference import carried_reference
 from turnpike.export.compress.selection import UnitChoice, UnitRanking
 from turnpike.export.compress.trials import MIN_GAIN, OpenCut, fastest_cut, measure_point, times_by_rows
 from turnpike.export.compress.whole_network import WholeNetwork, with_reference
 from turnpike.export.errors import CompressionError
 from turnpike.export.gates.instrument import Instrumentation, Origin
+from turnpike.export.identity.decision import Decision
 from turnpike.export.measure.gate_profile import profile_gates
 from turnpike.export.measure.lesion_curve import lesion_curve
 from turnpike.export.measure.run_rows import first_rows, rows_digest
@@ -45,6 +47,7 @@ class MeasuredCut:
     Attributes:
         cut: The cut graph in fp32.
         proved: The graph to write, with its proof.
+        identity: Whether it is, in fp32, the same function as the whole one with the removed units carried.
         precision: The precision of this graph.
         gate_rows: The rows on which its gates were measured.
         profile: The profile of its gates, if it has any.
@@ -56,6 +59,7 @@ class MeasuredCut:
 
     cut: OpenCut
     proved: ProvedGraph
+    identity: Decision
     precision: Precision
     gate_rows: Rows
     profile: Profile | None
@@ -88,7 +92,7 @@ def cut_and_measure(
             for trial in [cutter.cut(ranking.choose(share).kept, cut.graph.form)]
         )
     with steps.step("verify"):
-        proved = _prove_cut(choice, cut, seed, steps)
+        proved, identity = _prove_cut(choice, cut, seed, steps)
 
     # gates are measured in fp32, the point in the precision of the file
     with steps.step("measure"):
@@ -103,7 +107,9 @@ def cut_and_measure(
     with steps.step("judge"):
         point = measure_point(cutter, comparison, cut, open_model(proved.data), rows)
         _expect_faster(point, options.precision)
-    return MeasuredCut(cut, proved, options.precision, gate_rows, profile, lesion, comparison, point, curve)
+    return MeasuredCut(
+        cut, proved, identity, options.precision, gate_rows, profile, lesion, comparison, point, curve
+    )
 
 
 def cut_manifest(
@@ -171,7 +177,7 @@ def _compression(
     )
 
 
-def _prove_cut(choice: UnitChoice, cut: OpenCut, seed: int, steps: Steps) -> ProvedGraph:
+def _prove_cut(choice: UnitChoice, cut: OpenCut, seed: int, steps: Steps) -> tuple[ProvedGraph, Decision]:
     """Prove that the cut graph computes what the whole one does if the removed units carry their input."""
     whole = choice.whole
     reference = carried_reference(
@@ -181,7 +187,9 @@ def _prove_cut(choice: UnitChoice, cut: OpenCut, seed: int, steps: Steps) -> Pro
     origins = {name: Origin(name) for name in outputs if name in whole.graph.gates.origins}
     gates = Instrumentation(cut.graph.gates, origins, ())
     prepared = PreparedGraph(None, cut.graph.model, gates, (), (), cut.data)
-    return prove_graph(prepared, with_reference(whole.network, reference), seed, steps)
+    network = with_reference(whole.network, reference)
+    proved = prove_graph(prepared, network, seed, steps)
+    return proved, expect_same_function(network, prepared)
 
 
 def _expect_faster(point: CompressionPoint, precision: Precision) -> None:

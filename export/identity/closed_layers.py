@@ -79,11 +79,11 @@ class ClosedLayers:
         carry: Value = (
             algebra.subtract(1, outputs[gates[0].name]) if carry_gate is None else outputs[carry_gate]
         )
-        total = algebra.multiply(_fitted(algebra, carry, result), result)
+        total = algebra.multiply(self._of_layer(carry, gates[0], result, removed=1), result)
         for gate in gates:
             changed = self._with_gates(nodes, gates, carry_gate, gate)
             (opened,) = self._values(changed, [output])
-            product = algebra.multiply(_fitted(algebra, outputs[gate.name], opened), opened)
+            product = algebra.multiply(self._of_layer(outputs[gate.name], gate, opened, removed=0), opened)
             total = algebra.add(total, product)
         if not self._is_same(total, outputs[str(output.name)]):
             return f"the output of its layer, {output.name}, is not T H + C x for the ends of its gates", None
@@ -93,6 +93,27 @@ class ClosedLayers:
             return f"closed, its layer does not return its input: {output.name} is another value", None
         self.carried += [gate.name for gate in gates]
         return None, None
+
+    def _of_layer(self, gate_value: Value, gate: Gate, result: Value, *, removed: int) -> Value:
+        """T or C with the axes of its layer, and with a number in the place of units that were removed."""
+        shape, algebra = shape_of(result), self._algebra
+        if gate.kept is not None:
+            term = algebra.term(gate_value)
+            axis = gate.unit_axis % term.ndim
+            whole = list(term.shape)
+            whole[axis] = shape[gate.unit_axis]
+            data = algebra.numbers.from_integers(np.full(whole, removed, np.int64))
+            np.moveaxis(data, axis + 1, 0)[list(gate.kept)] = np.moveaxis(term.data, axis + 1, 0)
+            gate_value = Term(data, term.kind, term.size)
+        own = shape_of(gate_value)
+        # a product of matrices leaves axes of size 1
+        if [size for size in shape if size > 1] == [size for size in own if size > 1]:
+            return algebra.move(gate_value, lambda data: data.reshape(shape))
+        rank = max(len(shape), len(own))
+        pairs = zip(_of_rank(own, rank), _of_rank(shape, rank), strict=True)
+        if any(size not in (1, other) for size, other in pairs):
+            raise UndecidedError(f"a gate of shape {own} for a layer of shape {shape}")
+        return gate_value
 
     def _with_gates(
         self, nodes: Iterable[ir.Node], gates: Sequence[Gate], carry_gate: str | None, opened: Gate | None
@@ -176,18 +197,6 @@ def _before_copies(output: ir.Value) -> ir.Value:
     while (node := output.producer()) is not None and node.op_type in COPIES and node.inputs[0] is not None:
         output = node.inputs[0]
     return output
-
-
-def _fitted(algebra: GateAlgebra, gate: Value, result: Value) -> Value:
-    """A gate with the axes of the sum that it is part of, which may have others of size 1."""
-    shape = shape_of(result)
-    if [size for size in shape if size > 1] != [size for size in shape_of(gate) if size > 1]:
-        rank = max(len(shape), len(shape_of(gate)))
-        pairs = zip(_of_rank(shape_of(gate), rank), _of_rank(shape, rank), strict=True)
-        if any(size not in (1, other) for size, other in pairs):
-            raise UndecidedError(f"a gate of shape {shape_of(gate)} for a layer of shape {shape}")
-        return gate
-    return algebra.move(gate, lambda data: data.reshape(shape))
 
 
 def _of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
