@@ -18,6 +18,8 @@ from turnpike.export.prepared_graph import PreparedGraph
 
 # Numbers of rows are drawn up to here, an odd number. A graph may not compute with them, so a few are enough.
 MAX_ROWS = 5
+# rows that levers are decided on: two show a lever that works in the first one only
+LEVER_ROWS = 2
 # added to the ordinary size of other dimensions
 MAX_LONGER = 4
 
@@ -43,8 +45,7 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
     gates = graph.gates.gates
     if decision.verdict is not Verdict.IDENTICAL or not gates:
         return decision
-    # several rows show a lever that works in the first one only
-    levers = decide_levers(model, gates, shapes[min(1, len(shapes) - 1)], graph.model)
+    levers = decide_levers(model, gates, _input_shapes(network, LEVER_ROWS), graph.model)
     decision = replace(
         decision, levers=levers, error_bound=min(1.0, decision.error_bound + levers.error_bound)
     )
@@ -63,10 +64,8 @@ def decide_row_independence(network: Network, graph: PreparedGraph) -> RowDecisi
     sizes = choose_sizes(network)
     if sizes.batch is None:
         return RowDecision(RowVerdict.NOT_DECIDED, reason="the network takes one number of rows only")
-    dims = sizes.with_rows(1)
-    shapes = [InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs]
     axes = [sizes.row_axis(spec) for spec in network.inputs]
-    return decide_rows(graph.model, shapes, axes, graph.gates.origins.keys())
+    return decide_rows(graph.model, _input_shapes(network, 1), axes, graph.gates.origins.keys())
 
 
 def _adopted_graph(network: Network) -> ir.Model:
@@ -83,6 +82,11 @@ def _draw_shapes(network: Network) -> list[list[InputShape]]:
     for rows in (1, 3 + 2 * secrets.randbelow(MAX_ROWS // 2), 2 + secrets.randbelow(MAX_ROWS - 1)):
         # the first set has the ordinary sizes, which every network accepts
         longer = {name: sizes.sizes[name] + secrets.randbelow(MAX_LONGER) for name in others if rows > 1}
-        dims = sizes.with_rows(rows, **longer)
-        shapes.append([InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs])
+        shapes.append(_input_shapes(network, rows, **longer))
     return shapes if sizes.batch is not None or others else shapes[:1]
+
+
+def _input_shapes(network: Network, rows: int, **longer: int) -> list[InputShape]:
+    """The shapes of the inputs for a number of rows, and other sizes than the ordinary ones."""
+    dims = choose_sizes(network).with_rows(rows, **longer)
+    return [InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs]

@@ -89,6 +89,7 @@ class GateAlgebra(Algebra):
         self._records: dict[str, list[Record]] = {"sigmoid": [], "exp": [], "divide": [], "reciprocal": []}
         self._replaced: dict[str, tuple[ElementTable, Array]] = {}
         self._hits: dict[str, set[int]] = {}
+        self._came: dict[str, ElementTable] = {}
 
     # ---- the functions
 
@@ -137,12 +138,18 @@ class GateAlgebra(Algebra):
     def replace_results(self, results: dict[str, tuple[Array, Array]]) -> None:
         """From now on, give these results, in columns, for these arguments of sigmoid and exp."""
         self._hits.clear()
+        self._came.clear()
         self._replaced = {name: (ElementTable(old), new) for name, (old, new) in results.items()}
 
     def came(self, function: str, arguments: Array) -> Array:
-        """For each of some replaced arguments, in columns: whether the function was applied to it."""
-        table, hits = self._replaced[function][0], self._hits.get(function, set())
-        return ElementTable(table.elements[:, sorted(hits)]).find(arguments) >= 0
+        """For each of some replaced arguments, in columns: whether the function was applied to it.
+
+        Ask when the run is over: the answers are for all that has come until the first question.
+        """
+        if function not in self._came:
+            hits = sorted(self._hits.get(function, set()))
+            self._came[function] = ElementTable(self._replaced[function][0].elements[:, hits])
+        return self._came[function].find(arguments) >= 0
 
     def tables(self) -> GateTables:
         return GateTables(self, self._records)

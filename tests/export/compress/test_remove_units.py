@@ -16,7 +16,7 @@ from tests.support.run_cli import run_in_process
 from tests.support.text_checkpoint import save_names_checkpoint
 from turnpike.export.cli.compress import curve_table
 from turnpike.export.compress import trials
-from turnpike.export.compress.graph.cut_graph import CutGraph
+from turnpike.export.compress.graph.cut_graph import CutGraph, cut_units
 from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.compress.selection import most_important, smallest_share
 from turnpike.export.compress.speed import Timing
@@ -249,14 +249,13 @@ def test_a_cut_that_no_batch_finds_wrong_is_not_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A unit of H is off by 1e-30."""
-    cut_units = trials.cut_units
 
     def wrong(*arguments: Any) -> CutGraph:
         cut = cut_units(*arguments)
         add_1e30th(cut.model)
         return cut
 
-    monkeypatch.setattr(trials, "cut_units", wrong)
+    monkeypatch.setattr("turnpike.export.compress.trials.cut_units", wrong)
     source = folder / "repository/net/1/model.onnx"
     with pytest.raises(ParityError, match="expected the same function as the whole network"):
         compress_model(source, tmp_path, data=folder / "rows.npz", keep=0.25)
