@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.errors import ParityError
-from turnpike.export.gates.levers import drop_levers
 from turnpike.export.identity.decide import decide
 from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape, Verdict
+from turnpike.export.identity.levers import decide_levers
+from turnpike.export.identity.rows import RowDecision, RowVerdict, decide_rows
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
 from turnpike.export.prepared_graph import PreparedGraph
 
 # Numbers of rows are drawn up to here, an odd number. A graph may not compute with them, so a few are enough.
 MAX_ROWS = 5
+# rows that levers are decided on: two show a lever that works in the first one only
+LEVER_ROWS = 2
 # added to the ordinary size of other dimensions
 MAX_LONGER = 4
 # outputs that an error names
@@ -24,9 +28,10 @@ MAX_NAMES = 3
 
 
 def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> Decision:
-    """Decide whether a graph is the network's function in all outputs, gates and layers.
+    """Decide whether a graph is the network's function in all outputs, gates and layers, and its levers work.
 
-    It runs at three sets of sizes: one row, an odd number of rows, and any number.
+    It runs at three sets of sizes: one row, an odd number of rows, and any number. A graph whose levers do
+    not do what its gates say is different. Levers that are not decided leave the verdict as it is.
 
     Args:
         network: The network.
@@ -38,15 +43,39 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
         name: HiddenOutput(origin.value, origin.row_axis, origin.complement)
         for name, origin in graph.gates.origins.items()
     }
-    return decide(reference, model, _draw_shapes(network), hidden, trusted=graph.model)
+    shapes = _draw_shapes(network)
+    decision = decide(reference, model, shapes, hidden, trusted=graph.model)
+    gates = graph.gates.gates
+    if decision.verdict is not Verdict.IDENTICAL or not gates:
+        return decision
+    levers = decide_levers(model, gates, _input_shapes(network, LEVER_ROWS), graph.model)
+    decision = replace(
+        decision, levers=levers, error_bound=min(1.0, decision.error_bound + levers.error_bound)
+    )
+    if levers.verdict is not Verdict.DIFFERENT:
+        return decision
+    return replace(
+        decision, verdict=Verdict.DIFFERENT, different=levers.different, first_difference=levers.reason
+    )
+
+
+def decide_row_independence(network: Network, graph: PreparedGraph) -> RowDecision:
+    """Decide whether the network answers each row of a batch alone, in its outputs, gates and layers.
+
+    The graph must be the same function as the network.
+    """
+    sizes = choose_sizes(network)
+    if sizes.batch is None:
+        return RowDecision(RowVerdict.NOT_DECIDED, reason="the network takes one number of rows only")
+    axes = [sizes.row_axis(spec) for spec in network.inputs]
+    return decide_rows(graph.model, _input_shapes(network, 1), axes, graph.gates.origins.keys())
 
 
 def _adopted_graph(network: Network) -> ir.Model:
     if network.graph is None:
         raise ValueError("expected a network with a traced program or a graph, got neither")
-    model = ir.from_proto(network.graph)
-    drop_levers(model)
-    return model
+    # nodes that lead to no output stay: hidden outputs are compared with them
+    return ir.from_proto(network.graph)
 
 
 def _draw_shapes(network: Network) -> list[list[InputShape]]:
@@ -56,9 +85,14 @@ def _draw_shapes(network: Network) -> list[list[InputShape]]:
     for rows in (1, 3 + 2 * secrets.randbelow(MAX_ROWS // 2), 2 + secrets.randbelow(MAX_ROWS - 1)):
         # the first set has the ordinary sizes, which every network accepts
         longer = {name: sizes.sizes[name] + secrets.randbelow(MAX_LONGER) for name in others if rows > 1}
-        dims = sizes.with_rows(rows, **longer)
-        shapes.append([InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs])
+        shapes.append(_input_shapes(network, rows, **longer))
     return shapes if sizes.batch is not None or others else shapes[:1]
+
+
+def _input_shapes(network: Network, rows: int, **longer: int) -> list[InputShape]:
+    """The shapes of the inputs for a number of rows, and other sizes than the ordinary ones."""
+    dims = choose_sizes(network).with_rows(rows, **longer)
+    return [InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs]
 
 
 def expect_not_different(decision: Decision, what: str) -> None:

@@ -44,8 +44,8 @@ class VerificationResult:
             are fp32.
         warnings: What a user should know about the source, the proof and the precision.
         notes: What was done with the source, which is usually what the user wants.
-        identity: Whether the file, in fp32, is the same function as the network, for every input. None for a
-            compressed file, which is another network.
+        identity: Whether the file, in fp32, is the same function as the network, for every input; for a
+            compressed file, as the network with the removed units carried.
     """
 
     manifest: Manifest
@@ -134,13 +134,12 @@ def run_verification(
             source_options = replace(source_options, inputs=file_inputs(runtime, against))
         if manifest.compression is not None:
             expect_fp32(path, manifest, precision)
-            proof, whole = verify_cut(
+            proof, identity, whole = verify_cut(
                 path, runtime, manifest, against, source_options, seed=seed, steps=steps
             )
             expect_same_labels(manifest, whole.network, path)
-            return VerificationResult(
-                manifest, proof, None, (*whole.warnings, *proof.warnings), whole.network.messages.notes
-            )
+            warnings = (*whole.warnings, *proof.warnings)
+            return VerificationResult(manifest, proof, None, warnings, whole.network.messages.notes, identity)
         on_device = None
         if precision != "fp32":
             if manifest.precision != "fp32":

@@ -12,10 +12,13 @@ from turnpike.export.compress.graph.carried_reference import carried_reference
 from turnpike.export.compress.graph.removable_layers import find_removable_layers
 from turnpike.export.compress.whole_network import WholeNetwork, read_whole_network, with_reference
 from turnpike.export.errors import ParityError
-from turnpike.export.gates.instrument import Origin
+from turnpike.export.gates.instrument import Instrumentation, Origin
+from turnpike.export.graph_identity import decide_identity, expect_not_different
+from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.network import AnySource
 from turnpike.export.options import SourceOptions
 from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import Runtime
@@ -30,8 +33,8 @@ def verify_cut(
     *,
     seed: int,
     steps: Steps,
-) -> tuple[Proof, WholeNetwork]:
-    """The proof of a compressed file in fp32, and the network that it was made from.
+) -> tuple[Proof, Decision, WholeNetwork]:
+    """The proof of a compressed file in fp32, the decision about it, and the network that it was made from.
 
     Args:
         path: The file.
@@ -59,16 +62,23 @@ def verify_cut(
     with steps.step("verify"):
         model = ir.from_proto(onnx.load(path))
         hidden = [str(value.name) for value in model.graph.outputs if value.name not in manifest.outputs]
-        reference = carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
+        network = with_reference(
+            whole.network, carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
+        )
+        instrumentation = Instrumentation(manifest.gates, {name: Origin(name) for name in hidden}, ())
         try:
+            cut = PreparedGraph(None, model, instrumentation, (), (), b"")
+            identity = decide_identity(network, cut, model)
+            expect_not_different(identity, "the file")
             proof = prove(
-                with_reference(whole.network, reference),
+                network,
                 None,
                 model,
-                {name: Origin(name) for name in hidden},
+                instrumentation.origins,
                 runtimes=[runtime],
                 seed=seed,
                 progress=steps.listener.advanced,
+                decided=identity.verdict is Verdict.IDENTICAL,
             )
         except ParityError as error:
             raise ParityError(
@@ -76,4 +86,4 @@ def verify_cut(
                 f"was made from another source: {error}",
                 error.table,
             ) from error
-    return proof, whole
+    return proof, identity, whole

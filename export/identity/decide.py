@@ -99,7 +99,7 @@ class _Pair:
     ) -> None:
         algebra = self._algebra = Algebra(Residues(), symbolic_sizes=symbolic_sizes)
         self._model, self._hidden = model, hidden
-        values = [_random_term(algebra, shape) for shape in inputs]
+        values = [random_term(algebra, shape) for shape in inputs]
         if isinstance(reference, ir.Model):
             graph = run_graph(reference, algebra, values)
             self._outputs = tuple(graph.outputs.values())
@@ -179,7 +179,7 @@ def _initializers(model: ir.Model) -> Iterator[tuple[str, Array]]:
             yield name, value.const_value.numpy()
 
 
-def _random_term(algebra: Algebra, shape: InputShape) -> Term:
+def random_term(algebra: Algebra, shape: InputShape) -> Term:
     """An atom for each number of an input, ids and masks too."""
     kind = kind_of(np.zeros(0, shape.dtype))
     return Term(algebra.numbers.random(shape.sizes), kind, ATOM, is_binary=kind == "b")

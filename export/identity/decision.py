@@ -46,6 +46,40 @@ class HiddenOutput:
 
 
 @dataclass(frozen=True)
+class LeverDecision:
+    """Whether the levers of a graph do what is said of them.
+
+    Identical: each lever moves the logit of its own gate and nothing else, and a layer whose gates are closed
+    returns its input.
+
+    Attributes:
+        verdict: The verdict about all of them.
+        moved: The gates that their levers move.
+        carried: The gates of the layers that return their input when they are closed.
+        different: The gates whose levers or layers are not as they should be.
+        reason: What is wrong with the first of these, or why nothing was decided.
+        undecided: A sentence for each gate of which a part is not decided.
+        error_bound: The probability that a fault is called identical.
+    """
+
+    verdict: Verdict
+    moved: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+    different: tuple[str, ...] = ()
+    reason: str | None = None
+    undecided: tuple[str, ...] = ()
+    error_bound: float = 1.0
+
+    def __str__(self) -> str:
+        if self.verdict is Verdict.IDENTICAL:
+            return (
+                f"{len(self.moved)} gates move by their levers alone, {len(self.carried)} layers carry their "
+                f"input when closed; chance of error {self.error_bound:.0e}"
+            )
+        return f"{self.verdict}: {self.reason or '; '.join(self.undecided)}"
+
+
+@dataclass(frozen=True)
 class Decision:
     """The result, with what led to it.
 
@@ -58,6 +92,7 @@ class Decision:
         folded: Constants that the exporter computed, which were taken from the graph.
         runs: The number of sets of sizes that were run.
         error_bound: The probability that different functions are called identical.
+        levers: The decision about the levers; None if the graph has none, or if it is another function.
     """
 
     verdict: Verdict
@@ -68,6 +103,7 @@ class Decision:
     folded: tuple[FoldedConstant, ...] = ()
     runs: int = 1
     error_bound: float = 1.0
+    levers: LeverDecision | None = None
 
     def __str__(self) -> str:
         if self.verdict is Verdict.NOT_DECIDED:

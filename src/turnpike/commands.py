@@ -26,7 +26,9 @@ COMMANDS = {
         "turnpike.models.cli.compare", "train", "Compare plain, residual and highway networks by depth."
     ),
     "export": Command(
-        "turnpike.export.cli.export", "export", "Export to ONNX, proved to be the same function, with visible gates."
+        "turnpike.export.cli.export",
+        "export",
+        "Export to ONNX, proved for every input, with visible gates.",
     ),
     "compress": Command(
         "turnpike.export.cli.compress", "export", "Remove the units whose gates change least, with proof."

@@ -73,6 +73,29 @@ def test_a_fault_that_no_batch_shows_is_refused(exported: ExportResult, tmp_path
     assert "No batch of the " in message
 
 
+def test_a_dead_lever_is_refused(exported: ExportResult, tmp_path: Path) -> None:
+    """The Gemm of a gate reads a copy of its bias: nothing changes until somebody moves the lever."""
+    decision = verify_model(exported.path, network()).identity
+    assert decision is not None
+    assert decision.levers is not None
+    assert decision.levers.verdict is Verdict.IDENTICAL, decision.levers
+    gate = exported.manifest.gates[1]
+    assert decision.levers.moved[1] == gate.name
+    (lever,) = gate.levers
+
+    def read_a_copy(model: ir.Model) -> None:
+        bias = model.graph.initializers[lever.tensor]
+        assert bias.const_value is not None
+        copy = ir.Value(name="copy", const_value=ir.tensor(bias.const_value.numpy().copy(), name="copy"))
+        model.graph.register_initializer(copy)
+        for user, index in tuple(bias.uses()):
+            user.replace_input_with(index, copy)
+
+    path = with_change(exported.path, tmp_path, read_a_copy)
+    with pytest.raises(ParityError, match=f"{gate.name}: its lever {lever.tensor} moves nothing of it"):
+        verify_model(path, network())
+
+
 def test_the_source_of_a_lower_precision_is_decided(tmp_path: Path) -> None:
     """What is compared is its twin in fp32."""
     result = export_model(

@@ -477,6 +477,12 @@ class Algebra:
         data = np.where(condition, with_rank(x.data, rank), with_rank(y.data, rank))
         return Term(data, joint_kind(a, b), x.size.plus(y.size))
 
+    def either_branch(self, condition: Value, a: Value, b: Value) -> Value:
+        """A result of two branches, of which a condition takes one."""
+        if shape_of(a) != shape_of(b):
+            raise UndecidedError("a condition whose branches have results of different shapes")
+        return self.where(condition, a, b)
+
     def cast(self, a: Value, dtype: Any) -> Value:
         """A float that becomes an integer loses its fraction, and a narrow integer wraps: both are functions.
 

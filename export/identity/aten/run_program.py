@@ -211,13 +211,13 @@ class _Interpreter(fx.Interpreter):
             raise UndecidedError(f"operator {target}: {str(error).splitlines()[0]}") from error
 
     def _cond(self, condition: Value, if_true: Any, if_false: Any, operands: Sequence[Any] = ()) -> Any:
-        """Both branches run; if the condition depends on the input, each result is one of either."""
-        if not isinstance(condition, Term):
+        """Both branches run unless the condition is known: each result is one of either."""
+        if not isinstance(condition, Term | Sizes):
             chosen = if_true if np.asarray(condition).all() else if_false
             return pytree.tree_leaves(self._run_inner(chosen, operands))
         branches = [pytree.tree_leaves(self._run_inner(module, operands)) for module in (if_true, if_false)]
         scalar = self._algebra.move(condition, lambda data: data.reshape(()))
-        return [self._algebra.where(scalar, a, b) for a, b in zip(*branches, strict=True)]
+        return [self._algebra.either_branch(scalar, a, b) for a, b in zip(*branches, strict=True)]
 
     def _run_inner(self, module: Any, operands: Sequence[Any]) -> Any:
         inner = _Interpreter(module, self._algebra, {})

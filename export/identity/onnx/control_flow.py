@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from turnpike.export.identity.algebra.joining import stack
-from turnpike.export.identity.algebra.terms import Term, UndecidedError, Value, known, shape_of
+from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, known, shape_of
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()
@@ -15,16 +15,13 @@ table = OperatorTable()
 
 @table.operators("If")
 def condition(call: NodeCall, chosen: Value) -> list[Value]:
-    """Both branches run if the condition depends on the input: each result is one of either."""
-    if not isinstance(chosen, Term):
+    """Both branches run if the condition depends on the input or its sizes: each result is one of either."""
+    if not isinstance(chosen, Term | Sizes):
         branch = "then_branch" if np.asarray(chosen).all() else "else_branch"
         return call.run_graph(call.get(branch), [])
     scalar = call.algebra.move(chosen, lambda data: data.reshape(()))
     branches = [call.run_graph(call.get(name), []) for name in ("then_branch", "else_branch")]
-    results = list(zip(*branches, strict=True))
-    if any(shape_of(a) != shape_of(b) for a, b in results):
-        raise UndecidedError("an If whose branches have results of different shapes")
-    return [call.algebra.where(scalar, a, b) for a, b in results]
+    return [call.algebra.either_branch(scalar, a, b) for a, b in zip(*branches, strict=True)]
 
 
 @table.operators("Loop")

@@ -15,17 +15,17 @@ from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable
 
 table = OperatorTable()
 
-# operators without attributes: the same in the algebra
+# Operators without attributes: the same in the algebra. `GateAlgebra` has some of its own.
 PLAIN: dict[str, Callable[..., Value]] = {
     "Neg": Algebra.negate,
-    "Exp": Algebra.exp,
+    "Exp": lambda algebra, a: algebra.exp(a),
     "Log": Algebra.log,
     "Sqrt": Algebra.sqrt,
     "Abs": Algebra.absolute,
     "Sign": Algebra.sign,
-    "Sigmoid": Algebra.sigmoid,
-    "Tanh": Algebra.tanh,
-    "Reciprocal": Algebra.reciprocal,
+    "Sigmoid": lambda algebra, a: algebra.sigmoid(a),
+    "Tanh": lambda algebra, a: algebra.tanh(a),
+    "Reciprocal": lambda algebra, a: algebra.reciprocal(a),
     "Not": Algebra.negation,
     "Add": Algebra.add,
     "Sub": Algebra.subtract,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import onnx_ir as ir
 
@@ -48,8 +49,13 @@ class GraphRun:
     operators: frozenset[str]
 
 
-def run_graph(model: ir.Model, algebra: Algebra, inputs: Sequence[Value]) -> GraphRun:
-    """Run a graph. Inputs that have a default get it.
+def run_graph(
+    model: ir.Model,
+    algebra: Algebra,
+    inputs: Sequence[Value],
+    overrides: Mapping[str, Value] = MappingProxyType({}),
+) -> GraphRun:
+    """Run a graph. Inputs that have a default get it, unless `overrides` has another value for their name.
 
     Raises:
         UndecidedError: The graph has something that cannot be run on terms.
@@ -63,9 +69,67 @@ def run_graph(model: ir.Model, algebra: Algebra, inputs: Sequence[Value]) -> Gra
     if len(public) != len(inputs):
         raise UndecidedError(f"the graph has {len(public)} inputs, the network {len(inputs)}")
     values: dict[ir.Value, Value] = dict(zip(public, inputs, strict=True))
+    values |= {graph.initializers[name]: value for name, value in overrides.items()}
     results = runner.run(graph, values)
     outputs = {str(value.name): result for value, result in zip(graph.outputs, results, strict=True)}
     return GraphRun(outputs, values, frozenset(runner.operators))
+
+
+def run_again(
+    model: ir.Model,
+    algebra: Algebra,
+    values: Mapping[ir.Value, Value],
+    changed: Mapping[ir.Value, Value],
+    wanted: Sequence[ir.Value],
+    held: Collection[ir.Value] = (),
+) -> list[Value]:
+    """Some values of a graph that has run, after others of its values have changed.
+
+    Only the nodes between the two run again.
+
+    Args:
+        model: The graph.
+        algebra: The operators.
+        values: The results of the run.
+        changed: New values for some of them.
+        wanted: The values to compute.
+        held: Values that do not change.
+    """
+    runner = _Runner(algebra, model.opset_imports.get("") or 0)
+    results, stale, needed = {**values, **changed}, set(changed), ancestors(wanted)
+    for node in model.graph:
+        if (
+            not needed.isdisjoint(node.outputs)
+            and stale.isdisjoint(node.outputs)
+            and not any(output in held for output in node.outputs)
+            and not stale.isdisjoint(inputs_of(node))
+        ):
+            results.update(zip(node.outputs, runner.run_node(node, results), strict=False))
+            stale.update(node.outputs)
+    return [results[value] for value in wanted]
+
+
+def ancestors(values: Iterable[ir.Value]) -> set[ir.Value]:
+    """Some values of a graph, and all values that they are computed from."""
+    found: set[ir.Value] = set()
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        if value not in found:
+            found.add(value)
+            node = value.producer()
+            pending += [] if node is None else inputs_of(node)
+    return found
+
+
+def inputs_of(node: ir.Node) -> list[ir.Value]:
+    """The inputs of a node, and those of the nodes in its graphs, such as the body of a Loop."""
+    inputs = [value for value in node.inputs if value is not None]
+    for attribute in node.attributes.values():
+        if attribute.type is ir.AttributeType.GRAPH:
+            body = attribute.as_graph()
+            inputs += [value for inner in body for value in inputs_of(inner)] + list(body.outputs)
+    return inputs
 
 
 class _Runner:
@@ -80,7 +144,7 @@ class _Runner:
             if initializer not in values and initializer.const_value is not None:
                 values[initializer] = initializer.const_value.numpy()
         for node in graph:
-            results = self._run_node(node, values)
+            results = self.run_node(node, values)
             # a result that is not computed here, such as the mask of Dropout, has no value
             computed = zip(node.outputs, results, strict=False)
             values.update((output, result) for output, result in computed if result is not None)
@@ -89,7 +153,7 @@ class _Runner:
                 raise UndecidedError(f"the output {output.name} is not computed here")
         return [values[output] for output in graph.outputs]
 
-    def _run_node(self, node: ir.Node, values: dict[ir.Value, Value]) -> Sequence[Value]:
+    def run_node(self, node: ir.Node, values: dict[ir.Value, Value]) -> Sequence[Value]:
         name = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         place = f"{node.outputs[0].name} = {name}"
         self.operators.add(name)

@@ -197,6 +197,26 @@ def scatter_places(call: NodeCall, x: Value, ids: Value, updates: Value) -> Valu
     return Term(data, joint_kind(x, updates), size)
 
 
+@table.operators("ScatterElements")
+def scatter_elements(call: NodeCall, x: Value, ids: Value, updates: Value) -> Value:
+    reduction = call.get("reduction", "none")
+    if reduction not in ("none", "add"):
+        raise UndecidedError(f"ScatterElements with the reduction {reduction}")
+    places, axis = known(ids, "the index of ScatterElements"), call.get("axis", 0)
+    places = np.where(places < 0, places + shape_of(x)[axis], places)
+    if (np.diff(np.sort(places, axis), axis=axis) == 0).any():
+        raise UndecidedError("ScatterElements that writes twice to one place")
+    base, new = call.algebra.term(x), call.algebra.term(updates)
+    key = list(np.indices(places.shape))
+    key[axis] = places
+    everywhere = (slice(None), *key)
+    data = base.data.copy()
+    data[everywhere] = (
+        call.algebra.numbers.add(data[everywhere], new.data) if reduction == "add" else new.data
+    )
+    return Term(data, joint_kind(x, updates), base.size.plus(new.size))
+
+
 @table.operators("Pad")
 def pad(
     call: NodeCall, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None

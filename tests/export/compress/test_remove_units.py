@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ from tests.support.run_cli import run_in_process
 from tests.support.text_checkpoint import save_names_checkpoint
 from turnpike.export.cli.compress import curve_table
 from turnpike.export.compress import trials
+from turnpike.export.compress.graph.cut_graph import CutGraph, cut_units
 from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.compress.selection import most_important, smallest_share
 from turnpike.export.compress.speed import Timing
@@ -26,6 +28,7 @@ from turnpike.export.errors import (
     SourceOptionError,
     UsageError,
 )
+from turnpike.export.identity.decision import Verdict
 from turnpike.export.parity.batches import REAL_ROWS
 from turnpike.export.pipeline import export_model
 from turnpike.export.verify import VerificationResult, verify_model
@@ -206,6 +209,60 @@ def test_a_compressed_file_is_verified_with_all_options(folder: Path, tmp_path: 
     )
     assert refused.exit_code == 1
     assert "labels: expected a, b, c, got" in refused.stderr
+
+
+def add_1e30th(model: ir.Model) -> None:
+    """After the first Relu: too little to be seen in a sum of float32."""
+    relu = next(node for node in model.graph if node.op_type == "Relu")
+    number = ir.Value(name="tiny", const_value=ir.tensor(np.float32(1e-30), name="tiny"))
+    model.graph.register_initializer(number)
+    total = ir.node("Add", [relu.outputs[0], number])
+    for user, index in tuple(relu.outputs[0].uses()):
+        if user is not total:
+            user.replace_input_with(index, total.outputs[0])
+    model.graph.insert_after(relu, total)
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_a_cut_is_decided_for_every_input(folder: Path, tmp_path: Path) -> None:
+    """It is the whole network with the removed units carried. What no batch shows is refused."""
+    source = folder / "repository/net/1/model.onnx"
+    path = compress_model(source, tmp_path, data=folder / "rows.npz", keep=0.25).path
+    for against in (source, network()):
+        identity = verify_model(path, against).identity
+        assert identity is not None
+        assert identity.verdict is Verdict.IDENTICAL, identity
+        # the output, and gate and output of three layers
+        assert len(identity.compared) == 7
+        assert identity.levers is not None
+        assert identity.levers.verdict is Verdict.IDENTICAL, identity.levers
+        assert len(identity.levers.carried) == 3
+    model = ir.load(path)
+    add_1e30th(model)
+    ir.save(model, tmp_path / "changed.onnx")
+    with pytest.raises(
+        ParityError,
+        match="removed units carried, or was made from another source: the file: expected the same",
+    ):
+        verify_model(tmp_path / "changed.onnx", source)
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_a_cut_that_no_batch_finds_wrong_is_not_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A unit of H is off by 1e-30."""
+
+    def wrong(*arguments: Any) -> CutGraph:
+        cut = cut_units(*arguments)
+        add_1e30th(cut.model)
+        return cut
+
+    monkeypatch.setattr("turnpike.export.compress.trials.cut_units", wrong)
+    source = folder / "repository/net/1/model.onnx"
+    with pytest.raises(ParityError, match="expected the same function of every input"):
+        compress_model(source, tmp_path, data=folder / "rows.npz", keep=0.25)
+    assert not list(tmp_path.rglob("*.onnx"))
 
 
 def batch_names(result: VerificationResult) -> set[str]:

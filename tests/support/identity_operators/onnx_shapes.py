@@ -92,6 +92,12 @@ CASES.node("GatherND", "GatherND", x, Known(np.array([[[0, 1]], [[1, -1]]])))
 CASES.node("GatherND, whole places", "GatherND", x, Known(np.array([[0, 1, 2], [1, 2, 0]])))
 CASES.node("ScatterND", "ScatterND", x, Known(np.array([[0, 1], [1, 2]])), floats(2, 4))
 CASES.node("ScatterND, rows", "ScatterND", known_floats(5, 3), Known(np.array([[3], [0]])), floats(2, 3))
+columns = Known(np.array([[2, -1], [1, 0]]))
+CASES.node("ScatterElements", "ScatterElements", floats(2, 4), columns, floats(2, 2), axis=1)
+CASES.node("ScatterElements, rows", "ScatterElements", floats(3, 4), Known(np.array([[2, 0]])), floats(1, 2))
+CASES.node(
+    "ScatterElements, added", "ScatterElements", floats(2, 4), columns, floats(2, 2), axis=-1, reduction="add"
+)
 CASES.node("Pad", "Pad", x, known(1, 0, 2, 0, 1, 0))
 CASES.node("Pad value", "Pad", x, known(1, 0, 0, 0, 1, 2), number(1.5, np.float32))
 CASES.node("Pad axes", "Pad", x, known(1, 2), None, known(-1))

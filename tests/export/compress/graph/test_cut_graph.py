@@ -16,6 +16,9 @@ from turnpike.export.compress.graph.carried_reference import carried_reference
 from turnpike.export.compress.graph.cut_graph import FORMS, CutGraph, Form, cut_units
 from turnpike.export.compress.graph.removable_layers import LayerSearch, find_removable_layers
 from turnpike.export.compress.unit_changes import measure_changes
+from turnpike.export.gates.instrument import Instrumentation, Origin
+from turnpike.export.graph_identity import decide_identity
+from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network, Rows
 from turnpike.export.output.model_bytes import to_bytes
@@ -171,6 +174,37 @@ def test_removed_units_carry_their_input(name: str, form: Form) -> None:
     for tensor, actual, wanted in zip(names, runtime.run(feeds, names), expected, strict=True):
         np.testing.assert_allclose(actual, wanted, atol=1e-6, err_msg=tensor)
     assert np.abs(expected[0] - whole).max() > 1e-3
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_NETWORKS else []) for name in NETWORKS],
+)
+def test_cut_graphs_are_decided_for_every_input(name: str, form: Form) -> None:
+    """With their levers; and a cut of other units is another function."""
+    graph = whole_graph(name)
+    search = find_removable_layers(graph.model, graph.gates.gates)
+    kept = some_units(search)
+    reference = carried_reference(graph.model, graph.public_outputs, search.layers, kept)
+    network = Network("net", "graph", parse_inputs([NETWORKS[name][1]]), graph=reference)
+
+    def decided(kept: dict[str, list[int]]) -> Decision:
+        result = cut(graph, search, kept, form)
+        hidden = [str(value.name) for value in result.model.graph.outputs]
+        origins = {name: Origin(name) for name in hidden if name in graph.gates.origins}
+        gates = Instrumentation(result.gates, origins, ())
+        prepared = PreparedGraph(None, result.model, gates, (), (), b"")
+        return decide_identity(network, prepared, result.model)
+
+    decision = decided(kept)
+    assert decision.verdict is Verdict.IDENTICAL, decision
+    assert len(decision.compared) >= 7
+    assert decision.levers is not None
+    assert decision.levers.verdict is Verdict.IDENTICAL, decision.levers
+    first = search.layers[0].gate.name
+    other = next(unit for unit in range(search.layers[0].units) if unit not in kept[first])
+    assert decided(kept | {first: sorted([*kept[first][1:], other])}).verdict is Verdict.DIFFERENT
 
 
 @pytest.mark.parametrize("form", FORMS)
