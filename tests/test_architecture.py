@@ -65,6 +65,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "cli": {"compress", "verify", "identity", "pipeline", "output", "precision", "trace", "report"},
         "compress": {
             *("compress.graph", "model_report", "prepared_graph", "proved_graph"),
+            *("graph_identity", "identity"),
             *("sources", "sources.graph", "sources.data"),
             *("gates", "gates.highways", "gates.graph", "measure", "parity", "precision", "output", "report"),
         },
