@@ -209,7 +209,7 @@ def scatter_elements(call: NodeCall, x: Value, ids: Value, updates: Value) -> Va
     base, new = call.algebra.term(x), call.algebra.term(updates)
     key = list(np.indices(places.shape))
     key[axis] = places
-    everywhere = (slice(None), *key)
+    everywhere: Any = (slice(None), *key)
     data = base.data.copy()
     data[everywhere] = (
         call.algebra.numbers.add(data[everywhere], new.data) if reduction == "add" else new.data
