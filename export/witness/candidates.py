@@ -1,15 +1,15 @@
-"""Inputs that may show a difference: ordinary ones, the numbers of the graph in each cell, scales and sizes."""
+"""Inputs that may show a difference: random ones, numbers of the graph in each cell, scales and sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from turnpike.export.network import Array, Rows
-from turnpike.export.parity.batches import BatchGenerator, ProofBatch
+from turnpike.export.parity.batches import ONE_INF, ONE_NAN, REAL_ROWS, BatchGenerator, ProofBatch
 
 # numbers of the graph that are tried
 MAX_NUMBERS = 24
@@ -20,6 +20,8 @@ MAX_IDS = 300
 # numbers of rows and other sizes that are all tried; larger ones only if the graph has them
 ROW_COUNTS, OTHER_SIZES = range(1, 131), range(1, 41)
 MAX_SIZE = 4096
+# the description of rows, and of the batches of which the second row is special
+RANDOM, SPECIAL_CELLS = "random numbers", frozenset((ONE_NAN, ONE_INF))
 # powers of ten by which rows are multiplied: float32 goes from 1e-45 to 3e38
 DECADES = range(-38, 38)
 # cells of an input, which bound memory
@@ -34,11 +36,12 @@ class Edit:
     cell: int | None
     value: float
 
-    @property
-    def description(self) -> str:
-        """For a person."""
-        value = f"{self.value:.9g}"
-        return f"{self.name} is {value}" if self.cell is None else f"one cell of {self.name} is {value}"
+    def describe(self, shape: Sequence[int]) -> str:
+        """For a person; `shape` is that of a row."""
+        if self.cell is None or not shape:
+            return f"{self.name} is {self.value:.9g}"
+        index = ", ".join(str(index) for index in np.unravel_index(self.cell, tuple(shape)))
+        return f"cell ({index}) of the row of {self.name} is {self.value:.9g}"
 
 
 class Candidates:
@@ -75,8 +78,12 @@ class Candidates:
     def ordinary(self) -> Iterator[ProofBatch]:
         """The small batches that parity is proved on."""
         for batch in self._generator.all(self._data):
-            if batch.compared and batch.rows <= max(self.max_rows, 1):
-                yield replace(batch, name=batch.name or "random rows", compare_layers=True, row_names=())
+            if batch.compared and batch.rows <= self.max_rows:
+                names = batch.row_names
+                if batch.name in SPECIAL_CELLS:
+                    names = tuple(batch.name if row == 1 else RANDOM for row in range(batch.rows))
+                name = RANDOM if batch.ordinary and REAL_ROWS not in batch.name else batch.name
+                yield replace(batch, name=name, compare_layers=True, row_names=names)
 
     def edited(self) -> Iterator[ProofBatch]:
         """Rows with a special number in one cell, or in all cells."""
@@ -95,8 +102,8 @@ class Candidates:
             arrays = self.draw(len(part))
             for name in names:
                 arrays[name] = scale_rows(arrays[name], part, self.axes[name])
-            exponents = np.log10(part)
-            yield self.batch(f"numbers times 1e{exponents.min():.0f} to 1e{exponents.max():.0f}", arrays)
+            names_of_rows = tuple(f"{RANDOM} times {factor:.0e}" for factor in part)
+            yield replace(self.batch("powers of ten", arrays), row_names=names_of_rows)
 
     def sizes(self) -> Iterator[ProofBatch]:
         """Every small size, and those that the graph has a number for."""
@@ -106,7 +113,7 @@ class Candidates:
         if self._sizes.batch is not None:
             for rows in dict.fromkeys((*near, *ROW_COUNTS)):
                 if rows * self._row_cells <= MAX_CELLS:
-                    yield self.batch("random numbers", self.draw(rows))
+                    yield self.batch(RANDOM, self.draw(rows))
         for dim, usual in self._sizes.sizes.items():
             if dim != self._sizes.batch:
                 rows = min(2, self.max_rows)
@@ -194,10 +201,7 @@ class Candidates:
 
     def _cells(self, name: str) -> list[int]:
         """The cells of one row, or some of them."""
-        (spec,) = (spec for spec in self._sizes.inputs if spec.name == name)
-        count = int(np.prod(spec.shape(**self._sizes.with_rows(1)))) // (
-            (self.fixed_rows or 1) if self.axes[name] is not None else 1
-        )
+        count = int(np.prod(self._row_shape(name)))
         if count <= MAX_EDITED_CELLS:
             return list(range(count))
         return [int(cell) for cell in self._rng.choice(count, MAX_EDITED_CELLS, replace=False)]
@@ -207,8 +211,17 @@ class Candidates:
         arrays = self.draw(self.fixed_rows or len(edits))
         for row, edit in enumerate(edits):
             put(arrays[edit.name], self.axes[edit.name], row, edit)
-        shown = list(dict.fromkeys(edit.description for edit in edits))
-        return self.batch("; ".join(shown[:2]) + (" and others" if len(shown) > 2 else ""), arrays)
+        count = self.fixed_rows or len(edits)
+        names = [edit.describe(self._row_shape(edit.name)) for edit in edits] + [RANDOM] * (
+            count - len(edits)
+        )
+        return replace(self.batch("numbers of the graph", arrays), row_names=tuple(names))
+
+    def _row_shape(self, name: str) -> list[int]:
+        """The shape of one row of an input."""
+        (spec,) = (spec for spec in self._sizes.inputs if spec.name == name)
+        shape, axis = list(spec.shape(**self._sizes.with_rows(1))), self.axes[name]
+        return shape if axis is None else shape[:axis] + shape[axis + 1 :]
 
 
 def put(array: Array, axis: int | None, row: int, edit: Edit) -> None:
@@ -227,15 +240,5 @@ def scale_rows(array: Array, factors: Array, axis: int | None) -> Array:
     shape = [len(factors) if index == axis else 1 for index in range(array.ndim)]
     scale = factors[0] if axis is None else factors.reshape(shape)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return (array.astype(np.float64) * scale).astype(array.dtype)
-
-
-def join_rows(batches: Iterable[ProofBatch]) -> dict[str, Array]:
-    """The rows of several batches with the same other sizes, one after the other."""
-    parts = list(batches)
-    return {
-        name: parts[0].arrays[name]
-        if axis is None
-        else np.concatenate([part.arrays[name] for part in parts], axis=axis)
-        for name, axis in parts[0].axes.items()
-    }
+        largest = np.finfo(array.dtype).max
+        return np.asarray((array.astype(np.float64) * scale).clip(-largest, largest)).astype(array.dtype)

@@ -12,6 +12,8 @@ from turnpike.export.network import Array
 
 # cells of an input that a sentence lists
 MAX_SHOWN_CELLS = 4
+# a multiple that says no more than the values do
+MAX_SHOWN_TIMES = 1e12
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,9 @@ class Witness:
         float64: The network's value in float64.
         native: The network's value in its own precision.
         file: The file's value.
-        times: The difference as a multiple of the network's own rounding error in that row; infinite if one
-            of the values is.
+        times: The difference as a multiple of the network's own rounding error; infinite if one of the values
+            is, or if nothing is rounded.
+        failure: Why the file has no such value, if it fails or gives another shape.
     """
 
     inputs: dict[str, Array] = field(repr=False)
@@ -42,21 +45,24 @@ class Witness:
     native: float
     file: float
     times: float
+    failure: str | None = None
 
     def __str__(self) -> str:
         place = f"{self.output}[{', '.join(map(str, self.cell))}]" if self.cell else self.output
         kind = " (a hidden output)" if self.is_hidden else ""
+        rows = f"For {self.rows} row{'s' if self.rows > 1 else ''} ({self._shown_input()})"
+        if self.failure is not None:
+            return f"{rows}, the network computes {place}{kind}, and the file does not: {self.failure}."
         network = _number(self.native)
         if self.native != self.float64:
             network += f" ({_number(self.float64)} in float64)"
         size = (
             f" The difference is {self.times:.2g} times the network's own rounding error."
-            if np.isfinite(self.times)
+            if self.times < MAX_SHOWN_TIMES
             else ""
         )
         return (
-            f"For {self.rows} row{'s' if self.rows > 1 else ''} ({self._shown_input()}), {place}{kind} is "
-            f"{network} in the network and {_number(self.file)} in the file.{size}"
+            f"{rows}, {place}{kind} is {network} in the network and {_number(self.file)} in the file.{size}"
         )
 
     def save(self, path: Path) -> None:

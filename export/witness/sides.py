@@ -6,11 +6,12 @@ by the network itself: natively, in float64, and with slight changes of the inpu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
 
+from turnpike.export.errors import one_line
 from turnpike.export.network import Array, Network
 from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.parity.onnx_reference import OnnxReference
@@ -19,6 +20,7 @@ from turnpike.export.parity.torch_reference import TorchReference
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.witness.record import Witness
 from turnpike.service.artifact.runtime import Runtime, open_model
+from turnpike.service.errors import RunError
 
 # a difference counts if it is larger than this multiple of the rounding of the network and of its export
 ROUNDING_FACTOR = 8.0
@@ -27,8 +29,14 @@ MOVEMENT_FACTOR = 4.0
 # slight changes that are tried: few in the search, more for the judgement
 SEARCH_MOVES, JUDGED_MOVES = 2, 5
 # the score of a number in place of an infinity or NaN, and of an integer or shape that differs
-SPECIAL_SCORE, EXACT_SCORE = 1e3, 1e9
+SPECIAL_SCORE, EXACT_SCORE = 10.0, 1e9
 MAX_SCORE = 1e12
+# the ratio of an infinity: it counts, and any number counts more
+BARELY = 1 + 1e-6
+
+
+class FileRefusesError(Exception):
+    """The file does not run on a batch."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +85,9 @@ class Sides:
         self._export = None
 
     def score(self, batch: ProofBatch) -> Score:
-        """How far each row differs. Exceptions of either side are not translated."""
-        file = self.run_file(batch)
+        """How far each row differs; a FileRefusesError if only the file refuses the batch."""
         expected = self._guide(batch)
+        file = self.run_file(batch)
         moved = [self._guide(batch.perturbed(PERTURBATION, seed)) for seed in range(SEARCH_MOVES)]
         public, hidden = np.zeros(batch.rows), np.zeros(batch.rows)
         for name in self._outputs:
@@ -91,42 +99,74 @@ class Sides:
 
     def judge(self, batch: ProofBatch, description: str) -> Witness | None:
         """A witness if any output of the batch differs by more than rounding explains."""
-        file = self.run_file(batch)
         native = self.reference.native(batch)
-        float64 = self.reference.float64(batch)
-        moved = [self.reference.moved(batch, seed) for seed in range(JUDGED_MOVES)]
         export = native if self._export is None else self._run(self._export, batch, self._outputs)
-        best: tuple[tuple[bool, float], Witness] | None = None
+        try:
+            file = self.run_file(batch)
+        except FileRefusesError as error:
+            return self._failed(batch, description, self._outputs[0], str(error))
         for name in self._outputs:
-            f, n, d, e = file[name], native[name], float64[name], export[name]
-            if f.shape != n.shape or not f.size or n.dtype.kind not in "fiub":
-                continue
-            movement = largest([movement_of(values[name], n) for values in moved])
-            ratios = judged(f, n, d, e, movement, batch.rows)
-            if not (ratios > 1).any():
-                continue
-            cell = tuple(int(index) for index in np.unravel_index(int(ratios.argmax()), ratios.shape))
-            key = (name in self._public, float(ratios[cell]))
-            if best is None or key > best[0]:
-                times = times_rounding(f, n, d, cell, batch.rows)
-                witness = Witness(
-                    inputs=batch.arrays,
-                    rows=batch.rows,
-                    description=description,
-                    output=name,
-                    is_hidden=name not in self._public,
-                    cell=cell,
-                    float64=float(d[cell]),
-                    native=float(n[cell]),
-                    file=float(f[cell]),
-                    times=times,
-                )
-                best = key, witness
-        return None if best is None else best[1]
+            if file[name].shape != native[name].shape:
+                shapes = f"expected the shape {list(native[name].shape)}, got {list(file[name].shape)}"
+                return self._failed(batch, description, name, shapes)
+        cells = {
+            name: Cells(file[name], array, array, export[name], np.zeros(array.shape), batch.rows)
+            for name, array in native.items()
+            if name in file and array.size and array.dtype.kind in "fiub"
+        }
+
+        # leave out the outputs that rounding explains, the cheapest runs first
+        for seed in range(JUDGED_MOVES):
+            cells = {name: output for name, output in cells.items() if output.ratios().max() > 1}
+            if not cells:
+                return None
+            moved = self.reference.moved(batch, seed)
+            cells = {name: output.with_moved(moved[name]) for name, output in cells.items()}
+        float64 = self.reference.float64(batch)
+        cells = {name: replace(output, float64=float64[name]) for name, output in cells.items()}
+
+        ratios = {name: output.ratios() for name, output in cells.items()}
+        found = [name for name, array in ratios.items() if array.max() > 1]
+        if not found:
+            return None
+        name = max(found, key=lambda name: (name in self._public, ratios[name].max()))
+        cell = tuple(int(i) for i in np.unravel_index(int(ratios[name].argmax()), ratios[name].shape))
+        output = cells[name]
+        return Witness(
+            inputs=batch.arrays,
+            rows=batch.rows,
+            description=description,
+            output=name,
+            is_hidden=name not in self._public,
+            cell=cell,
+            float64=float(output.float64[cell]),
+            native=float(output.native[cell]),
+            file=float(output.file[cell]),
+            times=output.times(cell),
+        )
+
+    def _failed(self, batch: ProofBatch, description: str, name: str, failure: str) -> Witness:
+        nan = float("nan")
+        return Witness(
+            batch.arrays,
+            batch.rows,
+            description,
+            name,
+            name not in self._public,
+            (),
+            nan,
+            nan,
+            nan,
+            float("inf"),
+            failure,
+        )
 
     def run_file(self, batch: ProofBatch) -> TensorValues:
         """The file's values, by the names of the export's outputs."""
-        values = self._run(self._file, batch, self._file_outputs)
+        try:
+            values = self._run(self._file, batch, self._file_outputs)
+        except RunError as error:
+            raise FileRefusesError(one_line(error)) from error
         return dict(zip(self._outputs, values.values(), strict=True))
 
     def _guide(self, batch: ProofBatch) -> TensorValues:
@@ -154,36 +194,68 @@ def excess(file: Array, expected: Array, movement: Array) -> Array:
     return np.where(is_other_kind(file, expected) & np.isfinite(movement), SPECIAL_SCORE, ratio)
 
 
-def judged(file: Array, native: Array, float64: Array, export: Array, movement: Array, rows: int) -> Array:
-    """The difference of each cell as a multiple of what is allowed: a value above 1 counts."""
-    if native.dtype.kind != "f":
-        is_sure = (native == float64) & (export == native) & (movement == 0)
-        return np.where((file != native) & is_sure, EXACT_SCORE, 0.0)
-    with np.errstate(all="ignore"):
-        exact = float64.astype(np.float64)
-        error = np.maximum(np.abs(native - exact), np.abs(export - exact))
-        unit = np.spacing(np.abs(native)).astype(np.float64)
-        # a cell that nothing moves may be exact by chance: there, the whole row shows how exact it is
-        is_still = (movement == 0) & ~((native == 0) & (exact == 0))
-        row_error, row_unit = spread(error, rows), spread(unit, rows)
-        allowed = ROUNDING_FACTOR * np.where(is_still, row_error, error) + MOVEMENT_FACTOR * movement
-        allowed += 2 * np.where(is_still, row_unit, unit)
-        difference = np.minimum(np.abs(file - exact), np.abs(file.astype(np.float64) - native))
-        ratio = np.where(np.isfinite(difference), difference / allowed, 0.0)
-    # both ways of running the network agree on an infinity, or on a number, and the file has something else
-    is_special = is_other_kind(file, native) & ~is_other_kind(export, native) & np.isfinite(movement)
-    return np.where(is_special, 1 + 1e-6, np.where(np.isfinite(ratio), ratio, 0.0))
+@dataclass(frozen=True)
+class Cells:
+    """The values of one output on all sides, to be judged.
 
+    Attributes:
+        file: What the file computes.
+        native: What the network computes.
+        float64: What the network computes in float64, or `native` if that is not known yet.
+        export: What an export of the network computes, or `native` if there is none.
+        movement: How far slight changes of the input move the network's value.
+        rows: Number of rows.
+    """
 
-def times_rounding(file: Array, native: Array, float64: Array, cell: tuple[int, ...], rows: int) -> float:
-    """The difference of a cell as a multiple of the network's own largest error in its row."""
-    if native.dtype.kind != "f" or not all(np.isfinite(array[cell]) for array in (file, native, float64)):
-        return float("inf")
-    with np.errstate(all="ignore"):
-        error = np.abs(native - float64.astype(np.float64))
-        unit = np.spacing(np.abs(native)).astype(np.float64) / 2
-        rounding = np.maximum(spread(error, rows), spread(unit, rows))
-        return float(np.abs(file[cell] - float64[cell]) / rounding[cell])
+    file: Array
+    native: Array
+    float64: Array
+    export: Array
+    movement: Array
+    rows: int
+
+    def with_moved(self, moved: Array) -> Cells:
+        """After one more slight change."""
+        return replace(self, movement=np.maximum(self.movement, movement_of(moved, self.native)))
+
+    def ratios(self) -> Array:
+        """The difference of each cell as a multiple of what is allowed: not explained above 1."""
+        if self.native.dtype.kind != "f":
+            is_sure = (self.native == self.float64) & (self.export == self.native) & (self.movement == 0)
+            return np.where((self.file != self.native) & is_sure, EXACT_SCORE, 0.0)
+        error, unit = self._rounding()
+        with np.errstate(all="ignore"):
+            allowed = ROUNDING_FACTOR * error + MOVEMENT_FACTOR * self.movement + 2 * unit
+            file = self.file.astype(np.float64)
+            difference = np.minimum(np.abs(file - self.float64), np.abs(file - self.native))
+            ratio = np.minimum(difference / allowed, MAX_SCORE)
+        ratio = np.where(np.isfinite(difference) & np.isfinite(ratio), ratio, 0.0)
+        # the network and its export agree on an infinity, or on a number, and the file has something else
+        is_special = is_other_kind(self.file, self.native) & ~is_other_kind(self.export, self.native)
+        return np.where(is_special & np.isfinite(self.movement), BARELY, ratio)
+
+    def times(self, cell: tuple[int, ...]) -> float:
+        """The difference of a cell as a multiple of its rounding error; infinite if it has none."""
+        values = [float(array[cell]) for array in (self.file, self.native, self.float64)]
+        if self.native.dtype.kind != "f" or not np.isfinite(values).all():
+            return float("inf")
+        error, unit = self._rounding()
+        with np.errstate(all="ignore"):
+            return float(abs(values[0] - values[2]) / np.maximum(error[cell], unit[cell] / 2))
+
+    def _rounding(self) -> tuple[Array, Array]:
+        """The rounding error of each cell, and the spacing of its numbers.
+
+        A cell that no slight change of the input moves may be exact by chance. The whole row shows how exact
+        it is then, unless the cell is zero and stays so.
+        """
+        with np.errstate(all="ignore"):
+            exact = self.float64.astype(np.float64)
+            error = np.maximum(np.abs(self.native - exact), np.abs(self.export - exact))
+            unit = np.spacing(np.abs(self.native)).astype(np.float64)
+        is_still = (self.movement == 0) & ~((self.native == 0) & (exact == 0))
+        rows = self.rows
+        return np.where(is_still, spread(error, rows), error), np.where(is_still, spread(unit, rows), unit)
 
 
 def is_other_kind(file: Array, expected: Array) -> Array:

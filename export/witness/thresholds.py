@@ -29,7 +29,7 @@ MAX_CELLS = 3
 # rounds of bisection, each with as many points as a batch has rows
 ROUNDS = 12
 # powers of ten by which rows are multiplied to reach both sides
-DECADES = (0, 1, -1, 2, 4, 8, 16, 30, 35, 37)
+DECADES = (0, 1, -1, 2, 4, 8, 16, 30, 37, 38)
 # relative changes of the row that was found: beside the number, the value may skip it
 JITTERS = (1e-7, 1e-7, 1e-6, 1e-5)
 
