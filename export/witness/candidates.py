@@ -1,8 +1,8 @@
-"""Inputs that may show a difference: random ones, numbers of the graph in each cell, scales and sizes."""
+"""Inputs that may show a difference: random ones, numbers of the graph in cells, scales and sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -105,19 +105,26 @@ class Candidates:
             names_of_rows = tuple(f"{RANDOM} times {factor:.0e}" for factor in part)
             yield replace(self.batch("powers of ten", arrays), row_names=names_of_rows)
 
-    def sizes(self) -> Iterator[ProofBatch]:
-        """Every small size, and those that the graph has a number for."""
+    def sizes_of_graph(self) -> Iterator[ProofBatch]:
+        """The sizes that the graph has a number for."""
         whole = [int(number) for number in self._numbers if float(number).is_integer()]
         near = [size for number in whole for size in (number, number + 1, number - 1)]
-        near = [size for size in dict.fromkeys(near) if 1 <= size <= MAX_SIZE]
+        sizes = [size for size in dict.fromkeys(near) if 1 <= size <= MAX_SIZE]
+        return self._of_sizes(sizes, sizes)
+
+    def small_sizes(self) -> Iterator[ProofBatch]:
+        """Every small number of rows, and every small size of other dimensions."""
+        return self._of_sizes(ROW_COUNTS, OTHER_SIZES)
+
+    def _of_sizes(self, row_counts: Iterable[int], others: Iterable[int]) -> Iterator[ProofBatch]:
         if self._sizes.batch is not None:
-            for rows in dict.fromkeys((*near, *ROW_COUNTS)):
+            for rows in row_counts:
                 if rows * self._row_cells <= MAX_CELLS:
                     yield self.batch(RANDOM, self.draw(rows))
         for dim, usual in self._sizes.sizes.items():
             if dim != self._sizes.batch:
                 rows = min(2, self.max_rows)
-                for size in dict.fromkeys((*near, *OTHER_SIZES)):
+                for size in others:
                     if rows * self._row_cells // usual * size <= MAX_CELLS:
                         yield self.batch(f"{dim} is {size}", self.draw(rows, **{dim: size}))
 
@@ -212,9 +219,8 @@ class Candidates:
         for row, edit in enumerate(edits):
             put(arrays[edit.name], self.axes[edit.name], row, edit)
         count = self.fixed_rows or len(edits)
-        names = [edit.describe(self._row_shape(edit.name)) for edit in edits] + [RANDOM] * (
-            count - len(edits)
-        )
+        names = [edit.describe(self._row_shape(edit.name)) for edit in edits]
+        names += [RANDOM] * (count - len(edits))
         return replace(self.batch("numbers of the graph", arrays), row_names=tuple(names))
 
     def _row_shape(self, name: str) -> list[int]:

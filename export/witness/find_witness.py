@@ -30,8 +30,9 @@ ROWS, RUN_SHARE = 64, 0.02
 SEARCH_SHARE = 0.7
 # wall-clock time may be this multiple of the CPU time that was asked for
 WALL_FACTOR = 4.0
-# the rows from which a search goes on, and how many of them are judged after each stage
-LEADERS, JUDGED = 8, 3
+# the rows from which a search goes on, and how many of them are judged after each stage: as many that differ in
+# an output that a caller gets, and in a hidden one
+LEADERS, JUDGED = 5, 2
 # a score that rounding rarely reaches
 MIN_SCORE = 2.0
 # a difference of this multiple of rounding, in an output that a caller gets, needs no better one
@@ -76,12 +77,22 @@ def find_witness(
 
 @dataclass(eq=False)
 class _Leader:
-    """A row of a batch, and how far it differs."""
+    """A row of a batch, and how far it differs: in an output that a caller gets, or in a hidden one."""
 
-    fitness: float
+    score: float
+    is_hidden: bool
     batch: ProofBatch
     row: int
     is_judged: bool = False
+
+    @property
+    def name(self) -> str:
+        """What sort of row it is."""
+        return self.batch.row_names[self.row] if self.batch.row_names else self.batch.name
+
+    def alone(self) -> ProofBatch:
+        """The row without its neighbors."""
+        return self.batch.slice_rows(self.row, self.row + 1)
 
 
 class _Search:
@@ -101,6 +112,7 @@ class _Search:
         self._numbers = literals(model, graph.model, decision.first_difference)
         self._rng = np.random.default_rng([seed, 2])
         self._leaders: list[_Leader] = []
+        self._has_judged = False
         self._best: Witness | None = None
         self._refused: ProofBatch | None = None
         self._budget = _Budget(seconds, max_runs)
@@ -112,7 +124,10 @@ class _Search:
     def run(self) -> Witness | None:
         """Go through all stages until a clear witness is found or the time is over."""
         made = self._candidates
-        for stage in (made.ordinary, made.edited, made.scaled, made.sizes, self._near_thresholds):
+        for stage in (
+            *(made.ordinary, made.sizes_of_graph, made.edited, made.scaled),
+            *(self._near_thresholds, made.small_sizes),
+        ):
             self._score_all(stage())
             self._judge_leaders()
             if self._is_clear():
@@ -120,7 +135,7 @@ class _Search:
         if not self._leaders and self._sides.has_export:
             # the file computes what the export does, so the export itself may differ from the network
             self._sides.forget_export()
-            self._score_all(chain(made.ordinary(), made.edited(), made.sizes()))
+            self._score_all(chain(made.ordinary(), made.edited(), made.small_sizes()))
         self._climb()
         self._judge_leaders()
         if self._best is None and self._refused is not None:
@@ -151,21 +166,26 @@ class _Search:
         self._budget.runs -= 1
         can_split = batch.rows > 1 and not self._candidates.fixed_rows
         try:
-            fitness = self._sides.score(batch).fitness
+            score = self._sides.score(batch)
         # a network's code and both runtimes may raise anything
         except Exception as error:
-            if isinstance(error, FileRefusesError) and not can_split:
-                self._refused = self._refused or batch
+            if isinstance(error, FileRefusesError):
+                self._refused = min(self._refused or batch, batch, key=lambda refused: refused.rows)
             if can_split and not self._budget.is_searched():
                 middle = batch.rows // 2
                 for start, stop in ((0, middle), (middle, batch.rows)):
                     self._score(replace(batch.slice_rows(start, stop), row_names=batch.row_names[start:stop]))
             return
-        row = int(fitness.argmax())
-        if fitness[row] > 0:
-            self._leaders.append(_Leader(float(fitness[row]), batch, row))
-            self._leaders.sort(key=lambda leader: leader.fitness, reverse=True)
-            del self._leaders[LEADERS:]
+        for is_hidden, scores in ((False, score.public), (True, score.hidden)):
+            row = int(scores.argmax())
+            if scores[row] > 0:
+                self._leaders.append(_Leader(float(scores[row]), is_hidden, batch, row))
+        self._leaders.sort(key=lambda leader: leader.score, reverse=True)
+        self._leaders = [*self._of_kind(False)[:LEADERS], *self._of_kind(True)[:LEADERS]]
+
+    def _of_kind(self, is_hidden: bool) -> list[_Leader]:
+        """The leaders that differ in hidden outputs, or the others; the best first."""
+        return [leader for leader in self._leaders if leader.is_hidden == is_hidden]
 
     def _near_thresholds(self) -> Iterator[ProofBatch]:
         """Rows that bring a value inside of the file to a number that it is compared with."""
@@ -181,23 +201,23 @@ class _Search:
             leader = self._leaders[int(self._rng.integers(len(self._leaders)))]
             other = self._leaders[int(self._rng.integers(len(self._leaders)))]
             rows = self._candidates.max_rows
-            arrays = mutated(
-                self._row(leader), self._row(other), rows, self._numbers, self._candidates, self._rng
-            )
+            arrays = mutated(leader.alone(), other.alone(), rows, self._numbers, self._candidates, self._rng)
             self._score(self._candidates.batch("found by changes of random rows", arrays))
 
     # ---- judging
 
     def _judge_leaders(self) -> None:
-        waiting = (leader for leader in self._leaders if not leader.is_judged)
-        for leader in [leader for leader in waiting if leader.fitness >= MIN_SCORE][:JUDGED]:
-            # at least one is judged
-            if self._best is not None and self._budget.is_over():
+        waiting: list[_Leader] = []
+        for is_hidden in (False, True):
+            leaders = [leader for leader in self._of_kind(is_hidden) if not leader.is_judged]
+            waiting += [leader for leader in leaders if leader.score >= MIN_SCORE][:JUDGED]
+        for leader in waiting:
+            # at least one is judged, and none that can only be worse
+            if (self._has_judged and self._budget.is_over()) or (leader.is_hidden and self._is_public()):
                 return
-            leader.is_judged = True
-            witness = self._judge(
-                self._row(leader) if self._is_alone(leader) else leader.batch, _name(leader)
-            )
+            self._has_judged = leader.is_judged = True
+            batch = leader.alone() if self._differs_alone(leader) else leader.batch
+            witness = self._judge(batch, leader.name)
             if witness is not None and (self._best is None or _rank(witness) > _rank(self._best)):
                 self._best = witness
 
@@ -208,28 +228,24 @@ class _Search:
         except Exception:
             return None
 
-    def _is_alone(self, leader: _Leader) -> bool:
+    def _differs_alone(self, leader: _Leader) -> bool:
         """Whether a row differs without the rows beside it, too."""
         if self._candidates.fixed_rows:
             return False
         try:
-            fitness = self._sides.score(self._row(leader)).fitness
+            score = self._sides.score(leader.alone())
         # a network's code and both runtimes may raise anything
         except Exception:
             return False
-        return bool(fitness.max() >= min(ALONE_SHARE * leader.fitness, ALONE_SCORE))
-
-    def _row(self, leader: _Leader) -> ProofBatch:
-        return leader.batch.slice_rows(leader.row, leader.row + 1)
+        alone = (score.hidden if leader.is_hidden else score.public).max()
+        return bool(alone >= min(ALONE_SHARE * leader.score, ALONE_SCORE))
 
     def _is_clear(self) -> bool:
-        best = self._best
-        return (
-            best is not None
-            and best.failure is None
-            and not best.is_hidden
-            and CLEAR_TIMES <= best.times < np.inf
-        )
+        return self._best is not None and self._is_public() and CLEAR_TIMES <= self._best.times < np.inf
+
+    def _is_public(self) -> bool:
+        """Whether the best witness so far is a value that a caller gets."""
+        return self._best is not None and not self._best.is_hidden and self._best.failure is None
 
 
 class _Budget:
@@ -251,11 +267,6 @@ class _Budget:
     def _share(self) -> float:
         cpu, wall = time.process_time() - self._cpu, time.monotonic() - self._wall
         return max(cpu, wall / WALL_FACTOR) / self._seconds
-
-
-def _name(leader: _Leader) -> str:
-    names = leader.batch.row_names
-    return names[leader.row] if names else leader.batch.name
 
 
 def _rank(witness: Witness) -> tuple[bool, bool, bool, float]:
