@@ -75,19 +75,25 @@ class Candidates:
         )
         self.max_rows = self.fixed_rows or max(1, min(max_rows, MAX_CELLS // self._row_cells))
 
-    def ordinary(self) -> Iterator[ProofBatch]:
-        """The small batches that parity is proved on."""
-        for batch in self._generator.all(self._data):
+    def tame(self) -> Iterator[ProofBatch]:
+        """Batches like data, which parity is proved on."""
+        for batch in (*self._generator.nested(), *self._generator.ordinary(self._data)):
+            if batch.rows <= self.max_rows:
+                name = batch.name if REAL_ROWS in batch.name else RANDOM
+                yield replace(batch, name=name, compare_layers=True)
+
+    def stress(self) -> Iterator[ProofBatch]:
+        """Zeros, numbers at the ends of what float32 holds, infinities."""
+        for batch in self._generator.stress():
             if batch.compared and batch.rows <= self.max_rows:
                 names = batch.row_names
                 if batch.name in SPECIAL_CELLS:
                     names = tuple(batch.name if row == 1 else RANDOM for row in range(batch.rows))
-                name = RANDOM if batch.ordinary and REAL_ROWS not in batch.name else batch.name
-                yield replace(batch, name=name, compare_layers=True, row_names=names)
+                yield replace(batch, row_names=names)
 
-    def edited(self) -> Iterator[ProofBatch]:
-        """Rows with a special number in one cell, or in all cells."""
-        for edits, is_safe in ((self._edits(), True), (self._unsafe_edits(), False)):
+    def edited(self, largest: float = np.inf) -> Iterator[ProofBatch]:
+        """Rows with a special number in one cell, or in all cells; of floats, up to the largest."""
+        for edits, is_safe in ((self._edits(largest), True), (self._unsafe_edits(), False)):
             remaining = iter(edits)
             # a number that the network refuses makes it refuse the other rows, too
             while chunk := list(islice(remaining, self.max_rows if is_safe else 1)):
@@ -148,13 +154,13 @@ class Candidates:
 
     # ---- special numbers
 
-    def _edits(self) -> Iterator[Edit]:
+    def _edits(self, largest: float) -> Iterator[Edit]:
         """Numbers that the network should accept, the most suspicious first."""
         for is_single in (False, True):
             for spec in self._sizes.inputs:
                 kind, domain = np.dtype(spec.dtype).kind, self._domains[spec.name]
                 if kind == "f":
-                    values = self._float_values()
+                    values = [value for value in self._float_values() if abs(value) <= largest]
                 elif kind == "b":
                     values = [0, 1]
                 else:

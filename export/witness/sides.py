@@ -28,6 +28,8 @@ ROUNDING_FACTOR = 8.0
 MOVEMENT_FACTOR = 4.0
 # slight changes that are tried: few in the search, more for the judgement
 SEARCH_MOVES, JUDGED_MOVES = 2, 5
+# the search prefers rows that its own changes happen to move little
+FIRST_JUDGED_SEED = 100
 # the score of a number in place of an infinity or NaN, and of an integer or shape that differs
 SPECIAL_SCORE, EXACT_SCORE = 10.0, 1e9
 MAX_SCORE = 1e12
@@ -99,7 +101,7 @@ class Sides:
     def judge(self, batch: ProofBatch, description: str) -> Witness | None:
         """A witness if any output of the batch differs by more than rounding explains."""
         native = self.reference.native(batch)
-        export = native if self._export is None else self._run(self._export, batch, self._outputs)
+        export = {} if self._export is None else self._run(self._export, batch, self._outputs)
         try:
             file = self.run_file(batch)
         except FileRefusesError as error:
@@ -109,7 +111,7 @@ class Sides:
                 shapes = f"expected the shape {list(native[name].shape)}, got {list(file[name].shape)}"
                 return self._failed(batch, description, name, shapes)
         cells = {
-            name: Cells(file[name], array, array, export[name], np.zeros(array.shape), batch.rows)
+            name: Cells(file[name], array, array, export.get(name), np.zeros(array.shape), batch.rows)
             for name, array in native.items()
             if name in file and array.size and array.dtype.kind in "fiub"
         }
@@ -119,7 +121,7 @@ class Sides:
             cells = {name: output for name, output in cells.items() if output.ratios().max() > 1}
             if not cells:
                 return None
-            moved = self.reference.moved(batch, seed)
+            moved = self.reference.moved(batch, FIRST_JUDGED_SEED + seed)
             cells = {name: output.with_moved(moved[name]) for name, output in cells.items()}
         float64 = self.reference.float64(batch)
         cells = {name: replace(output, float64=float64[name]) for name, output in cells.items()}
@@ -201,7 +203,7 @@ class Cells:
         file: What the file computes.
         native: What the network computes.
         float64: What the network computes in float64, or `native` if that is not known yet.
-        export: What an export of the network computes, or `native` if there is none.
+        export: What an export of the network computes; None if there is none.
         movement: How far slight changes of the input move the network's value.
         rows: Number of rows.
     """
@@ -209,7 +211,7 @@ class Cells:
     file: Array
     native: Array
     float64: Array
-    export: Array
+    export: Array | None
     movement: Array
     rows: int
 
@@ -219,8 +221,9 @@ class Cells:
 
     def ratios(self) -> Array:
         """The difference of each cell as a multiple of what is allowed: not explained above 1."""
+        export = self.native if self.export is None else self.export
         if self.native.dtype.kind != "f":
-            is_sure = (self.native == self.float64) & (self.export == self.native) & (self.movement == 0)
+            is_sure = (self.native == self.float64) & (export == self.native) & (self.movement == 0)
             return np.where((self.file != self.native) & is_sure, EXACT_SCORE, 0.0)
         error, unit = self._rounding()
         with np.errstate(all="ignore"):
@@ -229,8 +232,10 @@ class Cells:
             difference = np.minimum(np.abs(file - self.float64), np.abs(file - self.native))
             ratio = np.minimum(difference / allowed, MAX_SCORE)
         ratio = np.where(np.isfinite(difference) & np.isfinite(ratio), ratio, 0.0)
+        if self.export is None:
+            return ratio
         # the network and its export agree on an infinity, or on a number, and the file has something else
-        is_special = is_other_kind(self.file, self.native) & ~is_other_kind(self.export, self.native)
+        is_special = is_other_kind(self.file, self.native) & ~is_other_kind(export, self.native)
         return np.where(is_special & np.isfinite(self.movement), BARELY, ratio)
 
     def times(self, cell: tuple[int, ...]) -> float:
@@ -243,18 +248,19 @@ class Cells:
             return float(abs(values[0] - values[2]) / np.maximum(error[cell], unit[cell] / 2))
 
     def _rounding(self) -> tuple[Array, Array]:
-        """The rounding error of each cell, and the spacing of its numbers.
+        """The rounding error of each cell, and the spacing of its numbers: the largest in its row.
 
-        A cell that no slight change of the input moves may be exact by chance. The whole row shows how exact
-        it is then, unless the cell is zero and stays so.
+        A single cell may be exact by chance. One that is zero on all sides, and stays so, is no such chance.
         """
+        export = self.native if self.export is None else self.export
         with np.errstate(all="ignore"):
             exact = self.float64.astype(np.float64)
-            error = np.maximum(np.abs(self.native - exact), np.abs(self.export - exact))
+            error = np.maximum(np.abs(self.native - exact), np.abs(export - exact))
             unit = np.spacing(np.abs(self.native)).astype(np.float64)
-        is_still = (self.movement == 0) & ~((self.native == 0) & (exact == 0))
-        rows = self.rows
-        return np.where(is_still, spread(error, rows), error), np.where(is_still, spread(unit, rows), unit)
+        is_zero = (self.native == 0) & (export == 0) & (exact == 0) & (self.movement == 0)
+        return np.where(is_zero, error, spread(error, self.rows)), np.where(
+            is_zero, unit, spread(unit, self.rows)
+        )
 
 
 def is_equal(first: Array, second: Array) -> bool:
