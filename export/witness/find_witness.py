@@ -29,7 +29,7 @@ ROWS, RUN_SHARE = 64, 0.02
 # share of the time after which nothing more is tried, and what was found is judged
 SEARCH_SHARE = 0.7
 # wall-clock time may be this multiple of the CPU time that was asked for
-WALL_FACTOR = 4.0
+WALL_FACTOR = 3.0
 # the rows from which a search goes on, and how many of them are judged after each stage: of those that differ
 # in an output that a caller gets, and of those that differ in a hidden one
 LEADERS, JUDGED = 5, 2
