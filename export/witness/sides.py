@@ -20,7 +20,6 @@ from turnpike.export.parity.torch_reference import TorchReference
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.witness.record import Witness
 from turnpike.service.artifact.runtime import Runtime, open_model
-from turnpike.service.errors import RunError
 
 # a difference counts if it is larger than this multiple of the rounding of the network and of its export
 ROUNDING_FACTOR = 8.0
@@ -166,7 +165,7 @@ class Sides:
         """The file's values, by the names of the export's outputs."""
         try:
             values = self._run(self._file, batch, self._file_outputs)
-        except RunError as error:
+        except Exception as error:  # onnxruntime's exceptions share no base class
             raise FileRefusesError(one_line(error)) from error
         return dict(zip(self._outputs, values.values(), strict=True))
 

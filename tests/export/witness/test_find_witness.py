@@ -96,7 +96,7 @@ def constant(model: ir.Model, number: object, dtype: type = np.float32) -> ir.Va
 def after(model: ir.Model, value: ir.Value, *nodes: tuple[str, Sequence[ir.Value], dict[str, int]]) -> None:
     """Put operators, one after the other, between an inner value or an input and all of its users."""
     users = list(value.uses())
-    chain = []
+    chain: list[ir.Node] = []
     for operator, others, attributes in nodes:
         chain.append(ir.node(operator, [chain[-1].outputs[0] if chain else value, *others], attributes))
     producer = value.producer()
@@ -124,7 +124,7 @@ def first(model: ir.Model, operator: str) -> ir.Value:
     return next(node for node in model.graph if node.op_type == operator).outputs[0]
 
 
-def change_weight(name: str, change: Callable[[np.ndarray], None]) -> Fault:  # type: ignore[type-arg]
+def change_weight(name: str, change: Callable[[np.ndarray], None]) -> Fault:
     def fault(model: ir.Model) -> None:
         value = model.graph.initializers[name]
         assert value.const_value is not None
@@ -135,11 +135,11 @@ def change_weight(name: str, change: Callable[[np.ndarray], None]) -> Fault:  # 
     return fault
 
 
-def one_percent(array: np.ndarray) -> None:  # type: ignore[type-arg]
+def one_percent(array: np.ndarray) -> None:
     array.flat[1] *= 1.01
 
 
-def one_ulp(array: np.ndarray) -> None:  # type: ignore[type-arg]
+def one_ulp(array: np.ndarray) -> None:
     array.flat[1] = np.nextafter(array.flat[1], np.float32(9))
 
 
@@ -173,7 +173,9 @@ def special_inner_number(model: ir.Model) -> None:
     total = ir.node("Add", [value, cast.outputs[0]])
     for user, index in [use for use in value.uses() if use[0] not in (equal, total)]:
         user.replace_input_with(index, total.outputs[0])
-    model.graph.insert_after(value.producer(), [equal, cast, total])
+    producer = value.producer()
+    assert producer is not None
+    model.graph.insert_after(producer, [equal, cast, total])
 
 
 def special_row_count(model: ir.Model) -> None:

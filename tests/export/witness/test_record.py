@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from turnpike.export.network import Array
 from turnpike.export.witness.record import Witness
 
 WITNESS = Witness(
@@ -25,21 +26,22 @@ WITNESS = Witness(
 
 def test_a_sentence_has_both_values_and_a_small_input() -> None:
     assert str(WITNESS) == (
-        "For 1 row (random numbers: x = [[0.5, 2.0]]), logits[0, 2] is 1.5 in the network and 2.5 in the file. "
-        "The difference is 1e+06 times the network's own rounding error."
+        "For 1 row (random numbers: x = [[0.5, 2.0]]), logits[0, 2] is 1.5 in the network and 2.5 in the file."
+        " The difference is 1e+06 times the network's own rounding error."
     )
 
 
 def test_a_large_input_is_described() -> None:
     large = replace(WITNESS, inputs={"x": np.zeros((7, 9), np.float32)}, rows=7, native=1.25, times=np.inf)
     assert str(large) == (
-        "For 7 rows (random numbers), logits[0, 2] is 1.25 (1.5 in float64) in the network and 2.5 in the file."
+        "For 7 rows (random numbers), logits[0, 2] is 1.25 (1.5 in float64) in the network and 2.5 in the "
+        "file."
     )
 
 
 def test_the_saved_arrays_are_named_like_the_inputs(tmp_path: Path) -> None:
     """Also an input with a name that `np.savez` cannot write."""
-    inputs = {
+    inputs: dict[str, Array] = {
         "file": np.arange(6, dtype=np.int64).reshape(2, 3),
         "x": np.array([[np.nan, 1e-45]], np.float32),
     }
