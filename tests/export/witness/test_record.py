@@ -26,8 +26,8 @@ WITNESS = Witness(
 
 def test_a_sentence_has_both_values_and_a_small_input() -> None:
     assert str(WITNESS) == (
-        "For 1 row (random numbers: x = [[0.5, 2.0]]), logits[0, 2] is 1.5 in the network and 2.5 in the file."
-        " The difference is 1e+06 times the network's own rounding error."
+        "For 1 row (random numbers: x = [[0.5, 2.0]]), logits[0, 2] is 1.5 in the network and 2.5 in the "
+        "file. The difference is 1e+06 times the network's own rounding error."
     )
 
 
