@@ -74,6 +74,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             *("compress", "prepared_graph", "graph_identity", "identity"),
             *("sources", "parity", "precision", "output"),
         },
+        "witness": {"prepared_graph", "identity", "parity"},
         "graph_identity": {"prepared_graph", "identity", "gates", "parity"},
         "identity": {"identity.aten", "identity.onnx", "identity.algebra", "identity.numbers"},
         "identity.aten": {"identity.algebra", "identity.numbers"},
