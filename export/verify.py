@@ -10,9 +10,14 @@ import onnx
 import onnx_ir as ir
 from torch.export import ExportedProgram
 
+from turnpike.export.claims.check import check_claims
+from turnpike.export.claims.checklist import Claims
+from turnpike.export.claims.graph_claims import expect_same_interface
+from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.compress.verify_cut import verify_cut
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import ParityError, SourceError
+from turnpike.export.gates.instrument import Instrumentation, Origin
 from turnpike.export.graph_identity import decide_identity
 from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import InputSpec
@@ -20,11 +25,11 @@ from turnpike.export.network import AnySource, Network
 from turnpike.export.options import DeviceOptions, SourceOptions
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.parity.weight_origins import check_weights
 from turnpike.export.precision.compare import Comparison, compare, require_agreement
 from turnpike.export.prepared_graph import PreparedGraph, prepare_like
 from turnpike.export.sources.load import load_source
 from turnpike.export.steps import ProgressListener, Steps
-from turnpike.export.text_input import verify_text_input
 from turnpike.service.artifact.devices import Device, DevicePrecision
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import Runtime, open_model
@@ -42,6 +47,7 @@ class VerificationResult:
         proof: Every tensor and batch that was compared, with the errors.
         comparison: How lower precision, of the file or of the device, compares with fp32; None if both
             are fp32.
+        claims: The fields of the manifest that were checked, and those that the file alone claims.
         warnings: What a user should know about the source, the proof and the precision.
         notes: What was done with the source, which is usually what the user wants.
         identity: Whether the file, in fp32, is the same function as the network, for every input. None for a
@@ -51,6 +57,7 @@ class VerificationResult:
     manifest: Manifest
     proof: Proof = field(repr=False)  # many arrays
     comparison: Comparison | None
+    claims: Claims
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     identity: Decision | None = None
@@ -93,7 +100,7 @@ def verify_model(
         listener: Called when a step starts, advances or finishes.
 
     Returns:
-        The manifest, the proof, the comparison of a lower precision, and the warnings.
+        The manifest, the proof, the comparison of a lower precision, what was checked, and the warnings.
 
     Raises:
         ParityError: The file or its manifest differs from the source.
@@ -134,13 +141,7 @@ def run_verification(
             source_options = replace(source_options, inputs=file_inputs(runtime, against))
         if manifest.compression is not None:
             expect_fp32(path, manifest, precision)
-            proof, whole = verify_cut(
-                path, runtime, manifest, against, source_options, seed=seed, steps=steps
-            )
-            expect_same_labels(manifest, whole.network, path)
-            return VerificationResult(
-                manifest, proof, None, (*whole.warnings, *proof.warnings), whole.network.messages.notes
-            )
+            return _verify_compressed(path, runtime, manifest, against, source_options, seed, steps)
         on_device = None
         if precision != "fp32":
             if manifest.precision != "fp32":
@@ -158,13 +159,19 @@ def run_verification(
             raise ParityError(
                 f"{another_network(path, manifest)}: gates: expected {expected}, as the source has, got {got}"
             )
+    is_fp32 = manifest.precision == "fp32"
     with steps.step("verify"):
-        is_fp32 = manifest.precision == "fp32"
+        proved_model = model_in_file if is_fp32 else fresh.model
         try:
+            # what has the most specific errors comes first
+            expect_same_interface(path, model_in_file, fresh)
+            check_weights(network, fresh.traced, proved_model)
+            identity = decide_identity(network, fresh, proved_model)
+            expect_not_different(path, identity)
             proof = prove(
                 network,
                 fresh.traced,
-                model_in_file if is_fp32 else fresh.model,
+                proved_model,
                 fresh.gates.origins,
                 runtimes=[runtime if is_fp32 else open_model(fresh.data, device=proved_device)],
                 seed=seed,
@@ -174,23 +181,6 @@ def run_verification(
             if manifest.weights == weights_digest(fresh.model):
                 raise
             raise ParityError(f"{another_network(path, manifest)}: {error}", error.table) from error
-        # no batch shows a difference: now decide for every input
-        identity = decide_identity(network, fresh, model_in_file if is_fp32 else fresh.model)
-        if identity.verdict is Verdict.DIFFERENT:
-            raise ParityError(
-                f"{path}: expected the same function as the network, got one that differs in "
-                f"{', '.join(identity.different[:MAX_NAMES])}: the first difference is at "
-                f"{identity.first_difference}. No batch of the {len(proof.parity.batches)} shows it, "
-                "and other inputs may"
-            )
-    # the tensors agree: now the claims of the manifest, from the most specific to the digest of all weights
-    expect_same_manifest(manifest, fresh, network, path)
-    if manifest.batch_coupled != proof.batch_coupled:
-        raise ParityError(
-            f"{path}: manifest: batch_coupled: expected {proof.batch_coupled}, got {manifest.batch_coupled}"
-        )
-    if manifest.weights != weights_digest(fresh.model):  # a differing weight in the file was named before
-        raise ParityError(f"{path}: manifest: weights: expected the digest of the source's, got another")
     comparison = None
     if on_device is not None or not is_fp32:
         lower_precision = manifest.precision if on_device is None else precision
@@ -205,8 +195,50 @@ def run_verification(
                 drawn=network.rows is None,
             )
             require_agreement(comparison, device_options)
+    with steps.step("check the manifest"):
+        file = VerifiedFile(
+            path, runtime, manifest, model_in_file, against, network, fresh, proof, comparison, identity
+        )
+        claims = check_claims(file)
     all_warnings = (*network.messages.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
-    return VerificationResult(manifest, proof, comparison, all_warnings, network.messages.notes, identity)
+    return VerificationResult(
+        manifest, proof, comparison, claims, all_warnings, network.messages.notes, identity
+    )
+
+
+def _verify_compressed(
+    path: Path,
+    runtime: Runtime,
+    manifest: Manifest,
+    against: AnySource,
+    options: SourceOptions,
+    seed: int,
+    steps: Steps,
+) -> VerificationResult:
+    """Prove a compressed file against the network that it was made from."""
+    cut = verify_cut(path, runtime, manifest, against, options, seed=seed, steps=steps)
+    network, proof = cut.network, cut.proof
+    with steps.step("check the manifest"):
+        origins = {name: Origin(name) for name in cut.hidden}
+        graph = PreparedGraph(
+            None, cut.graph.model, Instrumentation(cut.graph.gates, origins, ()), (), (), b""
+        )
+        expect_same_interface(path, cut.model, graph)
+        file = VerifiedFile(path, runtime, manifest, cut.model, against, network, graph, proof)
+        claims = check_claims(file, cut)
+    return VerificationResult(
+        manifest, proof, None, claims, (*cut.whole.warnings, *proof.warnings), network.messages.notes
+    )
+
+
+def expect_not_different(path: Path, identity: Decision) -> None:
+    """Raise a ParityError if a file was decided to be another function than the network."""
+    if identity.verdict is Verdict.DIFFERENT:
+        raise ParityError(
+            f"{path}: expected the same function as the network, got one that differs in "
+            f"{', '.join(identity.different[:MAX_NAMES])}: the first difference is at "
+            f"{identity.first_difference}"
+        )
 
 
 def recorded_ranges(manifest: Manifest, runtime: Runtime, network: Network) -> dict[str, tuple[float, float]]:
@@ -235,34 +267,6 @@ def another_network(path: Path, manifest: Manifest) -> str:
         f"{path}: this file was exported from another network, or with other --weights (it holds "
         f"{manifest.name!r}, version {manifest.version}, from a source of the kind {manifest.source})"
     )
-
-
-def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, network: Network, path: Path) -> None:
-    """Raise a ParityError if the manifest's gates, outputs or labels are not those of the source's graph."""
-    for expected, gate in zip(fresh.gates.gates, manifest.gates, strict=True):
-        for name, value in expected:
-            if getattr(gate, name) != value:
-                raise ParityError(
-                    f"{path}: manifest: {gate.name}: {name}: expected {value}, got {getattr(gate, name)}"
-                )
-    if manifest.outputs != fresh.public_outputs:
-        raise ParityError(
-            f"{path}: manifest: outputs: expected {', '.join(fresh.public_outputs)}, "
-            f"got {', '.join(manifest.outputs)}"
-        )
-    if manifest.batch_axes != (axes := network.batch_axes(fresh.public_outputs)):
-        raise ParityError(f"{path}: manifest: batch_axes: expected {axes}, got {manifest.batch_axes}")
-    verify_text_input(manifest, network, path)
-    expect_same_labels(manifest, network, path)
-
-
-def expect_same_labels(manifest: Manifest, network: Network, path: Path) -> None:
-    """Raise a ParityError if the source or the user gives labels, and the manifest has others."""
-    if network.labels and manifest.labels != network.labels:
-        raise ParityError(
-            f"{path}: manifest: labels: expected {', '.join(network.labels)}, "
-            f"got {', '.join(manifest.labels)}"
-        )
 
 
 def file_inputs(runtime: Runtime, against: object) -> tuple[InputSpec, ...]:
