@@ -13,6 +13,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.support.manifests import MANIFEST
 from tests.support.text_checkpoint import save_names_checkpoint
 from turnpike.export.claims.checklist import Checklist, Claims
 from turnpike.export.claims.text_claims import check_text
