@@ -16,7 +16,7 @@ from turnpike.export.claims.graph_claims import expect_same_interface
 from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.compress.verify_cut import verify_cut
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
-from turnpike.export.errors import ParityError, SourceError
+from turnpike.export.errors import ParityError, SourceError, UsageError
 from turnpike.export.gates.instrument import Instrumentation, Origin
 from turnpike.export.graph_identity import decide_identity
 from turnpike.export.identity.decision import Decision, Verdict
@@ -137,8 +137,9 @@ def run_verification(
         manifest = runtime.manifest
         if manifest is None:
             raise SourceError(f"{path}: expected a file exported by turnpike, got one without a manifest")
-        if not source_options.inputs:
-            source_options = replace(source_options, inputs=file_inputs(runtime, against))
+        own_inputs = source_options.inputs
+        if not own_inputs and not knows_inputs(against):
+            source_options = replace(source_options, inputs=file_inputs(runtime))
         if manifest.compression is not None:
             expect_fp32(path, manifest, precision)
             return _verify_compressed(path, runtime, manifest, against, source_options, seed, steps)
@@ -149,6 +150,8 @@ def run_verification(
                     f"{path}: expected a file in fp32 for {precision}, got {manifest.precision}"
                 )
             on_device = open_model(path, device=device, precision=precision)
+        if not own_inputs and knows_inputs(against):
+            source_options = with_names_of_file(runtime, against, source_options)
         network = load_source(against, source_options, with_texts=manifest.text is not None)
         network = replace(network, ranges=recorded_ranges(manifest, runtime, network))
     with steps.step("trace"):
@@ -269,10 +272,26 @@ def another_network(path: Path, manifest: Manifest) -> str:
     )
 
 
-def file_inputs(runtime: Runtime, against: object) -> tuple[InputSpec, ...]:
-    """The inputs of the exported file, for a source that does not say which inputs it takes."""
-    if isinstance(against, ExportedProgram) or str(against).endswith((".pt2", ".onnx")):
-        return ()
+def knows_inputs(against: object) -> bool:
+    """Whether a source says itself which inputs it takes."""
+    return isinstance(against, ExportedProgram) or str(against).endswith((".pt2", ".onnx"))
+
+
+def with_names_of_file(runtime: Runtime, against: AnySource, options: SourceOptions) -> SourceOptions:
+    """The options, with the file's names for the inputs of a source that knows them, if these fit.
+
+    The export may have had other names than the source, and random rows depend on the names.
+    """
+    renamed = replace(options, inputs=file_inputs(runtime))
+    try:
+        load_source(against, renamed.without_rows())
+    except UsageError:  # another network: the comparison of the graphs says how it differs
+        return options
+    return renamed
+
+
+def file_inputs(runtime: Runtime) -> tuple[InputSpec, ...]:
+    """The inputs of the exported file, with the batch on the axis that the source has it on."""
     axes = {} if runtime.manifest is None else runtime.manifest.batch_axes
     inputs = []
     for tensor in runtime.inputs:

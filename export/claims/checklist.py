@@ -15,6 +15,7 @@ MAX_SHOWN = 120
 # why what was measured on rows is not checked
 NO_ROWS = "no rows: give those of the export with --data"
 OTHER_ROWS = "the file was made with other rows"
+SPLIT_ROWS = "measured on rows that the compression split"
 # why a field is listed that no check has reported
 NO_CHECK = "no check of this version knows it"
 
@@ -32,11 +33,16 @@ class Claims:
     claimed: Mapping[str, str]
 
     def lines(self) -> Iterator[str]:
-        """The fields as lines of text: first those that were checked, then the others by their reason."""
-        yield f"checked: {', '.join(self.checked)}"
+        """The fields as lines of text: first those that were checked, then the others by their reason.
+
+        A record of which no field is claimed has its own name alone.
+        """
+        records = {field.split(".")[0] for field in self.claimed}
+        names = (field if (top := field.split(".")[0]) in records else top for field in self.checked)
+        yield f"checked: {', '.join(dict.fromkeys(names))}"
         for reason in dict.fromkeys(self.claimed.values()):
-            names = ", ".join(field for field, text in self.claimed.items() if text == reason)
-            yield f"claimed, not checked: {names} ({reason})"
+            fields = (field for field, text in self.claimed.items() if text == reason)
+            yield f"claimed, not checked: {', '.join(fields)} ({reason})"
 
 
 class Checklist:

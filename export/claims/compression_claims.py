@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnpike.export.claims.checklist import Checklist
+from turnpike.export.claims.checklist import SPLIT_ROWS, Checklist
 from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.compress.verify_cut import VerifiedCut
 from turnpike.export.output.model_bytes import weights_digest
@@ -37,10 +37,10 @@ def check_compression(claims: Checklist, file: VerifiedFile, cut: VerifiedCut | 
     else:
         digest = weights_digest(cut.whole.graph.model)
         claims.expect("compression.original", digest, compression.original, "of the source")
-    claims.claim("of the training after the cut", "compression.finetune_epochs")
+    claims.claim("only the training after the cut knows it", "compression.finetune_epochs")
     if compression.bytes_whole == len(cut.whole.graph.data):
         claims.check("compression.bytes_whole")
     else:
         claims.claim("the source is another file of this network", "compression.bytes_whole")
-    claims.claim("measured on rows that the compression split", *(f"compression.{name}" for name in ON_ROWS))
-    claims.claim("of another machine", "compression.faster")
+    claims.claim(SPLIT_ROWS, *(f"compression.{name}" for name in ON_ROWS))
+    claims.claim("measured on the machine of the compression", "compression.faster")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from turnpike.export.claims.checklist import NO_ROWS, OTHER_ROWS, Checklist
+from turnpike.export.claims.checklist import NO_ROWS, OTHER_ROWS, SPLIT_ROWS, Checklist
 from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.measure.gate_profile import BINS, EPSILON, QUANTILE_LEVELS, profile_gates
 from turnpike.export.measure.lesion_curve import gates_by_layer, lesion_curve
@@ -38,6 +38,8 @@ def check_measured(claims: Checklist, file: VerifiedFile, *, has_rows: bool) -> 
 
 def no_rows(file: VerifiedFile) -> str:
     """Why something that was measured on rows is not checked."""
+    if file.manifest.compression is not None:
+        return SPLIT_ROWS
     return NO_ROWS if file.network.rows is None else OTHER_ROWS
 
 
@@ -159,6 +161,9 @@ def _check_variant(claims: Checklist, file: VerifiedFile, *, has_rows: bool) -> 
         return
     if variant is None:
         raise claims.error("variant", f"expected a comparison of {manifest.precision} with fp32, got none")
+    if file.runtime.device != "cpu":
+        claims.claim("of the CPU, and it was compared on another device", "variant")
+        return
     same_rows = has_rows or (
         file.network.rows is None and file.proof.parity.batches == manifest.parity.batches
     )

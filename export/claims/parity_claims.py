@@ -5,6 +5,7 @@ from __future__ import annotations
 from turnpike.export.claims.batch_claims import check_batches
 from turnpike.export.claims.checklist import Checklist
 from turnpike.export.claims.verified_file import VerifiedFile
+from turnpike.export.parity.batches import LARGE_FACTORS, LARGE_VALUES
 from turnpike.export.parity.error_stats import EPS
 from turnpike.export.parity.verdict import pooled_rms
 from turnpike.export.parity.weight_origins import MAX_ULP
@@ -121,6 +122,7 @@ def _scale(file: VerifiedFile, tensor: TensorParity) -> float:
 def _check_limits(claims: Checklist, recorded: Parity, fresh: Parity) -> None:
     """Check what the proof leaves out, which depends on rounding."""
     batches = {batch.name for batch in recorded.batches}
+    batches |= {f"{LARGE_VALUES} x{factor:g}" for factor in LARGE_FACTORS}  # these rows are judged one by one
     names = [tensor.name for tensor in recorded.tensors]
     for unjudged in recorded.unjudged:
         if unjudged.batch not in batches or len(recorded.unjudged_names(unjudged.batch)) != unjudged.tensors:
