@@ -54,14 +54,10 @@ def _check_features(claims: Checklist, file: VerifiedFile, *, has_rows: bool) ->
     if not features:
         claims.leave_empty("features")
         return
-    columns = column_count(network)
-    if columns is None:
-        inputs = ", ".join(map(str, file.runtime.inputs))
-        raise claims.error("features", f"expected none without one input of rows and columns, got {inputs}")
+    columns = column_count(network) or 0  # 0 without one input of rows and columns
     if len(features) != columns:
-        raise claims.error(
-            "features", f"expected {columns}, the columns of {network.inputs[0].name}, got {len(features)}"
-        )
+        names = ", ".join(spec.name for spec in network.inputs)
+        raise claims.error("features", f"expected {columns}, the columns of {names}, got {len(features)}")
     if not has_rows:
         claims.claim(NO_ROWS if network.rows is None else OTHER_ROWS, "features")
         return

@@ -17,6 +17,7 @@ from torch import nn
 
 from turnpike.export.claims.check import check_claims
 from turnpike.export.claims.checklist import NO_CHECK, NO_ROWS, OTHER_ROWS, Claims, field_paths
+from turnpike.export.claims.graph_claims import expect_same_interface
 from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.errors import ParityError
 from turnpike.export.graph_identity import decide_identity
@@ -141,7 +142,7 @@ def test_a_file_without_rows_is_verified_with_any(without_rows: VerifiedFile, on
         assert {"parity.batches", "parity.seed"} <= set(check(without_rows, unlabelled).checked)
 
 
-def parity(file: VerifiedFile, **changes: Any) -> dict[str, Parity]:
+def parity(file: VerifiedFile, **changes: Any) -> dict[str, Any]:
     return {"parity": file.manifest.parity.model_copy(update=changes)}
 
 
@@ -186,6 +187,9 @@ FALSE: dict[str, Change] = {
     "parity: providers: expected some of": of_parity(lambda p: {"providers": ("A", *p.providers)}),
     "parity: providers: expected CPUExecutionProvider, where every proof runs, got none": of_parity(
         lambda p: {"providers": ()}
+    ),
+    "parity: providers: expected distinct ones, got CPUExecutionProvider, CPU": of_parity(
+        lambda p: {"providers": p.providers * 2}
     ),
     "parity: seed: expected 0 or more, got -1": of_parity(lambda p: {"seed": -1}),
     "parity: batches: '1 row': digest: expected": of_parity(lambda p: {"seed": 5}),
@@ -308,6 +312,62 @@ def test_random_weights_cannot_be_hidden(without_rows: VerifiedFile) -> None:
     from_code = replace(without_rows, against="net.py:network")
     with pytest.raises(ParityError, match="random_weights: expected False, got True"):
         check(from_code, random_weights=True)
+
+
+def test_columns_are_those_that_the_training_recorded(on_rows: VerifiedFile) -> None:
+    features = on_rows.manifest.features
+    trained = replace(on_rows.network, features=features)
+    assert "features" in check(on_rows, trained).checked
+    with pytest.raises(ParityError, match="features: expected .*, of the training run, got "):
+        check(on_rows, trained, features=first(features, unit="kg"))
+
+
+def test_a_lesion_curve_needs_classes(on_rows: VerifiedFile) -> None:
+    rows = on_rows.network.rows
+    assert rows is not None
+    unknown = replace(on_rows.network, rows=replace(rows, classes=None))
+    with pytest.raises(ParityError, match="lesion: expected none, because the rows have no classes"):
+        check(on_rows, unknown, profile=None)
+
+
+def change_opset(model: ir.Model) -> None:
+    model.opset_imports[""] = 17
+
+
+def change_width(model: ir.Model) -> None:
+    model.graph.inputs[0].shape = ir.Shape(["batch", 7])
+
+
+def change_dtype(model: ir.Model) -> None:
+    model.graph.outputs[0].dtype = ir.DataType.DOUBLE
+
+
+def drop_output(model: ir.Model) -> None:
+    model.graph.outputs.pop()
+
+
+def swap_levers(model: ir.Model) -> None:
+    model.graph.inputs[1], model.graph.inputs[2] = model.graph.inputs[2], model.graph.inputs[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (change_opset, "opset: expected 20, as the source has, got 17"),
+        (change_width, "inputs: x: expected FLOAT[batch,6], got FLOAT[batch,7]"),
+        (change_dtype, "outputs: output: expected FLOAT[batch,3], got DOUBLE[batch,3]"),
+        (drop_output, "outputs: expected output, layer00.transform_gate, "),
+        (swap_levers, "levers: expected 1.gate.bias, 2.gate.bias, got 2.gate.bias, 1.gate.bias"),
+    ],
+)
+def test_the_interface_is_that_of_the_source(
+    without_rows: VerifiedFile, change: Callable[[ir.Model], None], message: str
+) -> None:
+    model = ir.from_proto(ir.to_proto(without_rows.model))
+    expect_same_interface(without_rows.path, model, without_rows.graph)
+    change(model)
+    with pytest.raises(ParityError, match=re.escape(f"{without_rows.path}: {message}")):
+        expect_same_interface(without_rows.path, model, without_rows.graph)
 
 
 def test_name_and_version_are_those_of_the_folder(without_rows: VerifiedFile) -> None:

@@ -26,7 +26,7 @@ from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import open_model
 
 INPUT = "x:float32[batch,6]"
-LIMITS = {"min_agreement": 0.0, "max_error": 1.0}
+LIMITS: dict[str, Any] = {"min_agreement": 0.0, "max_error": 1.0}
 
 
 def network() -> nn.Module:
