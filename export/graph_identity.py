@@ -7,9 +7,10 @@ import secrets
 import numpy as np
 import onnx_ir as ir
 
+from turnpike.export.errors import ParityError
 from turnpike.export.gates.levers import drop_levers
 from turnpike.export.identity.decide import decide
-from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape
+from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape, Verdict
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
 from turnpike.export.prepared_graph import PreparedGraph
@@ -18,6 +19,8 @@ from turnpike.export.prepared_graph import PreparedGraph
 MAX_ROWS = 5
 # added to the ordinary size of other dimensions
 MAX_LONGER = 4
+# outputs that an error names
+MAX_NAMES = 3
 
 
 def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> Decision:
@@ -56,3 +59,20 @@ def _draw_shapes(network: Network) -> list[list[InputShape]]:
         dims = sizes.with_rows(rows, **longer)
         shapes.append([InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs])
     return shapes if sizes.batch is not None or others else shapes[:1]
+
+
+def expect_not_different(decision: Decision, what: str) -> None:
+    """Raise a ParityError if a graph is another function than its network. `what` names it in the error."""
+    if decision.verdict is not Verdict.DIFFERENT:
+        return
+    others = len(decision.different) - MAX_NAMES
+    names = ", ".join(decision.different[:MAX_NAMES]) + (f" and {others} more" if others > 0 else "")
+    place = (
+        ""
+        if decision.first_difference is None
+        else f"; the first node that differs is {decision.first_difference}"
+    )
+    raise ParityError(
+        f"{what}: expected the same function of every input as the network, got one that differs in "
+        f"{names}{place}"
+    )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from turnpike.export.errors import ParityError
+from turnpike.export.graph_identity import decide_identity, expect_not_different
+from turnpike.export.identity.decision import MAX_ERROR_BOUND, Decision, Verdict
 from turnpike.export.network import Network, Rows
 from turnpike.export.options import PrecisionOptions
 from turnpike.export.output.model_bytes import weights_digest
@@ -17,24 +19,26 @@ from turnpike.export.precision.compare import Comparison, compare, require_agree
 from turnpike.export.precision.lower import lower
 from turnpike.export.prepared_graph import PreparedGraph, open_on_all_devices
 from turnpike.export.steps import Steps
-from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.manifest import Identity, Manifest, RoundedConstant
 from turnpike.service.artifact.runtime import Runtime, open_model
 
 
 @dataclass(frozen=True)
 class ProvedGraph:
-    """A graph that was proved in fp32, and what is written of it.
+    """A graph that was compared with its network in fp32, and what is written of it.
 
     Attributes:
         graph: The graph.
         runtime: The graph in fp32, open on the CPU.
-        proof: Its proof.
+        identity: Whether it is the network's function of every input; never `different`.
+        proof: How far its rounding strays on batches of rows.
         data: The bytes to write: those of the graph, or of a variant of lower precision.
         comparison: How the variant compares with fp32.
     """
 
     graph: PreparedGraph
     runtime: Runtime
+    identity: Decision
     proof: Proof
     data: bytes
     comparison: Comparison | None = None
@@ -49,6 +53,7 @@ class ProvedGraph:
     def manifest_fields(self) -> dict[str, Any]:
         """The manifest's fields about the proof and the precision."""
         return {
+            "identity": identity_record(self.identity),
             "parity": self.proof.parity,
             "batch_coupled": self.proof.batch_coupled,
             "variant": None if self.comparison is None else self.comparison.variant,
@@ -56,8 +61,27 @@ class ProvedGraph:
         }
 
 
+def identity_record(decision: Decision) -> Identity:
+    """The manifest's record of a decision. Equal graphs have equal ones, whatever sizes were drawn."""
+    if decision.verdict is Verdict.NOT_DECIDED:
+        return Identity(verdict="not decided", reason=decision.reason or "")
+    return Identity(
+        verdict="identical",
+        compared=len(decision.compared),
+        runs=decision.runs,
+        error_bound=MAX_ERROR_BOUND,
+        rounded=tuple(
+            RoundedConstant(name=constant.node, ulp=constant.ulp)
+            for constant in decision.folded
+            if constant.ulp > 0
+        ),
+    )
+
+
 def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps) -> ProvedGraph:
-    """Open the graph on every device, and prove that it computes what the network does."""
+    """Decide that the graph is the network's function, and measure its rounding on every device."""
+    identity = decide_identity(network, graph, graph.model)
+    expect_not_different(identity, "the exported graph")
     runtimes = open_on_all_devices(graph.data)
     proof = prove(
         network,
@@ -67,8 +91,9 @@ def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps)
         runtimes=runtimes,
         seed=seed,
         progress=steps.listener.advanced,
+        decided=identity.verdict is Verdict.IDENTICAL,
     )
-    return ProvedGraph(graph, runtimes[0], proof, graph.data)
+    return ProvedGraph(graph, runtimes[0], identity, proof, graph.data)
 
 
 def prove_first(graphs: Sequence[PreparedGraph], network: Network, seed: int, steps: Steps) -> ProvedGraph:

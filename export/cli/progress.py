@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from turnpike.export.errors import ParityError
 from turnpike.export.steps import ProgressListener
 from turnpike.models.interrupt import INTERRUPTED_EXIT_STATUS
+from turnpike.service.artifact.verdict_text import proof_lines
 
 if TYPE_CHECKING:
     from turnpike.export.pipeline import ExportResult
@@ -163,14 +164,8 @@ def write_json(values: dict[str, Any]) -> None:
 
 
 def summary_lines(manifest: Manifest) -> Iterator[str]:
-    """The proof, the samples and the gates, a line each."""
-    parity = manifest.parity
-    tensors = len(parity.tensors)
-    yield (
-        f"parity: proved on {tensors} tensor{'s' if tensors > 1 else ''}, {len(parity.batches)} batches on "
-        f"{', '.join(parity.providers)}; {parity.identical} weights identical bit for bit"
-    )
-    yield from parity.limits
+    """What is proved and measured, the samples and the gates, a line each."""
+    yield from proof_lines(manifest)
     if manifest.random_weights:
         yield "weights: random, drawn by the network's code; --weights loads trained ones"
     if (text := manifest.text) is not None:

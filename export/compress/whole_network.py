@@ -77,7 +77,7 @@ def _read_exported(
     data = path.read_bytes()
     expect_self_contained(data, str(path))
     if manifest.content != content_digest(data):
-        raise SourceError(f"{path}: expected the graph and weights of its parity proof, got others")
+        raise SourceError(f"{path}: expected the graph and weights that were exported, got others")
     if manifest.compression is not None:
         raise SourceError(
             f"{path}: expected a whole network, got one that is compressed already: compress its original "

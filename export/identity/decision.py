@@ -9,6 +9,9 @@ import numpy as np
 
 from turnpike.export.identity.folded_constants import FoldedConstant
 
+# the largest probability of calling different functions identical
+MAX_ERROR_BOUND = 1e-18
+
 
 class Verdict(StrEnum):
     """The results of a decision."""

@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -22,6 +23,9 @@ from turnpike.export.network import Array, Network
 from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.trace.trace_network import uncompiled_branches
 from turnpike.export.trace.untraceable import source_location
+
+# the functions that choose an eps by the dtype of their input if they get none
+RMS_NORMS = frozenset((torch.rms_norm, nn.functional.rms_norm, torch.ops.aten.rms_norm.default))
 
 NARROW_DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
@@ -74,7 +78,7 @@ class NetworkCopy:
 
     def _digests(self) -> dict[str, object]:
         return {
-            name: (tensor.dtype, tensor.shape, zlib.crc32(tensor.detach().contiguous().numpy().data))
+            name: (tensor.dtype, tensor.shape, zlib.crc32(_bytes_of(tensor).tobytes()))
             for name, tensor in self._weights().items()
         }
 
@@ -90,6 +94,11 @@ class NetworkCopy:
             args, kwargs = pytree.tree_unflatten(tensors, self._in_spec)
         leaves = pytree.tree_leaves(call(*args, **kwargs))
         return [leaf.detach().numpy() for leaf in leaves if isinstance(leaf, Tensor)]
+
+
+def _bytes_of(tensor: Tensor) -> Array:
+    """The bytes of a tensor, of dtypes too that NumPy does not have."""
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
 @contextmanager
@@ -270,13 +279,28 @@ def _promoted(value: Any, in_place: bool) -> Any:
     return value
 
 
+class _FreezeEps(TorchFunctionMode):
+    """Gives RMSNorm the eps of float32 where it would take that of its input's dtype.
+
+    With the eps of float64, the float64 copy would be another function.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in RMS_NORMS and (args[3] if len(args) > 3 else kwargs.get("eps")) is None:
+            args, kwargs["eps"] = args[:3], torch.finfo(torch.float32).eps
+        return func(*args, **kwargs)
+
+
 @contextmanager
 def float64_mode() -> Iterator[None]:
     """Make PyTorch compute in float64 while the block runs."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _PromoteToFloat64():  # type: ignore[no-untyped-call]
+        with _FreezeEps(), _PromoteToFloat64():  # type: ignore[no-untyped-call]
             yield
     finally:
         torch.set_default_dtype(default)

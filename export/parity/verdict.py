@@ -1,4 +1,6 @@
-"""The verdict on a proof: whether every tensor is as close to the float64 reference as PyTorch is.
+"""The verdict on rounding: whether every tensor is as close to the float64 reference as PyTorch is.
+
+For a graph that is decided to be the network's function, it refuses only what is also far from the reference.
 
 Allowed for onnxruntime: 4 times PyTorch's root mean square error, 8 times its largest error, and a margin
 of the size of one rounding (see `ErrorBound`). A fixed tolerance raises false alarms on correct exports and
@@ -134,6 +136,26 @@ def check_tensor(
     return _check_batches([error for error in errors if error.batch not in names], bound, unjudged)
 
 
+def check_decided(errors: Sequence[TensorErrors], noise: float = 0.0) -> FirstFailure | None:
+    """Check the rounding of one tensor of a graph that is decided to be the network's function.
+
+    It fails if its error over all ordinary batches is both larger than PyTorch's allows and above
+    ILL_CONDITIONED of its size. In other batches, rounding may decide everything.
+    """
+    ordinary = [error for error in errors if error.ordinary]
+    for error in ordinary:
+        if error.mismatch:
+            return FirstFailure(
+                error.tensor, f"{error.tensor} with the batch {error.batch!r}: {error.mismatch}", error
+            )
+    bound, judged = error_bound(errors, noise), _ordinary(errors)
+    failure = (
+        _check_over_all(errors[0].tensor, judged, bound) if any(error.cells for error in judged) else None
+    )
+    rms = pooled_rms([(error.cells, error.rms) for error in judged])
+    return None if rms <= _ill_conditioned(errors[0]) * bound.scale else failure
+
+
 def _check_batches(
     errors: Sequence[TensorErrors], bound: ErrorBound, unjudged: Unjudged
 ) -> FirstFailure | None:
@@ -229,6 +251,14 @@ class ErrorTable:
             name: (tuple(ort.counts.tolist()), tuple(torch.counts.tolist()))
             for name, (ort, torch) in self._histograms.items()
         }
+
+    def first_failure_of_decided(self, noise: float) -> FirstFailure | None:
+        """The first tensor whose rounding fails with any provider, in a graph that is decided."""
+        providers = [self._by_tensor(provider) for provider in range(len(self.errors))]
+        failures = (
+            check_decided(errors[name], noise) for name in self.kinds for errors in providers if errors[name]
+        )
+        return next(filter(None, failures), None)
 
     def first_failure(self, noise: float, unexplained: ErrorTable | None = None) -> FirstFailure | None:
         """The first tensor in data-flow order that fails with any provider; None if all pass.

@@ -6,7 +6,7 @@ from turnpike.export.report.charts import Series, line_chart
 from turnpike.export.report.compression_section import compression_sections
 from turnpike.export.report.data import ReportData
 from turnpike.export.report.gates_section import gate_sections
-from turnpike.export.report.parity_section import parity_sections
+from turnpike.export.report.parity_section import proof_sections
 from turnpike.reporting.chart import position_axis
 from turnpike.reporting.markup import Markup, Part, tag
 from turnpike.reporting.number_format import size
@@ -21,9 +21,9 @@ from turnpike.reporting.page import (
     tile,
     tiles,
 )
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.verdict_text import is_proved, verdict
 
-# the key is whether the file is fp32; a lower precision is made from a graph that was proved in fp32
-BADGES = {True: "parity proved", False: "parity proved in fp32"}
 PRECISIONS = {"fp32": "fp32", "fp16": "fp16 (half precision)", "int8": "int8 (eight-bit weights)"}
 
 
@@ -34,7 +34,7 @@ def render_page(report: ReportData) -> str:
         title,
         _summary(report, title),
         *compression_sections(report),
-        *parity_sections(report),
+        *proof_sections(report),
         *gate_sections(report),
         *_precision(report),
         _batches(report),
@@ -46,10 +46,13 @@ def render_page(report: ReportData) -> str:
 def _summary(report: ReportData, title: str) -> Markup:
     manifest, parity = report.manifest, report.manifest.parity
     profile = manifest.profile
+    word = "tensors proved" if is_proved(manifest) else "tensors compared"
     figures = [
-        tile(len(parity.tensors), "tensors proved", "outputs, gates and layers"),
+        tile(len(parity.tensors), word, "outputs, gates and layers"),
         tile(
-            sum(batch.rows for batch in parity.batches), "rows compared", f"in {len(parity.batches)} batches"
+            sum(batch.rows for batch in parity.batches),
+            "rows for rounding",
+            f"in {len(parity.batches)} batches",
         ),
         tile(
             len(manifest.gates),
@@ -78,7 +81,7 @@ def _summary(report: ReportData, title: str) -> Markup:
         ]
     return summary(
         title,
-        [badge(BADGES[manifest.precision == "fp32"], "ok")],
+        [_badge(manifest)],
         tag(
             "p",
             f"From {manifest.source}, {PRECISIONS[manifest.precision]}. Inputs ",
@@ -92,6 +95,12 @@ def _summary(report: ReportData, title: str) -> Markup:
         *(tag("p", f"Note: {note}", class_="quiet") for note in report.notes),
         tiles(*figures),
     )
+
+
+def _badge(manifest: Manifest) -> Markup:
+    """The verdict; a lower precision is made from a graph that was proved in fp32."""
+    lowered = "" if manifest.precision == "fp32" else " in fp32"
+    return badge(f"{verdict(manifest)}{lowered}", "ok" if is_proved(manifest) else "off")
 
 
 def _codes(names: tuple[str, ...]) -> list[Part]:
@@ -158,8 +167,8 @@ def _batches(report: ReportData) -> Markup:
     ]
     return section(
         "Batches",
-        f"The batches that were compared. Random rows have the seed {report.manifest.parity.seed}; the "
-        "digest covers names, types, shapes and bytes of the inputs.",
+        "The batches that rounding was measured on. Random rows have the seed "
+        f"{report.manifest.parity.seed}; the digest covers names, types, shapes and bytes of the inputs.",
         table(["batch", "rows", "digest"], rows, text_columns=(0, 2)),
     )
 

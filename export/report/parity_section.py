@@ -1,4 +1,4 @@
-"""The parity section of the report: each tensor's error against the reference, beside PyTorch's."""
+"""The sections on proof and rounding: what was decided, and each tensor's error beside PyTorch's."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from turnpike.reporting.markup import Markup, Part
 from turnpike.reporting.number_format import power_of_ten
 from turnpike.reporting.page import chart_figure, folded, section, side_by_side, table
 from turnpike.service.artifact.manifest import Manifest, Parity, TensorParity
+from turnpike.service.artifact.verdict_text import identity_text
 
 # with more tensors than this the table has one row per layer and kind, with the largest errors
 MAX_TABLE_ROWS = 80
+# what no verdict says
+NOT_PROVED = (
+    "This is about exact arithmetic: how far float32 strays is measured, below. onnxruntime itself, and the "
+    "step from the Python code to the traced program, are not proved but compared on the batches."
+)
 # names in a row of the table of tensors that were not judged
 MAX_SHOWN_NAMES = 12
 
 
-def parity_sections(report: ReportData) -> list[Markup]:
-    """The verdict in words, the errors by tensor, and their distribution."""
+def proof_sections(report: ReportData) -> list[Markup]:
+    """What is proved in words, the errors by tensor, and their distribution."""
     parity = report.manifest.parity
     rows = parity_rows(report.manifest)
     baseline = baseline_name(report.manifest)
@@ -60,19 +66,30 @@ def parity_sections(report: ReportData) -> list[Markup]:
         figures = folded(f"All {len(rows)} rows", figures)
     notes = "" if len(rows) == len(parity.tensors) else " Each row shows the largest errors in one layer."
     if parity.input_ranges:
-        notes += f" This was proved {parity.range_text} only."
+        notes += f" This was measured {parity.range_text} only."
     if parity.explained is not None:
         notes += f" From {parity.explained} on, bounds are kept only without errors that rounding explains."
     if report.manifest.precision != "fp32":
         notes += " All of this is about the fp32 graph that this file was made from."
-    parity_section = section(
-        "Parity",
+    rounding_section = section(
+        "Rounding",
         f"Errors of onnxruntime ({', '.join(parity.providers)}) and of {baseline} against "
         f"{parity.reference}. onnxruntime passes if it is as accurate as {baseline}; {weights}.{notes}",
         side_by_side(*charts),
         figures,
     )
-    return [parity_section, *_unjudged(parity, baseline)]
+    return [_identity(report.manifest), rounding_section, *_unjudged(parity, baseline)]
+
+
+def _identity(manifest: Manifest) -> Markup:
+    """Whether file and network are the same function, how that is known, and the constants it depends on."""
+    text = identity_text(manifest)
+    rounded = () if manifest.identity is None else manifest.identity.rounded
+    rows: list[list[Part]] = [[constant.name, f"{constant.ulp:g}"] for constant in rounded]
+    constants = (
+        [table(["rounded constant", "units in the last place"], rows, text_columns=(0,))] if rows else []
+    )
+    return section("The same function", f"{text[0].upper()}{text[1:]}. {NOT_PROVED}", *constants)
 
 
 def _unjudged(parity: Parity, baseline: str) -> list[Markup]:

@@ -21,6 +21,7 @@ from turnpike.service.api.openapi.operation import operation
 from turnpike.service.artifact.manifest import Gate, Parity, Profile, SampleInput
 from turnpike.service.artifact.sample_rows import to_input_row
 from turnpike.service.artifact.tensor import Tensor
+from turnpike.service.artifact.verdict_text import identity_text, is_proved
 from turnpike.service.errors import NotFoundError
 from turnpike.service.inference_types import Array
 from turnpike.service.registry.model import Model
@@ -80,6 +81,9 @@ def certificate_json(model: Model) -> bytes:
         "ranges": {},
         "samples": 0,
         "gates": len(model.gates),
+        "proved": False,
+        "verdict": None,
+        "identity": None,
         "parity": None,
         "variant": None,
         "compression": None,
@@ -98,6 +102,7 @@ def certificate_json(model: Model) -> bytes:
                 "batch_coupled",
                 "variant",
                 "compression",
+                "identity",
                 "tools",
                 "weights",
                 "random_weights",
@@ -108,6 +113,8 @@ def certificate_json(model: Model) -> bytes:
             for input_range in manifest.ranges
         }
         record["samples"] = len(manifest.samples)
+        record["proved"] = is_proved(manifest)
+        record["verdict"] = identity_text(manifest)
         record["parity"] = _parity(manifest.parity)
     # times faster are by the number of rows
     return orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS)

@@ -108,8 +108,36 @@ class TensorParity(ManifestRecord):
     max_torch: float
 
 
+class RoundedConstant(ManifestRecord):
+    """A constant of the exporter, and its distance from PyTorch's own, in units in the last place."""
+
+    name: str
+    ulp: float
+
+
+class Identity(ManifestRecord):
+    """Whether the graph in fp32 and the network are the same function of every input, in exact arithmetic.
+
+    A file with another function is not written, so the verdict is never `different`. `reason` says why it is
+    not decided. `compared` counts outputs, gates and layer outputs, and `runs` the sets of sizes that were
+    run. `error_bound` is at least the probability that the verdict `identical` is wrong. `rounded` has the
+    constants that the exporter computed up to rounding; the verdict holds for a network with these.
+    """
+
+    verdict: Literal["identical", "not decided"]
+    reason: str = ""
+    compared: int = 0
+    runs: int = 0
+    error_bound: float = 1.0
+    rounded: tuple[RoundedConstant, ...] = ()
+
+    @property
+    def proved(self) -> bool:
+        return self.verdict == "identical"
+
+
 class ParityBatch(ManifestRecord):
-    """A batch of rows that parity was proved on."""
+    """A batch of rows that rounding was measured on."""
 
     name: str
     rows: int
@@ -142,12 +170,12 @@ class InputRange(ManifestRecord):
 
 
 class Parity(ManifestRecord):
-    """The proof of parity: what was compared, against which reference, and the errors.
+    """Rounding, as it was measured: what was compared, against which reference, and the errors.
 
     Files that fail are not written, so the verdict is always `pass`. `reference` names the computation that
     counts as exact. `identical` counts initializers that equal their parameters bit for bit; `derived` counts
     those that the exporter folded, which agree to `ulp` units in the last place. If `input_ranges` is not
-    empty, the proof holds only for these values of the inputs. `explained` names the first tensor that keeps
+    empty, all of it is about these values of the inputs. `explained` names the first tensor that keeps
     its bounds only if errors that rounding explains are left out.
     """
 
@@ -166,15 +194,15 @@ class Parity(ManifestRecord):
 
     @property
     def range_text(self) -> str:
-        """The values that the proof holds for, as in `for values of x from -5 to 5`."""
+        """The values that were compared, as in `for values of x from -5 to 5`."""
         ranges = (f"{bounds.input} from {bounds.low:g} to {bounds.high:g}" for bounds in self.input_ranges)
         return f"for values of {' and of '.join(ranges)}" if self.input_ranges else "for all values"
 
     @property
     def limits(self) -> Iterator[str]:
-        """What the proof leaves out, as lines of text."""
+        """What was not compared, as lines of text."""
         if self.input_ranges:
-            yield f"proved {self.range_text} only"
+            yield f"rounding was measured {self.range_text} only"
         if self.explained is not None:
             yield f"bounds kept without errors that rounding explains, from {self.explained} on"
         if self.unjudged:
@@ -411,6 +439,7 @@ class Manifest(ManifestRecord):
     `weights` is the digest of the network's parameters before any lowering of the precision. They are
     `random_weights` if the network's code drew them and none were loaded. `content` is the
     digest of the file without its metadata (`protobuf.content_digest`), empty until the file is written.
+    `identity` is missing in files that were exported before it was decided.
     `plain` is set in the twin for other runtimes, which has neither gates nor levers.
     `features` describes the columns of the only input if its rows are those of a table.
     `text` is set if an input takes texts, and `alphabet` has the character of each id if its scheme is that.
@@ -430,6 +459,7 @@ class Manifest(ManifestRecord):
     plain: bool = False
     batch_coupled: bool = False
     batch_axes: dict[str, Annotated[int, Field(ge=1, le=MAX_AXES)]] = {}
+    identity: Identity | None = None
     parity: Parity
     profile: Profile | None = None
     lesion: LesionCurve | None = None

@@ -1,4 +1,4 @@
-"""The command `turnpike inspect`: shows manifest, inputs, outputs, gates and parity of a model file."""
+"""The command `turnpike inspect`: shows manifest, inputs, outputs, gates and proof of a model file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from turnpike.service.artifact.manifest import Compression, Feature, Gate, Manifest, Parity
+from turnpike.service.artifact.manifest import Compression, Feature, Gate, Manifest
 from turnpike.service.artifact.runtime import Runtime, open_model
 from turnpike.service.artifact.tensor import Tensor
+from turnpike.service.artifact.verdict_text import proof_lines
 from turnpike.service.cli.model_argument import find_model
 from turnpike.service.repository.location import names_address
 
@@ -35,7 +36,7 @@ def command(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
 ) -> None:
-    """Show the manifest, inputs, outputs, gates, parity and size of MODEL.
+    """Show the manifest, inputs, outputs, gates, proof and size of MODEL.
 
     If a folder has several versions, the newest is shown.
     """
@@ -56,7 +57,7 @@ def command(
             console.print("\nplain: written without gates and levers for other runtimes")
         else:
             show_gates(runtime.manifest.gates)
-        show_parity(runtime.manifest.parity)
+        show_proof(runtime.manifest)
 
 
 def to_record(runtime: Runtime, path: Path) -> dict[str, Any]:
@@ -169,21 +170,13 @@ def show_gates(gates: tuple[Gate, ...]) -> None:
         console.print(f"… and {len(gates) - MAX_SHOWN_GATES} more; --json lists all")
 
 
-def show_parity(parity: Parity) -> None:
-    """Print the verdict, and the tensor that was closest to failing."""
-    batches = ", ".join(f"{batch.name} ({batch.rows})" for batch in parity.batches)
-    console.print(f"\nparity: [bold]{parity.verdict}[/] against {escape(parity.reference)}")
-    console.print(f"on {', '.join(parity.providers)}; batches {escape(batches)}", highlight=False)
-    console.print(
-        f"{parity.identical} initializers bit for bit, {parity.derived} derived within {parity.ulp:g} ulp",
-        highlight=False,
-    )
-    for line in parity.limits:
+def show_proof(manifest: Manifest) -> None:
+    """Print what is proved and what was measured, and on which batches."""
+    parity = manifest.parity
+    console.print()
+    for line in proof_lines(manifest):
         console.print(escape(line), highlight=False)
-    if (worst := parity.worst) is not None:
-        count = len(parity.tensors)
-        console.print(
-            f"{count} tensor{'s' if count > 1 else ''}; largest error relative to PyTorch: "
-            f"{escape(worst.name)}, rms {worst.rms:.1e} (PyTorch {worst.rms_torch:.1e})",
-            highlight=False,
-        )
+    batches = ", ".join(f"{batch.name} ({batch.rows})" for batch in parity.batches)
+    console.print(f"measured against {escape(parity.reference)}; batches: {escape(batches)}", highlight=False)
+    derived = f", {parity.derived} computed from weights, within {parity.ulp:g} ulp" if parity.derived else ""
+    console.print(f"weights: {parity.identical} equal the network's, bit for bit{derived}", highlight=False)

@@ -21,6 +21,7 @@ from turnpike.service.artifact.sample_rows import check_sample_rows
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
+from turnpike.service.artifact.verdict_text import verdict
 from turnpike.service.batching.batch_run import BatchRunner
 from turnpike.service.batching.batcher import Batcher
 from turnpike.service.config.memory_share import memory_per_worker
@@ -74,9 +75,9 @@ def load(
         expect_proved_content(manifest, call(content_digest, data), where)
     elif not settings.allow_unverified:
         raise ModelFileError(
-            f"{where}: expected a manifest with a parity proof, and the file has none: `turnpike export` "
+            f"{where}: expected a file exported by turnpike, got one without a manifest: `turnpike export` "
             "adds one, and --allow-unverified serves the file without it",
-            "it has no manifest, so nothing proves that its outputs are right",
+            "it has no manifest, so nothing shows that its outputs are right",
         )
     elif not tried:
         raise UntriedError(f"{where}: expected a trial first, as it has no manifest", "it has had no trial")
@@ -175,7 +176,7 @@ def load(
         1000 * (time.perf_counter() - start),
         "no manifest"
         if manifest is None
-        else f"exported as {manifest.name}/{manifest.version}, parity passed",
+        else f"exported as {manifest.name}/{manifest.version}, {verdict(manifest)}",
         "batched" if batched else "not batched",
         model.digest,
     )
@@ -186,9 +187,9 @@ def expect_proved_content(manifest: Manifest, content: str, where: str) -> None:
     """Raise ModelFileError if this digest is not that of the graph and weights of the proof."""
     if manifest.content != content:
         raise ModelFileError(
-            f"{where}: expected the graph and weights of the parity proof, "
+            f"{where}: expected the graph and weights that were exported, "
             f"with digest {manifest.content[:12] or '(none)'}, got others",
-            "its graph or weights are not those of its parity proof",
+            "its graph or weights are not those that were exported",
         )
 
 

@@ -130,7 +130,7 @@ def test_the_page_works_without_browser_storage(dashboard: OpenDashboard, bundle
           }
         """)
         page.reload()
-        expect(page.locator("#models")).to_contain_text("Parity proved")
+        expect(page.locator("#models")).to_contain_text("Proved In exact arithmetic")
         page.get_by_role("button", name="Dark theme").click()
 
 
@@ -196,11 +196,11 @@ def test_all_data_is_reloaded_after_an_outage(dashboard: OpenDashboard, tmp_path
             page = opened.enter_context(
                 dashboard(server.url, tab="models", allowed=f"{CONNECTION_ERRORS}|503")
             )
-            expect(page.locator("#models .about")).to_contain_text("Parity proved")
+            expect(page.locator("#models .about")).to_contain_text("Proved In exact arithmetic")
             before = server.get("/v2/models/net/certificate").json()["digest"]
         expect(page.locator("#notice")).to_contain_text("The server does not answer", timeout=30_000)
         expect(page.locator("#notice")).to_contain_text("Unreachable for")
-        expect(page.locator("#models .about")).to_contain_text("Parity proved")
+        expect(page.locator("#models .about")).to_contain_text("Proved In exact arithmetic")
         page.get_by_role("button", name="Retry now").click()
         expect(page.locator("#notice")).to_contain_text("next attempt in")
         troubles = axe_violations(page)

@@ -9,11 +9,13 @@ import numpy as np
 
 from turnpike.service.artifact.manifest import (
     Gate,
+    Identity,
     Manifest,
     Parity,
     SampleInput,
 )
 
+IDENTITY = Identity(verdict="identical", compared=7, runs=3, error_bound=1e-18)
 PARITY = Parity(
     reference="by hand",
     providers=("CPUExecutionProvider",),
@@ -32,6 +34,7 @@ MANIFEST = Manifest(
     outputs=("output",),
     labels=("<b>", "zwei"),
     gates=(GATE,),
+    identity=IDENTITY,
     parity=PARITY,
     weights="0" * 64,
     tools={"torch": "2"},

@@ -339,7 +339,7 @@ class Algebra:
             data = self.numbers.function(name, [with_rank(term.data, rank) for term in terms])
             for term in terms:
                 self.bound.count_function(name, data[0].size, term.size)
-            return Term(data, kind, ATOM)
+            return Term(data, kind, ATOM, is_binary=kind == "b")
 
         return self.once(("function", name, kind), terms, compute)
 

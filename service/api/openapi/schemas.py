@@ -215,7 +215,8 @@ SCHEMAS: dict[str, Schema] = {
         ("model_name", "model_version", "verified", "bytes", "digest", "batched", "samples", "gates"),
         model_name=STRING,
         model_version=STRING,
-        verified=BOOLEAN | {"description": "Whether the file has a proof of parity."},
+        verified=BOOLEAN
+        | {"description": "Whether turnpike exported the file, and compared it with its network."},
         bytes=INTEGER,
         digest=STRING | {"description": "SHA-256 of the file."},
         batched=BOOLEAN,
@@ -249,7 +250,14 @@ SCHEMAS: dict[str, Schema] = {
         ranges=OBJECT | {"description": "The smallest and largest value of real rows, by input."},
         samples=INTEGER,
         gates=INTEGER,
-        parity={"type": ["object", "null"]},
+        proved=BOOLEAN
+        | {"description": "Whether it was decided to be the network's function of every input."},
+        verdict={"type": ["string", "null"], "description": "What is proved, or why not, in a sentence."},
+        identity={"type": ["object", "null"], "description": "The decision."},
+        parity={
+            "type": ["object", "null"],
+            "description": "Rounding, as it was measured on batches of rows.",
+        },
         variant={"type": ["object", "null"]},
         compression={"type": ["object", "null"]},
         tools=OBJECT,

@@ -1,4 +1,4 @@
-// The full certificate of a model: what was compared, on which rows, and how large the errors were.
+// The full certificate of a model: what was decided, on which rows rounding was measured, and how large it is.
 
 import { dataTable } from "../dom/data_table.js";
 import { el } from "../dom/element.js";
@@ -8,10 +8,11 @@ import { errorRatio } from "./parity_verdict.js";
 
 /** A node for the response of GET …/certificate. */
 export function certificateView(certificate) {
-  const { parity, variant, tools, digest, weights } = certificate;
+  const { identity, parity, variant, tools, digest, weights } = certificate;
   return el(
     "div",
     { class: "certificate" },
+    identity?.verdict === "identical" && identityFacts(identity),
     parity && comparisonFacts(parity),
     variant && el("p", {}, variantText(variant, certificate.precision)),
     parity && tensorTable(parity),
@@ -26,11 +27,26 @@ export function certificateView(certificate) {
   );
 }
 
+function identityFacts({ compared, runs, error_bound: bound, rounded }) {
+  return el(
+    "dl",
+    { class: "facts" },
+    factItem("Decided in exact arithmetic", `${number(compared)} outputs, gates and layers, for every input`),
+    factItem("Sets of sizes", number(runs)),
+    factItem("Chance of error", `below ${bound}`),
+    rounded.length > 0 &&
+      factItem(
+        "Constants that the exporter rounded",
+        rounded.map(({ name, ulp }) => el("span", { class: "tag" }, `${name} (${number(ulp)} ULP)`)),
+      ),
+  );
+}
+
 function comparisonFacts({ reference, providers, seed, identical, derived, ulp }) {
   return el(
     "dl",
     { class: "facts" },
-    factItem("Compared with", reference),
+    factItem("Rounding measured against", reference),
     factItem("Execution providers", providers.join(", ")),
     factItem(
       "Parameters in the file",
@@ -72,7 +88,7 @@ function tensorTable({ tensors: all, worst }) {
 
 function batchTable({ batches: all }) {
   return dataTable(
-    "Batches of rows used in the proof",
+    "Batches of rows that rounding was measured on",
     "Batch",
     all.map(({ name }) => ({ name })),
     [

@@ -16,7 +16,7 @@ const COLUMN_TITLES = [
   "outputs",
   "precision",
   "size",
-  "parity",
+  "proof",
   "requests/s",
   "p50",
   "p99",

@@ -19,7 +19,7 @@ const FACT_TITLES = {
   gives: "outputs",
   precision: "precision",
   size: "size",
-  parity: "parity",
+  proof: "proof",
   rate: "requests/s",
   p50: "p50",
   p99: "p99",
@@ -94,10 +94,10 @@ export class ModelListEntry {
       setChildren(this.cells.gives, tensorList(metadata.outputs, MAX_TENSORS));
       setChildren(this.cells.precision, precisionText(certificate));
       setChildren(this.cells.size, bytes(certificate.bytes));
-      setChildren(this.cells.parity, verdict(certificate));
+      setChildren(this.cells.proof, verdict(certificate));
     } catch (error) {
       // requested again when the index changes or the version is chosen
-      setChildren(this.cells.parity, el("span", { class: "quiet" }, error.message));
+      setChildren(this.cells.proof, el("span", { class: "quiet" }, error.message));
     }
   }
 }

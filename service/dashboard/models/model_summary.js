@@ -1,4 +1,4 @@
-// Details of the chosen model: inputs, outputs, classes, gates, file, and the result of the parity proof.
+// Details of the chosen model: inputs, outputs, classes, gates, file, and what is proved.
 
 import { el, setChildren } from "../dom/element.js";
 import { bytes, number } from "../dom/number_format.js";
@@ -77,33 +77,44 @@ function modelDetails(model, open) {
 }
 
 function verdict(certificate) {
-  const { proved, worst } = parityVerdict(certificate);
-  const { parity } = certificate;
+  const { proved, word, worst } = parityVerdict(certificate);
+  const { parity, verdict: sentence } = certificate;
   if (!parity) {
     return el(
       "p",
       { class: "verdict" },
-      el("strong", { class: "sign watch" }, "Parity not proved"),
-      " The file has no parity certificate, so nothing shows that it computes the same as the original network. ",
+      el("strong", { class: "sign watch" }, "Nothing proved"),
+      " turnpike did not export this file, so nothing shows that it computes the same as the original network. ",
       el("code", {}, "turnpike export FILE.onnx"),
-      " creates one.",
+      " exports it.",
     );
   }
   const rows = parity.batches.reduce((sum, batch) => sum + batch.rows, 0);
-  return el(
-    "p",
-    { class: "verdict" },
-    el("strong", { class: proved ? "sign ok" : "sign alarm" }, proved ? "Parity proved" : parity.verdict),
-    ` against ${parity.reference}, on ${parity.batches.length} batches with ${number(rows)} rows in total. `,
-    worst && worstTensor(worst),
-    certificate.device_precision !== "fp32" &&
-      ` The proof is for fp32. This service computes in ${certificate.device_precision}.`,
-  );
+  return [
+    el(
+      "p",
+      { class: "verdict" },
+      el("strong", { class: proved ? "sign ok" : "sign watch" }, capitalized(word)),
+      ` ${capitalized(sentence.replace(/^(not )?proved: /, ""))}.`,
+    ),
+    el(
+      "p",
+      { class: "verdict quiet" },
+      `Rounding, measured on ${parity.batches.length} batches with ${number(rows)} rows in total. `,
+      worst && worstTensor(worst),
+      certificate.device_precision !== "fp32" &&
+        ` The proof is for fp32. This service computes in ${certificate.device_precision}.`,
+    ),
+  ];
+}
+
+function capitalized(sentence) {
+  return sentence[0].toUpperCase() + sentence.slice(1);
 }
 
 function worstTensor(worst) {
   const error = `RMS error ${number(worst.rms)}, PyTorch's own ${number(worst.rms_torch)}`;
-  return ["Closest to the limit: ", el("b", {}, worst.name), ` (${error}: ${errorRatio(worst)}).`];
+  return ["Largest beside PyTorch’s: ", el("b", {}, worst.name), ` (${error}: ${errorRatio(worst)}).`];
 }
 
 function collapsibleCertificate(certificate, open) {

@@ -1,13 +1,13 @@
-// Summarizes the parity proof in a model's certificate.
+// Summarizes what a model's certificate proves and what was measured.
 
 import { number } from "../dom/number_format.js";
 
-/** Whether parity was proved, the word for it, and the tensor that came closest to failing, or null. */
-export function parityVerdict({ parity }) {
-  if (!parity) return { proved: false, word: "not proved", worst: null };
-  const proved = parity.verdict === "pass";
+/** Whether the file was proved, the words for it, and the tensor with the largest relative error, or null. */
+export function parityVerdict({ parity, proved, precision }) {
+  if (!parity) return { proved: false, word: "unknown", worst: null };
   const worst = parity.tensors.find((tensor) => tensor.name === parity.worst) ?? null;
-  return { proved, word: proved ? "proved" : parity.verdict, worst };
+  const provedWord = precision === "fp32" ? "proved" : "proved in fp32";
+  return { proved, word: proved ? provedWord : `agreed on ${number(parity.batches.length)} batches`, worst };
 }
 
 /** A tensor's RMS error as a multiple of PyTorch's own. */

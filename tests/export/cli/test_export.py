@@ -111,10 +111,15 @@ def test_a_checkpoint_is_exported_inspected_and_verified(
 
 
 def test_inspect_shows_a_table(call: Callable[..., Result], tmp_path: Path) -> None:
-    """Inputs, outputs, gates and parity; of a file from elsewhere, what its graph says."""
+    """Inputs, outputs, gates and proof; of a file from elsewhere, what its graph says."""
     assert call(*EXPORT, "--name", "net").exit_code == 0
     shown = call("inspect", "repo/net/1/model.onnx")
-    for text in ("net, version 1", "x:float32[batch,6]", "layer01.transform_gate", "parity: pass against"):
+    for text in (
+        "net, version 1",
+        "x:float32[batch,6]",
+        "layer01.transform_gate",
+        "measured against the original network",
+    ):
         assert text in shown.stdout
     assert re.search(r"samples +none", shown.stdout)
     import onnx

@@ -390,7 +390,15 @@ def test_the_report_has_the_proof_the_gates_and_what_each_layer_keeps(folder: Pa
     result = compress_model(source, tmp_path / "new", data=rows, keep=0.05, report=tmp_path / "report")
     assert result.report == tmp_path / "report/index.html"
     html = result.report.read_text()
-    for title in ("Compression", "Parity", "Gates", "Layers by units", "Lesions", "Provenance"):
+    for title in (
+        "Compression",
+        "The same function",
+        "Rounding",
+        "Gates",
+        "Layers by units",
+        "Lesions",
+        "Provenance",
+    ):
         assert f"<h2>{title}</h2>" in html
     assert "of onnx&#x27;s own evaluator against the whole graph with the removed units carried" in html
     record = json.loads((tmp_path / "report/report.json").read_text())
@@ -424,7 +432,7 @@ def test_a_file_whose_proof_is_not_its_own_is_refused(folder: Path, tmp_path: Pa
     array = onnx.numpy_helper.to_array(weights)
     weights.CopyFrom(onnx.numpy_helper.from_array(2 * array, weights.name))
     onnx.save(model, tmp_path / "changed.onnx")
-    with pytest.raises(SourceError, match="expected the graph and weights of its parity proof, got others"):
+    with pytest.raises(SourceError, match="expected the graph and weights that were exported, got others"):
         compress_model(tmp_path / "changed.onnx", tmp_path / "again", data=rows, keep=0.5)
 
     weights.ClearField("raw_data")

@@ -42,7 +42,7 @@ def test_a_range_is_the_way_out_and_is_recorded(tmp_path: Path) -> None:
         export_model(make(), tmp_path, inputs=[INPUT])
     result = export_model(make(), tmp_path, inputs=[INPUT], input_range=["-8:8"])
     assert result.manifest.parity.input_ranges == (InputRange(input="x", low=-8, high=8),)
-    assert list(result.manifest.parity.limits) == ["proved for values of x from -8 to 8 only"]
+    assert list(result.manifest.parity.limits) == ["rounding was measured for values of x from -8 to 8 only"]
     assert result.warnings == ()
     assert not result.manifest.batch_coupled
     assert {"one NaN", "one Inf"}.isdisjoint(batch.name for batch in result.manifest.parity.batches)

@@ -14,13 +14,13 @@ from torch.nn import functional as F
 
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
+from turnpike.export.parity import prove as prove_module
 from turnpike.export.parity.error_stats import EPS
 from turnpike.export.parity.moved_runs import moved_functions
 from turnpike.export.parity.onnx_reference import GraphEvaluator
 from turnpike.export.prepared_graph import prepare
-from turnpike.export.proved_graph import prove_graph
-from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import Parity
+from turnpike.service.artifact.runtime import open_model
 
 X = torch.linspace(-3000, 3000, 41)
 
@@ -84,7 +84,12 @@ class SwishOfHighway(nn.Module):
 
 
 def prove(network: Network) -> Parity:
-    return prove_graph(prepare(network), network, 0, Steps(None)).proof.parity
+    """The measurement by which a network is judged of which nothing is decided."""
+    graph = prepare(network)
+    runtimes = [open_model(graph.data)]
+    return prove_module.prove(
+        network, graph.traced, graph.model, graph.gates.origins, runtimes=runtimes
+    ).parity
 
 
 def test_a_swish_of_large_values_is_no_error() -> None:

@@ -63,7 +63,7 @@ def subject() -> Subject:
 @pytest.fixture
 def without_weight_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the comparison of initializers, which would find most of these faults first."""
-    monkeypatch.setattr(prove_module, "check_weights", lambda *args: WeightMatch(0, 0, 0.0))
+    monkeypatch.setattr(prove_module, "check_weights", lambda *args, **named: WeightMatch(0, 0, 0.0))
 
 
 def change(name: str, function: Callable[[np.ndarray], np.ndarray]) -> Callable[[ir.Model], None]:

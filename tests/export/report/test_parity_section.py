@@ -9,7 +9,7 @@ import pytest
 from tests.support.manifests import MANIFEST
 from turnpike.export.parity.error_stats import BINS
 from turnpike.export.report.data import ReportData
-from turnpike.export.report.parity_section import parity_sections
+from turnpike.export.report.parity_section import proof_sections
 from turnpike.service.artifact.manifest import TensorParity
 
 
@@ -21,7 +21,7 @@ def test_each_tensor_has_its_own_limit() -> None:
     )
     parity = MANIFEST.parity.model_copy(update={"tensors": tensors})
     report = ReportData(MANIFEST.model_copy(update={"parity": parity}), inputs=(), outputs=(), size=1)
-    drawn = "".join(parity_sections(report))
+    drawn = "".join(proof_sections(report))
     match = re.search(r'd="(M[^"]*)" class="curve series-text dashed"', drawn)
     assert match is not None
     limits = re.findall(r"M([\d.]+),([\d.]+)L([\d.]+),([\d.]+)", match[1])
@@ -43,7 +43,7 @@ def test_histograms_show_shares() -> None:
         size=1,
         histograms={"hidden": (counts, counts), "other": (counts, counts)},
     )
-    whole = "".join(parity_sections(report))
+    whole = "".join(proof_sections(report))
     assert "Errors of the gates and layers" in whole
     assert "Errors of the outputs" not in whole
     (outline, _) = re.findall(r'd="M([^"]*)Z" class="area', whole)[:2]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.manifests import IDENTITY
 from tests.support.page_reader import PageReader, assert_self_contained
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.measure.gate_profile import profile_gates
@@ -77,6 +78,7 @@ def full() -> ReportData:
         outputs=("logits",),
         labels=LABELS,
         gates=net.gates,
+        identity=IDENTITY,
         parity=parity(("logits", *hidden)),
         profile=profile,
         lesion=lesion_curve(runtime, net.gates, rows, "logits", net.biases),
@@ -121,7 +123,8 @@ def test_the_page_shows_the_measurements(full: ReportData) -> None:
     assert manifest.profile is not None
     for text in (
         "tiny · version 3",
-        "parity proved in fp32",
+        "proved in fp32",
+        "the fp32 graph that the file was made from is the same function of every input",
         "about the fp32 graph that this file was made from",
         "rows are few",
         "Note: rows were moved",
@@ -242,7 +245,7 @@ def test_the_page_of_a_network_without_gates_says_so(full: ReportData) -> None:
     assert "There are no transform gates in the file" in page.text
     for absent in ("Layers by units", "Lesions", "Precision:", "about the fp32 graph"):
         assert absent not in page.text
-    assert '<span class="badge ok">parity proved</span>' in html
+    assert '<span class="badge ok">proved</span>' in html
 
 
 def test_without_rows_the_page_explains_how_to_give_them(full: ReportData) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.fake_request import FakeRequest
 from tests.support.gates_client import GatesClient, SingleModelRegistry, manifest_of, profile_of
-from tests.support.manifests import PARITY, stored_input
+from tests.support.manifests import IDENTITY, PARITY, stored_input
 from tests.support.tiny_highway import Ending, highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
 from turnpike.service.api.context import ServiceContext
@@ -109,7 +109,7 @@ def test_an_endpoint_may_have_its_own_way_to_find_models(model: Model) -> None:
         get(StaticModelEndpoint(context_of(model), lambda _: b"", find))
 
 
-def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
+def test_the_certificate_has_the_proof(tmp_path: Path) -> None:
     """Parity with its worst tensor, the digest of the file, and its source."""
     parity = PARITY.model_copy(
         update={
@@ -156,6 +156,11 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
         "ranges": {"x": {"low": -1, "high": 16}},
         "samples": 2,
         "gates": 3,
+        "proved": True,
+        "verdict": "proved: in exact arithmetic, the fp32 graph that the file was made from is the same "
+        "function of every input as the network, in all 7 outputs, gates and layers; chance of error below "
+        "1e-18",
+        "identity": json.loads(IDENTITY.model_dump_json()),
         "parity": json.loads(parity.model_dump_json()) | {"worst": "layer00.output"},
         "compression": None,
         "variant": {

@@ -73,14 +73,14 @@ def test_another_name_in_the_manifest_is_logged(tmp_path: Path, caplog: pytest.L
         model = load_model(put_model(tmp_path, "renamed"))
     assert model.name == "renamed"
     assert "renamed/1: loaded" in caplog.text
-    assert "exported as net/3, parity passed" in caplog.text
+    assert "exported as net/3, proved" in caplog.text
     assert model.digest in caplog.text
 
 
 def test_a_file_without_a_manifest_is_refused(tmp_path: Path) -> None:
     """If a setting allows it, the model has neither labels nor gates."""
     file = put_model(tmp_path, data=highway().model)
-    with pytest.raises(ModelFileError, match="expected a manifest with a parity proof") as error:
+    with pytest.raises(ModelFileError, match="expected a file exported by turnpike") as error:
         load_model(file)
     assert "no manifest" in error.value.public_message
     model = load_model(file, allow_unverified=True)
@@ -212,8 +212,8 @@ def test_a_file_replaced_while_it_is_opened_is_refused(
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (unrunnable(highway().model), "expected a manifest with a parity proof"),
-        (unrunnable(with_manifest(highway())), "expected the graph and weights of the parity proof"),
+        (unrunnable(highway().model), "expected a file exported by turnpike"),
+        (unrunnable(with_manifest(highway())), "expected the graph and weights that were exported"),
         (unrunnable(with_two_manifests()), "its metadata has the key 'turnpike' 2 times"),
     ],
 )
@@ -425,6 +425,6 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
         numpy_helper.to_array(onnx.load_from_string(bytes(data)).graph.initializer[0]).tobytes()
     )
     data[place] ^= 1
-    with pytest.raises(ModelFileError, match="expected the graph and weights of the parity proof") as refused:
+    with pytest.raises(ModelFileError, match="expected the graph and weights that were exported") as refused:
         load_model(put_model(tmp_path, data=bytes(data)))
-    assert refused.value.public_message == "its graph or weights are not those of its parity proof"
+    assert refused.value.public_message == "its graph or weights are not those that were exported"
