@@ -13,6 +13,7 @@ from turnpike.export.identity.decide import decide
 from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape, Verdict
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
+from turnpike.export.parity.weight_origins import check_weights
 from turnpike.export.prepared_graph import PreparedGraph
 
 # Numbers of rows are drawn up to here, an odd number. A graph may not compute with them, so a few are enough.
@@ -59,6 +60,24 @@ def _draw_shapes(network: Network) -> list[list[InputShape]]:
         dims = sizes.with_rows(rows, **longer)
         shapes.append([InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs])
     return shapes if sizes.batch is not None or others else shapes[:1]
+
+
+def decide_file(what: str, network: Network, graph: PreparedGraph, model: ir.Model) -> Decision:
+    """The decision about a graph from a file, which is not `different`; see `decide_identity`.
+
+    Raises:
+        ParityError: It is another function. The error names a weight that differs, if there is one.
+    """
+    differing_weight = None
+    try:
+        check_weights(network, graph.traced, model)
+    except ParityError as error:
+        differing_weight = error
+    decision = decide_identity(network, graph, model)
+    if differing_weight is not None and decision.verdict is not Verdict.IDENTICAL:
+        raise differing_weight
+    expect_not_different(decision, what)
+    return decision
 
 
 def expect_not_different(decision: Decision, what: str) -> None:

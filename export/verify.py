@@ -17,25 +17,20 @@ from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.compress.verify_cut import verify_cut
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import ParityError, SourceError, UsageError
-from turnpike.export.gates.instrument import Instrumentation, Origin
-from turnpike.export.graph_identity import decide_identity
+from turnpike.export.graph_identity import decide_file
 from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import InputSpec
 from turnpike.export.network import AnySource, Network
 from turnpike.export.options import DeviceOptions, SourceOptions
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.parity.prove import Proof, prove
-from turnpike.export.parity.weight_origins import check_weights
 from turnpike.export.precision.compare import Comparison, compare, require_agreement
-from turnpike.export.prepared_graph import PreparedGraph, prepare_like
+from turnpike.export.prepared_graph import prepare_like
 from turnpike.export.sources.load import load_source
 from turnpike.export.steps import ProgressListener, Steps
 from turnpike.service.artifact.devices import Device, DevicePrecision
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import Runtime, open_model
-
-# outputs that an error names
-MAX_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -50,8 +45,8 @@ class VerificationResult:
         claims: The fields of the manifest that were checked, and those that the file alone claims.
         warnings: What a user should know about the source, the proof and the precision.
         notes: What was done with the source, which is usually what the user wants.
-        identity: Whether the file, in fp32, is the same function as the network, for every input. None for a
-            compressed file, which is another network.
+        identity: Whether the file, in fp32, is the same function as the network, for every input. For a
+            compressed file: as the network with the removed units carried.
     """
 
     manifest: Manifest
@@ -168,9 +163,7 @@ def run_verification(
         try:
             # what has the most specific errors comes first
             expect_same_interface(path, model_in_file, fresh)
-            check_weights(network, fresh.traced, proved_model)
-            identity = decide_identity(network, fresh, proved_model)
-            expect_not_different(path, identity)
+            identity = decide_file(str(path), network, fresh, proved_model)
             proof = prove(
                 network,
                 fresh.traced,
@@ -179,6 +172,7 @@ def run_verification(
                 runtimes=[runtime if is_fp32 else open_model(fresh.data, device=proved_device)],
                 seed=seed,
                 progress=steps.listener.advanced,
+                decided=identity.verdict is Verdict.IDENTICAL,
             )
         except ParityError as error:
             if manifest.weights == weights_digest(fresh.model):
@@ -200,7 +194,7 @@ def run_verification(
             require_agreement(comparison, device_options)
     with steps.step("check the manifest"):
         file = VerifiedFile(
-            path, runtime, manifest, model_in_file, against, network, fresh, proof, comparison, identity
+            path, runtime, manifest, model_in_file, against, network, fresh, proof, identity, comparison
         )
         claims = check_claims(file)
     all_warnings = (*network.messages.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
@@ -222,26 +216,13 @@ def _verify_compressed(
     cut = verify_cut(path, runtime, manifest, against, options, seed=seed, steps=steps)
     network, proof = cut.network, cut.proof
     with steps.step("check the manifest"):
-        origins = {name: Origin(name) for name in cut.hidden}
-        graph = PreparedGraph(
-            None, cut.graph.model, Instrumentation(cut.graph.gates, origins, ()), (), (), b""
+        expect_same_interface(path, cut.model, cut.prepared)
+        file = VerifiedFile(
+            path, runtime, manifest, cut.model, against, network, cut.prepared, proof, cut.identity
         )
-        expect_same_interface(path, cut.model, graph)
-        file = VerifiedFile(path, runtime, manifest, cut.model, against, network, graph, proof)
         claims = check_claims(file, cut)
-    return VerificationResult(
-        manifest, proof, None, claims, (*cut.whole.warnings, *proof.warnings), network.messages.notes
-    )
-
-
-def expect_not_different(path: Path, identity: Decision) -> None:
-    """Raise a ParityError if a file was decided to be another function than the network."""
-    if identity.verdict is Verdict.DIFFERENT:
-        raise ParityError(
-            f"{path}: expected the same function as the network, got one that differs in "
-            f"{', '.join(identity.different[:MAX_NAMES])}: the first difference is at "
-            f"{identity.first_difference}"
-        )
+    warnings = (*cut.whole.warnings, *proof.warnings)
+    return VerificationResult(manifest, proof, None, claims, warnings, network.messages.notes, cut.identity)
 
 
 def recorded_ranges(manifest: Manifest, runtime: Runtime, network: Network) -> dict[str, tuple[float, float]]:

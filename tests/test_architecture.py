@@ -62,9 +62,26 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "data": set(),
     },
     "export": {
-        "cli": {"compress", "verify", "claims", "identity", "pipeline", "output", "precision", "trace", "report"},
+        "cli": {
+            "compress",
+            "verify",
+            "claims",
+            "identity",
+            "pipeline",
+            "output",
+            "precision",
+            "trace",
+            "report",
+        },
         "compress": {
-            *("compress.graph", "model_report", "prepared_graph", "proved_graph"),
+            *(
+                "compress.graph",
+                "model_report",
+                "prepared_graph",
+                "proved_graph",
+                "graph_identity",
+                "identity",
+            ),
             *("sources", "sources.graph", "sources.data"),
             *("gates", "gates.highways", "gates.graph", "measure", "parity", "precision", "output", "report"),
         },
@@ -74,7 +91,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             *("gates", "sources", "parity", "precision", "output"),
         },
         "claims": {
-            *("compress", "prepared_graph", "identity", "sources.data"),
+            *("compress", "prepared_graph", "proved_graph", "identity", "sources.data"),
             *("gates", "parity", "measure", "precision", "output"),
         },
         "graph_identity": {"prepared_graph", "identity", "gates", "parity"},

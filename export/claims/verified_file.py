@@ -30,8 +30,8 @@ class VerifiedFile:
             the removed units are carried.
         graph: The graph that was exported here from the source. That of a compressed file was cut here.
         proof: The proof of the file, or of `graph` in fp32 if the file has a lower precision.
+        identity: The decision about that graph for every input.
         comparison: How the lower precision of the file compares with fp32.
-        identity: The decision for every input; None for a compressed file.
     """
 
     path: Path
@@ -42,8 +42,8 @@ class VerifiedFile:
     network: Network
     graph: PreparedGraph
     proof: Proof
+    identity: Decision
     comparison: Comparison | None = None
-    identity: Decision | None = None
 
     @property
     def is_fp32(self) -> bool:

@@ -14,10 +14,14 @@ from turnpike.export.compress.graph.cut_graph import CutGraph, cut_units
 from turnpike.export.compress.graph.removable_layers import RemovableLayer, find_removable_layers
 from turnpike.export.compress.whole_network import WholeNetwork, read_whole_network, with_reference
 from turnpike.export.errors import ParityError
-from turnpike.export.gates.instrument import Origin
+from turnpike.export.gates.instrument import Instrumentation, Origin
+from turnpike.export.graph_identity import decide_file
+from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.network import AnySource, Network
 from turnpike.export.options import SourceOptions
+from turnpike.export.output.model_bytes import to_bytes
 from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import Gate, Manifest
 from turnpike.service.artifact.runtime import Runtime
@@ -37,7 +41,8 @@ class VerifiedCut:
         kept: The units that each of them keeps, by the name of its gate.
         graph: The graph without the other units, as cut here.
         model: The graph of the file.
-        hidden: The hidden outputs of the file.
+        prepared: `graph`, with the hidden outputs of the file.
+        identity: Whether the file is the function of `network` for every input.
         proof: The proof.
     """
 
@@ -47,7 +52,8 @@ class VerifiedCut:
     kept: Mapping[str, Sequence[int]]
     graph: CutGraph
     model: ir.Model
-    hidden: tuple[str, ...]
+    prepared: PreparedGraph
+    identity: Decision
     proof: Proof
 
 
@@ -84,18 +90,25 @@ def verify_cut(
     kept = {layer.gate.name: kept_units(path, layer, gates.get(layer.gate.name)) for layer in layers}
     with steps.step("verify"):
         model = ir.from_proto(onnx.load(path))
-        hidden = tuple(str(value.name) for value in model.graph.outputs if value.name not in manifest.outputs)
+        hidden = [str(value.name) for value in model.graph.outputs if value.name not in manifest.outputs]
+        origins = {name: Origin(name) for name in hidden}
+        cut = cut_units(whole.graph.model, whole.graph.gates.gates, layers, kept)
+        prepared = PreparedGraph(
+            None, cut.model, Instrumentation(cut.gates, origins, ()), (), (), to_bytes(cut.model)
+        )
         reference = carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
         network = with_reference(whole.network, reference)
         try:
+            identity = decide_file("the graph", network, prepared, model)
             proof = prove(
                 network,
                 None,
                 model,
-                {name: Origin(name) for name in hidden},
+                origins,
                 runtimes=[runtime],
                 seed=seed,
                 progress=steps.listener.advanced,
+                decided=identity.verdict is Verdict.IDENTICAL,
             )
         except ParityError as error:
             raise ParityError(
@@ -103,8 +116,7 @@ def verify_cut(
                 f"was made from another source: {error}",
                 error.table,
             ) from error
-    cut = cut_units(whole.graph.model, whole.graph.gates.gates, layers, kept)
-    return VerifiedCut(whole, network, layers, kept, cut, model, hidden, proof)
+    return VerifiedCut(whole, network, layers, kept, cut, model, prepared, identity, proof)
 
 
 def kept_units(path: Path, layer: RemovableLayer, gate: Gate | None) -> Sequence[int]:

@@ -21,6 +21,7 @@ from turnpike.export.claims.graph_claims import expect_same_interface
 from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.errors import ParityError
 from turnpike.export.graph_identity import decide_identity
+from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
 from turnpike.export.options import SourceOptions
@@ -28,6 +29,7 @@ from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.export.parity.prove import prove
 from turnpike.export.pipeline import export_model
 from turnpike.export.prepared_graph import prepare_like
+from turnpike.export.proved_graph import identity_record
 from turnpike.export.sources.load import load_source
 from turnpike.export.verify import verify_model
 from turnpike.models.layers.highway import HighwayLayer
@@ -36,6 +38,7 @@ from turnpike.service.artifact.manifest import (
     Manifest,
     Parity,
     ParityBatch,
+    RoundedConstant,
     TextInput,
     UnjudgedTensors,
     Variant,
@@ -77,7 +80,7 @@ def verified(path: Path, **options: Any) -> VerifiedFile:
     graph = prepare_like(source, model, plain=False)
     proof = prove(source, graph.traced, model, graph.gates.origins, runtimes=[runtime])
     identity = decide_identity(source, graph, model)
-    return VerifiedFile(path, runtime, runtime.manifest, model, net, source, graph, proof, identity=identity)
+    return VerifiedFile(path, runtime, runtime.manifest, model, net, source, graph, proof, identity)
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +233,16 @@ FALSE: dict[str, Change] = {
     "parity: input_ranges: x: expected low below high": of_parity(
         lambda p: {"input_ranges": (InputRange(input="x", low=1, high=1),)}
     ),
+    "identity.verdict: expected 'identical', as decided now, got 'not decided'": of_record(
+        "identity", lambda i: {"verdict": "not decided"}
+    ),
+    "identity.compared: expected 5, got 9": of_record("identity", lambda i: {"compared": 9}),
+    "identity.runs: expected 3, got 30": of_record("identity", lambda i: {"runs": 30}),
+    "identity.error_bound: expected": of_record("identity", lambda i: {"error_bound": 0.0}),
+    "identity.rounded.name: expected none, got": of_record(
+        "identity", lambda i: {"rounded": (RoundedConstant(name="c", ulp=0.5),)}
+    ),
+    "identity: reason: expected none": of_record("identity", lambda i: {"reason": "because"}),
     "profile.layers.gate: expected": of_record("profile", lambda p: {"layers": first(p.layers, gate="g")}),
     "profile: layers[0]: mean: expected": of_record(
         "profile", lambda p: {"layers": first(p.layers, mean=0.9)}
@@ -260,6 +273,20 @@ def test_a_false_claim_is_refused(on_rows: VerifiedFile, message: str) -> None:
     with pytest.raises(ParityError, match=re.escape(message)) as refused:
         check(on_rows, **changes)
     assert str(refused.value).startswith(f"{on_rows.path}: manifest: ")
+
+
+def test_only_a_decision_that_is_repeated_counts(without_rows: VerifiedFile) -> None:
+    """What an older version did not decide is claimed. What this one does not decide is no proof."""
+    undecided = Decision(Verdict.NOT_DECIDED, reason="top = TopK")
+    older = identity_record(undecided)
+    assert "identity" in check(without_rows, identity=older).claimed
+    assert "identity.reason" in check(replace(without_rows, identity=undecided), identity=older).checked
+    other = older.model_copy(update={"reason": "another"})
+    assert "identity.reason" in check(replace(without_rows, identity=undecided), identity=other).claimed
+    with pytest.raises(
+        ParityError, match="identity.verdict: expected 'not decided', as decided now, got 'ident"
+    ):
+        check(replace(without_rows, identity=undecided))
 
 
 def test_invented_batches_of_real_rows_are_refused(without_rows: VerifiedFile, on_rows: VerifiedFile) -> None:
