@@ -15,6 +15,7 @@ from turnpike.export.identity.levers import decide_levers
 from turnpike.export.identity.rows import RowDecision, RowVerdict, decide_rows
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
+from turnpike.export.parity.weight_origins import check_weights
 from turnpike.export.prepared_graph import PreparedGraph
 
 # Numbers of rows are drawn up to here, an odd number. A graph may not compute with them, so a few are enough.
@@ -93,6 +94,24 @@ def _input_shapes(network: Network, rows: int, **longer: int) -> list[InputShape
     """The shapes of the inputs for a number of rows, and other sizes than the ordinary ones."""
     dims = choose_sizes(network).with_rows(rows, **longer)
     return [InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs]
+
+
+def decide_file(what: str, network: Network, graph: PreparedGraph, model: ir.Model) -> Decision:
+    """The decision about a graph from a file, which is not `different`; see `decide_identity`.
+
+    Raises:
+        ParityError: It is another function. The error names a weight that differs, if there is one.
+    """
+    differing_weight = None
+    try:
+        check_weights(network, graph.traced, model)
+    except ParityError as error:
+        differing_weight = error
+    decision = decide_identity(network, graph, model)
+    if differing_weight is not None and decision.verdict is not Verdict.IDENTICAL:
+        raise differing_weight
+    expect_not_different(decision, what)
+    return decision
 
 
 def expect_not_different(decision: Decision, what: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -15,7 +13,7 @@ from pydantic import ValidationError
 from turnpike.export.errors import ParityError, SourceOptionError, UsageError
 from turnpike.export.network import Array, Network, Rows, TextForm
 from turnpike.models.data.embedded import encode_texts
-from turnpike.service.artifact.manifest import Manifest, TextInput, TextScheme
+from turnpike.service.artifact.manifest import TextInput, TextScheme
 from turnpike.service.artifact.runtime import Runtime
 from turnpike.service.artifact.text_encoder import MAX_WASTED_CHARACTERS, TextEncoder
 
@@ -90,29 +88,6 @@ def prove_text_input(network: Network, rows: Rows | None) -> TextInput | None:
         digest.update(np.ascontiguousarray(ids, "<i8").data)
     count = sum(len(texts) for texts, _ in compared)
     return encoder.text.model_copy(update={"texts": count, "digest": digest.hexdigest()})
-
-
-def verify_text_input(manifest: Manifest, network: Network, where: Path) -> None:
-    """Raise a ParityError unless the manifest says how texts become the ids of the network.
-
-    If the network does not say, the rows must have texts; without them, nothing is compared.
-    """
-    recorded = manifest.text
-    if recorded is None:
-        return
-    if network.text is None:
-        if network.rows is None or not network.rows.texts:
-            return
-        network = replace(network, text=TextForm(recorded.input, recorded.scheme))
-    elif network.alphabet != manifest.alphabet:
-        raise ParityError(
-            f"{where}: manifest: alphabet: expected {network.alphabet!r}, got {manifest.alphabet!r}"
-        )
-    fresh = prove_text_input(network, network.rows)
-    unproved = {"texts": 0, "digest": ""}
-    expected = None if fresh is None else fresh.model_copy(update=unproved)
-    if expected != recorded.model_copy(update=unproved):
-        raise ParityError(f"{where}: manifest: text: expected {expected}, got {recorded}")
 
 
 def expect_ids_in_table(text: TextInput | None, runtime: Runtime, rows: Rows | None) -> None:

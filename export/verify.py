@@ -10,10 +10,14 @@ import onnx
 import onnx_ir as ir
 from torch.export import ExportedProgram
 
+from turnpike.export.claims.check import check_claims
+from turnpike.export.claims.checklist import Claims
+from turnpike.export.claims.graph_claims import expect_same_interface
+from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.compress.verify_cut import verify_cut
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
-from turnpike.export.errors import ParityError, SourceError
-from turnpike.export.graph_identity import decide_identity
+from turnpike.export.errors import ParityError, SourceError, UsageError
+from turnpike.export.graph_identity import decide_file
 from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import InputSpec
 from turnpike.export.network import AnySource, Network
@@ -21,16 +25,12 @@ from turnpike.export.options import DeviceOptions, SourceOptions
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.parity.prove import Proof, prove
 from turnpike.export.precision.compare import Comparison, compare, require_agreement
-from turnpike.export.prepared_graph import PreparedGraph, prepare_like
+from turnpike.export.prepared_graph import prepare_like
 from turnpike.export.sources.load import load_source
 from turnpike.export.steps import ProgressListener, Steps
-from turnpike.export.text_input import verify_text_input
 from turnpike.service.artifact.devices import Device, DevicePrecision
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import Runtime, open_model
-
-# outputs that an error names
-MAX_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,17 @@ class VerificationResult:
         proof: Every tensor and batch that was compared, with the errors.
         comparison: How lower precision, of the file or of the device, compares with fp32; None if both
             are fp32.
+        claims: The fields of the manifest that were checked, and those that the file alone claims.
         warnings: What a user should know about the source, the proof and the precision.
         notes: What was done with the source, which is usually what the user wants.
-        identity: Whether the file, in fp32, is the same function as the network, for every input; for a
-            compressed file, as the network with the removed units carried.
+        identity: Whether the file, in fp32, is the same function as the network, for every input. For a
+            compressed file: as the network with the removed units carried.
     """
 
     manifest: Manifest
     proof: Proof = field(repr=False)  # many arrays
     comparison: Comparison | None
+    claims: Claims
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     identity: Decision | None = None
@@ -93,7 +95,7 @@ def verify_model(
         listener: Called when a step starts, advances or finishes.
 
     Returns:
-        The manifest, the proof, the comparison of a lower precision, and the warnings.
+        The manifest, the proof, the comparison of a lower precision, what was checked, and the warnings.
 
     Raises:
         ParityError: The file or its manifest differs from the source.
@@ -130,16 +132,12 @@ def run_verification(
         manifest = runtime.manifest
         if manifest is None:
             raise SourceError(f"{path}: expected a file exported by turnpike, got one without a manifest")
-        if not source_options.inputs:
-            source_options = replace(source_options, inputs=file_inputs(runtime, against))
+        own_inputs = source_options.inputs
+        if not own_inputs and not knows_inputs(against):
+            source_options = replace(source_options, inputs=file_inputs(runtime))
         if manifest.compression is not None:
             expect_fp32(path, manifest, precision)
-            proof, identity, whole = verify_cut(
-                path, runtime, manifest, against, source_options, seed=seed, steps=steps
-            )
-            expect_same_labels(manifest, whole.network, path)
-            warnings = (*whole.warnings, *proof.warnings)
-            return VerificationResult(manifest, proof, None, warnings, whole.network.messages.notes, identity)
+            return _verify_compressed(path, runtime, manifest, against, source_options, seed, steps)
         on_device = None
         if precision != "fp32":
             if manifest.precision != "fp32":
@@ -147,6 +145,8 @@ def run_verification(
                     f"{path}: expected a file in fp32 for {precision}, got {manifest.precision}"
                 )
             on_device = open_model(path, device=device, precision=precision)
+        if not own_inputs and knows_inputs(against):
+            source_options = with_names_of_file(runtime, against, source_options)
         network = load_source(against, source_options, with_texts=manifest.text is not None)
         network = replace(network, ranges=recorded_ranges(manifest, runtime, network))
     with steps.step("trace"):
@@ -157,40 +157,28 @@ def run_verification(
             raise ParityError(
                 f"{another_network(path, manifest)}: gates: expected {expected}, as the source has, got {got}"
             )
+    is_fp32 = manifest.precision == "fp32"
     with steps.step("verify"):
-        is_fp32 = manifest.precision == "fp32"
+        proved_model = model_in_file if is_fp32 else fresh.model
         try:
+            # what has the most specific errors comes first
+            expect_same_interface(path, model_in_file, fresh)
+            identity = decide_file(str(path), network, fresh, proved_model)
             proof = prove(
                 network,
                 fresh.traced,
-                model_in_file if is_fp32 else fresh.model,
+                proved_model,
                 fresh.gates.origins,
                 runtimes=[runtime if is_fp32 else open_model(fresh.data, device=proved_device)],
                 seed=seed,
                 progress=steps.listener.advanced,
+                decided=identity.verdict is Verdict.IDENTICAL,
                 source_graph=fresh.model,
             )
         except ParityError as error:
             if manifest.weights == weights_digest(fresh.model):
                 raise
             raise ParityError(f"{another_network(path, manifest)}: {error}", error.table) from error
-        # no batch shows a difference: now decide for every input
-        identity = decide_identity(network, fresh, model_in_file if is_fp32 else fresh.model)
-        if identity.verdict is Verdict.DIFFERENT:
-            raise ParityError(
-                f"{path}: expected the same function as the network, got one that differs in "
-                f"{', '.join(identity.different[:MAX_NAMES])}: the first difference is at "
-                f"{identity.first_difference}. No batch of the {len(proof.parity.batches)} shows it, "
-                "and other inputs may"
-            )
-    # the tensors agree: now the claims of the manifest, from the most specific to the digest of all weights
-    expect_same_manifest(manifest, fresh, network, path)
-    if manifest.batch_coupled != proof.batch_coupled:
-        raise ParityError(
-            f"{path}: manifest: batch_coupled: expected {proof.batch_coupled}, got {manifest.batch_coupled}"
-        )
-    if manifest.weights != weights_digest(fresh.model):  # a differing weight in the file was named before
-        raise ParityError(f"{path}: manifest: weights: expected the digest of the source's, got another")
     comparison = None
     if on_device is not None or not is_fp32:
         lower_precision = manifest.precision if on_device is None else precision
@@ -205,8 +193,37 @@ def run_verification(
                 drawn=network.rows is None,
             )
             require_agreement(comparison, device_options)
+    with steps.step("check the manifest"):
+        file = VerifiedFile(
+            path, runtime, manifest, model_in_file, against, network, fresh, proof, identity, comparison
+        )
+        claims = check_claims(file)
     all_warnings = (*network.messages.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
-    return VerificationResult(manifest, proof, comparison, all_warnings, network.messages.notes, identity)
+    return VerificationResult(
+        manifest, proof, comparison, claims, all_warnings, network.messages.notes, identity
+    )
+
+
+def _verify_compressed(
+    path: Path,
+    runtime: Runtime,
+    manifest: Manifest,
+    against: AnySource,
+    options: SourceOptions,
+    seed: int,
+    steps: Steps,
+) -> VerificationResult:
+    """Prove a compressed file against the network that it was made from."""
+    cut = verify_cut(path, runtime, manifest, against, options, seed=seed, steps=steps)
+    network, proof = cut.network, cut.proof
+    with steps.step("check the manifest"):
+        expect_same_interface(path, cut.model, cut.prepared)
+        file = VerifiedFile(
+            path, runtime, manifest, cut.model, against, network, cut.prepared, proof, cut.identity
+        )
+        claims = check_claims(file, cut)
+    warnings = (*cut.whole.warnings, *proof.warnings)
+    return VerificationResult(manifest, proof, None, claims, warnings, network.messages.notes, cut.identity)
 
 
 def recorded_ranges(manifest: Manifest, runtime: Runtime, network: Network) -> dict[str, tuple[float, float]]:
@@ -237,38 +254,26 @@ def another_network(path: Path, manifest: Manifest) -> str:
     )
 
 
-def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, network: Network, path: Path) -> None:
-    """Raise a ParityError if the manifest's gates, outputs or labels are not those of the source's graph."""
-    for expected, gate in zip(fresh.gates.gates, manifest.gates, strict=True):
-        for name, value in expected:
-            if getattr(gate, name) != value:
-                raise ParityError(
-                    f"{path}: manifest: {gate.name}: {name}: expected {value}, got {getattr(gate, name)}"
-                )
-    if manifest.outputs != fresh.public_outputs:
-        raise ParityError(
-            f"{path}: manifest: outputs: expected {', '.join(fresh.public_outputs)}, "
-            f"got {', '.join(manifest.outputs)}"
-        )
-    if manifest.batch_axes != (axes := network.batch_axes(fresh.public_outputs)):
-        raise ParityError(f"{path}: manifest: batch_axes: expected {axes}, got {manifest.batch_axes}")
-    verify_text_input(manifest, network, path)
-    expect_same_labels(manifest, network, path)
+def knows_inputs(against: object) -> bool:
+    """Whether a source says itself which inputs it takes."""
+    return isinstance(against, ExportedProgram) or str(against).endswith((".pt2", ".onnx"))
 
 
-def expect_same_labels(manifest: Manifest, network: Network, path: Path) -> None:
-    """Raise a ParityError if the source or the user gives labels, and the manifest has others."""
-    if network.labels and manifest.labels != network.labels:
-        raise ParityError(
-            f"{path}: manifest: labels: expected {', '.join(network.labels)}, "
-            f"got {', '.join(manifest.labels)}"
-        )
+def with_names_of_file(runtime: Runtime, against: AnySource, options: SourceOptions) -> SourceOptions:
+    """The options, with the file's names for the inputs of a source that knows them, if these fit.
+
+    The export may have had other names than the source, and random rows depend on the names.
+    """
+    renamed = replace(options, inputs=file_inputs(runtime))
+    try:
+        load_source(against, renamed.without_rows())
+    except UsageError:  # another network: the comparison of the graphs says how it differs
+        return options
+    return renamed
 
 
-def file_inputs(runtime: Runtime, against: object) -> tuple[InputSpec, ...]:
-    """The inputs of the exported file, for a source that does not say which inputs it takes."""
-    if isinstance(against, ExportedProgram) or str(against).endswith((".pt2", ".onnx")):
-        return ()
+def file_inputs(runtime: Runtime) -> tuple[InputSpec, ...]:
+    """The inputs of the exported file, with the batch on the axis that the source has it on."""
     axes = {} if runtime.manifest is None else runtime.manifest.batch_axes
     inputs = []
     for tensor in runtime.inputs:

@@ -62,7 +62,17 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "data": set(),
     },
     "export": {
-        "cli": {"compress", "verify", "identity", "pipeline", "output", "precision", "trace", "report"},
+        "cli": {
+            "compress",
+            "verify",
+            "claims",
+            "identity",
+            "pipeline",
+            "output",
+            "precision",
+            "trace",
+            "report",
+        },
         "compress": {
             *("compress.graph", "model_report", "prepared_graph", "proved_graph"),
             *("graph_identity", "identity"),
@@ -71,8 +81,12 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         },
         "compress.graph": {"gates", "gates.highways", "gates.graph"},
         "verify": {
-            *("compress", "prepared_graph", "graph_identity", "identity"),
-            *("sources", "parity", "precision", "output"),
+            *("claims", "compress", "prepared_graph", "graph_identity", "identity"),
+            *("gates", "sources", "parity", "precision", "output"),
+        },
+        "claims": {
+            *("compress", "prepared_graph", "proved_graph", "identity", "sources.data"),
+            *("gates", "parity", "measure", "precision", "output"),
         },
         "witness": {"prepared_graph", "identity", "parity"},
         "graph_identity": {"prepared_graph", "identity", "gates", "parity"},

@@ -88,6 +88,7 @@ def write_verification_json(result: VerificationResult) -> None:
             "warnings": result.warnings,
             "notes": result.notes,
             "comparison": None if result.comparison is None else result.comparison.summary,
+            "claims": {"checked": result.claims.checked, "claimed": dict(result.claims.claimed)},
             "identity": None if result.identity is None else identity_summary(result.identity),
             "parity": result.proof.parity.model_dump(mode="json"),
         }
@@ -134,5 +135,7 @@ def show_verification(result: VerificationResult) -> None:
     if result.identity is not None:
         for line in identity_lines(result.identity, len(result.proof.parity.batches)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for line in result.claims.lines():
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     name = escape(f"{result.manifest.name} version {result.manifest.version}")
     console.print(f"[bold green]verified[/] {name} on {', '.join(result.proof.parity.providers)}")

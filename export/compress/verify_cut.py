@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 import onnx_ir as ir
 
 from turnpike.export.compress.graph.carried_reference import carried_reference
-from turnpike.export.compress.graph.removable_layers import find_removable_layers
+from turnpike.export.compress.graph.cut_graph import CutGraph, cut_units
+from turnpike.export.compress.graph.removable_layers import RemovableLayer, find_removable_layers
 from turnpike.export.compress.whole_network import WholeNetwork, read_whole_network, with_reference
 from turnpike.export.errors import ParityError
 from turnpike.export.gates.instrument import Instrumentation, Origin
-from turnpike.export.graph_identity import decide_identity, expect_not_different
+from turnpike.export.graph_identity import decide_file
 from turnpike.export.identity.decision import Decision, Verdict
-from turnpike.export.network import AnySource
+from turnpike.export.network import AnySource, Network
 from turnpike.export.options import SourceOptions
+from turnpike.export.output.model_bytes import to_bytes
 from turnpike.export.parity.prove import Proof, prove
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.steps import Steps
-from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.manifest import Gate, Manifest
 from turnpike.service.artifact.runtime import Runtime
+
+# characters of a list that an error shows
+MAX_SHOWN = 80
+
+
+@dataclass(frozen=True)
+class VerifiedCut:
+    """A compressed file that computes what its source does with the removed units carried.
+
+    Attributes:
+        whole: The network that it was made from.
+        network: That network, whose graph carries the removed units.
+        layers: The layers that can be cut.
+        kept: The units that each of them keeps, by the name of its gate.
+        graph: The graph without the other units, as cut here.
+        model: The graph of the file.
+        prepared: `graph`, with the hidden outputs of the file.
+        identity: Whether the file is the function of `network` for every input.
+        proof: The proof.
+    """
+
+    whole: WholeNetwork
+    network: Network
+    layers: tuple[RemovableLayer, ...]
+    kept: Mapping[str, Sequence[int]]
+    graph: CutGraph
+    model: ir.Model
+    prepared: PreparedGraph
+    identity: Decision
+    proof: Proof
 
 
 def verify_cut(
@@ -33,8 +66,8 @@ def verify_cut(
     *,
     seed: int,
     steps: Steps,
-) -> tuple[Proof, Decision, WholeNetwork]:
-    """The proof of a compressed file in fp32, the decision about it, and the network that it was made from.
+) -> VerifiedCut:
+    """Prove a compressed file in fp32 against the network that it was made from.
 
     Args:
         path: The file.
@@ -50,31 +83,28 @@ def verify_cut(
     """
     with steps.step("load"):
         whole = read_whole_network(against, options, seed, steps)
-        layers = find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers
+        layers = tuple(find_removable_layers(whole.graph.model, whole.graph.gates.gates).layers)
     gates = {gate.name: gate for gate in manifest.gates}
     if unknown := sorted(gates.keys() - {gate.name for gate in whole.graph.gates.gates}):
         raise ParityError(f"{path}: gates: expected those of the source, got another, {unknown[0]}")
-    kept: dict[str, Sequence[int]] = {}
-    for layer in layers:
-        gate = gates.get(layer.gate.name)
-        units = () if gate is None else gate.kept
-        kept[layer.gate.name] = range(layer.units) if units is None else units
+    kept = {layer.gate.name: kept_units(path, layer, gates.get(layer.gate.name)) for layer in layers}
     with steps.step("verify"):
         model = ir.from_proto(onnx.load(path))
         hidden = [str(value.name) for value in model.graph.outputs if value.name not in manifest.outputs]
-        network = with_reference(
-            whole.network, carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
+        origins = {name: Origin(name) for name in hidden}
+        cut = cut_units(whole.graph.model, whole.graph.gates.gates, layers, kept)
+        prepared = PreparedGraph(
+            None, cut.model, Instrumentation(cut.gates, origins, ()), (), (), to_bytes(cut.model)
         )
-        instrumentation = Instrumentation(manifest.gates, {name: Origin(name) for name in hidden}, ())
+        reference = carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
+        network = with_reference(whole.network, reference)
         try:
-            cut = PreparedGraph(None, model, instrumentation, (), (), b"")
-            identity = decide_identity(network, cut, model)
-            expect_not_different(identity, "the file")
+            identity = decide_file("the graph", network, prepared, model)
             proof = prove(
                 network,
                 None,
                 model,
-                instrumentation.origins,
+                origins,
                 runtimes=[runtime],
                 seed=seed,
                 progress=steps.listener.advanced,
@@ -86,4 +116,17 @@ def verify_cut(
                 f"was made from another source: {error}",
                 error.table,
             ) from error
-    return proof, identity, whole
+    return VerifiedCut(whole, network, layers, kept, cut, model, prepared, identity, proof)
+
+
+def kept_units(path: Path, layer: RemovableLayer, gate: Gate | None) -> Sequence[int]:
+    """The units of a layer that a manifest says are kept; none without its gate."""
+    units = () if gate is None else gate.kept
+    if units is None:
+        return range(layer.units)
+    if list(units) != sorted({*units} & {*range(layer.units)}):
+        raise ParityError(
+            f"{path}: manifest: {layer.gate.name}: kept: expected ascending numbers from 0 to "
+            f"{layer.units - 1}, got {', '.join(map(str, units))[:MAX_SHOWN]}"
+        )
+    return units

@@ -15,6 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.support.manifests import MANIFEST
 from tests.support.text_checkpoint import save_names_checkpoint
+from turnpike.export.claims.checklist import Checklist, Claims
+from turnpike.export.claims.text_claims import check_text
 from turnpike.export.errors import ParityError, SourceOptionError, UsageError
 from turnpike.export.input_spec import InputSpec, parse_inputs
 from turnpike.export.network import Array, Network, Rows, TextForm
@@ -24,7 +26,6 @@ from turnpike.export.text_input import (
     expect_ids_in_table,
     parse_text_alphabet,
     prove_text_input,
-    verify_text_input,
 )
 from turnpike.export.verify import verify_model
 from turnpike.models.data.embedded import encode_texts
@@ -32,7 +33,7 @@ from turnpike.models.data.load import load_dataset
 from turnpike.models.networks.character_cnn import CharacterCnnConfig
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.checkpoint import TrainingRecord
-from turnpike.service.artifact.manifest import TextInput, TextScheme
+from turnpike.service.artifact.manifest import Manifest, TextInput, TextScheme
 from turnpike.service.artifact.runtime import open_model
 from turnpike.service.artifact.text_encoder import TextEncoder
 
@@ -244,18 +245,34 @@ def test_a_network_with_too_small_a_table_is_refused() -> None:
         expect_ids_in_table(text, open_model(reader_with_table(256)), rows)
 
 
+def check(manifest: Manifest, network: Network, *, has_rows: bool = False) -> Claims:
+    claims = Checklist(Path("model.onnx"))
+    check_text(claims, manifest, network, has_rows=has_rows)
+    return claims.result()
+
+
 def test_a_manifest_is_compared_with_the_source() -> None:
     text = prove(trained(trained_rows()))
     assert text is not None
-    where = Path("model.onnx")
     manifest = MANIFEST.model_copy(update={"alphabet": ALPHABET, "text": text})
-    verify_text_input(manifest, trained(trained_rows()), where)
-    verify_text_input(MANIFEST, trained(trained_rows()), where)
+    assert {"alphabet", "text"} <= set(check(manifest, trained(trained_rows()), has_rows=True).checked)
     # the proof may have been on other texts
-    verify_text_input(manifest, trained(), where)
-    for change in ({"alphabet": " CAB"}, {"text": text.model_copy(update={"words": 4})}):
+    assert {"text.texts", "text.digest"} <= check(manifest, trained()).claimed.keys()
+    for change in ({"alphabet": " CAB"}, {"text": text.model_copy(update={"words": 4})}, {"text": None}):
         with pytest.raises(ParityError, match=f"model.onnx: manifest: {next(iter(change))}: expected"):
-            verify_text_input(manifest.model_copy(update=change), trained(), where)
+            check(manifest.model_copy(update=change), trained())
+
+
+@pytest.mark.parametrize("change", [{"texts": 99_999}, {"digest": "0" * 64}])
+def test_the_ids_of_the_texts_are_compared_if_the_rows_are_those_of_the_export(
+    change: dict[str, Any],
+) -> None:
+    text = prove(trained(trained_rows()))
+    assert text is not None
+    other = text.model_copy(update=change)
+    manifest = MANIFEST.model_copy(update={"alphabet": ALPHABET, "text": other})
+    with pytest.raises(ParityError, match="manifest: text: digest: expected "):
+        check(manifest, trained(trained_rows()), has_rows=True)
 
 
 def test_a_manifest_is_compared_with_rows_that_have_texts() -> None:
@@ -263,12 +280,14 @@ def test_a_manifest_is_compared_with_rows_that_have_texts() -> None:
     text = prove(foreign(byte_ids()))
     assert text is not None
     manifest = MANIFEST.model_copy(update={"text": text})
-    where = Path("model.onnx")
-    verify_text_input(manifest, foreign(byte_ids(), form=None), where)
-    verify_text_input(manifest, replace(foreign(byte_ids(), form=None), rows=None), where)
+    assert "text" in check(manifest, foreign(byte_ids(), form=None)).checked
+    assert "text" in check(manifest, replace(foreign(byte_ids(), form=None), rows=None)).claimed
     other = manifest.model_copy(update={"text": text.model_copy(update={"scheme": "elmo"})})
-    with pytest.raises(SourceOptionError, match="elmo gives 259"):
-        verify_text_input(other, foreign(byte_ids(), form=None), where)
+    with pytest.raises(ParityError, match="manifest: text: scheme: elmo: .*elmo gives 259"):
+        check(other, foreign(byte_ids(), form=None))
+    elsewhere = manifest.model_copy(update={"text": text.model_copy(update={"input": "x"})})
+    with pytest.raises(ParityError, match="manifest: text: input: expected an input, ids, got 'x'"):
+        check(elsewhere, foreign(byte_ids(), form=None))
 
 
 def ids_by(scheme: TextScheme, texts: list[str], words: int, characters: int) -> Array:

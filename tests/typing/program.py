@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -122,7 +123,10 @@ def files(module: torch.nn.Module) -> Runtime:
     assert_type(result, ExportResult)
     assert_type(result.path, Path)
     assert_type(result.warnings, tuple[str, ...])
-    assert_type(verify_model(result.path, module), VerificationResult)
+    verified = verify_model(result.path, module)
+    assert_type(verified, VerificationResult)
+    assert_type(verified.claims.checked, tuple[str, ...])
+    assert_type(verified.claims.claimed, Mapping[str, str])
     assert_type(compress_model(module, "repository", data="rows.npz", max_drop=0.5), CompressionResult)
     runtime = open_model(result.path)
     assert_type(runtime, Runtime)

@@ -1,0 +1,100 @@
+"""Checks what a manifest says about the source itself: labels, texts, columns, and where weights are from."""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+from turnpike.export.claims.checklist import NO_ROWS, OTHER_ROWS, Checklist
+from turnpike.export.claims.text_claims import check_text
+from turnpike.export.claims.verified_file import VerifiedFile
+from turnpike.export.output.repository import MODEL_FILE, PLAIN_FILE
+from turnpike.export.sources.data.features import column_count, named_features
+
+NO_LABELS = "the source gives no names: give --labels"
+# relative difference of sums in float64
+SUM_TOLERANCE = 1e-6
+
+
+def check_source(claims: Checklist, file: VerifiedFile, *, has_rows: bool) -> None:
+    """Check labels, alphabet, text, features, origin and name; `has_rows`: the rows are the file's."""
+    check_labels(claims, file)
+    check_text(claims, file.manifest, file.network, has_rows=has_rows)
+    _check_features(claims, file, has_rows=has_rows)
+    _check_origin(claims, file)
+    _check_name(claims, file)
+
+
+def check_labels(claims: Checklist, file: VerifiedFile) -> None:
+    """Check the names of the classes: those of the source, or else their number against the output."""
+    labels, expected = file.manifest.labels, file.network.labels
+    if expected:
+        claims.expect("labels", expected, labels)
+        return
+    if not labels:
+        claims.leave_empty("labels")
+        return
+    output = file.runtime.outputs[0]
+    columns = output.dims[-1] if output.dims else "?"
+    if isinstance(columns, int) and len(labels) != columns:
+        raise claims.error("labels", f"expected {columns}, the columns of {output.name}, got {len(labels)}")
+    if repeated := [label for label in labels if labels.count(label) > 1]:
+        raise claims.error("labels", f"expected distinct names, got {repeated[0]!r} more than once")
+    claims.claim(NO_LABELS, "labels")
+
+
+def _check_features(claims: Checklist, file: VerifiedFile, *, has_rows: bool) -> None:
+    """Check the columns of a table: all of them if the training or the rows tell, or else their number."""
+    manifest, network = file.manifest, file.network
+    features = manifest.features
+    if network.features:
+        claims.expect("features", network.features, features, "of the training run")
+        return
+    if not features:
+        claims.leave_empty("features")
+        return
+    columns = column_count(network) or 0  # 0 without one input of rows and columns
+    if len(features) != columns:
+        names = ", ".join(spec.name for spec in network.inputs)
+        raise claims.error("features", f"expected {columns}, the columns of {names}, got {len(features)}")
+    if not has_rows:
+        claims.claim(NO_ROWS if network.rows is None else OTHER_ROWS, "features")
+        return
+    expected = named_features([feature.name for feature in features], network)
+    for ours, theirs in zip(expected, features, strict=True):
+        # sums of many numbers are rounded in another order on another machine
+        for key in ("low", "high", "mean", "sd"):
+            value, got = getattr(ours, key), getattr(theirs, key)
+            if not math.isclose(value, got, rel_tol=SUM_TOLERANCE, abs_tol=SUM_TOLERANCE):
+                raise claims.error(f"features: {theirs.name}: {key}", f"expected {value:g}, got {got:g}")
+    claims.check("features.low", "features.high", "features.mean", "features.sd")
+    claims.claim("the source gives no names of columns", "features.name", "features.unit")
+
+
+def _check_origin(claims: Checklist, file: VerifiedFile) -> None:
+    """Check where the weights and the graph are from, as far as the source tells."""
+    manifest, network = file.manifest, file.network
+    if manifest.source == network.kind:
+        claims.check("source")
+    else:
+        claims.claim(f"the source that is given is of the kind {network.kind}", "source")
+    # a checkpoint was trained, and the code of a factory was watched; anything else just has its weights
+    is_known = network.training is not None or (
+        network.module is not None and not isinstance(file.against, nn.Module)
+    )
+    if network.random_weights or is_known:
+        claims.expect("random_weights", network.random_weights, manifest.random_weights)
+    else:
+        claims.claim("the source does not tell how it got its weights", "random_weights")
+
+
+def _check_name(claims: Checklist, file: VerifiedFile) -> None:
+    """Compare name and version with the folders of the repository that the file is in."""
+    manifest, path = file.manifest, file.path.resolve()
+    version, name = path.parent.name, path.parent.parent.name
+    if path.name in (MODEL_FILE, PLAIN_FILE) and (name, version) == (manifest.name, str(manifest.version)):
+        claims.check("name", "version")
+    else:
+        claims.claim("the file is not in the folder of this name and version", "name", "version")
+    claims.claim("nothing here knows what made the file", "tools")
