@@ -17,6 +17,8 @@ from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
 from turnpike.export.parity.weight_origins import check_weights
 from turnpike.export.prepared_graph import PreparedGraph
+from turnpike.export.witness.find_witness import find_witness
+from turnpike.service.artifact.runtime import Runtime
 
 # Numbers of rows are drawn up to here, an odd number. A graph may not compute with them, so a few are enough.
 MAX_ROWS = 5
@@ -26,6 +28,9 @@ LEVER_ROWS = 2
 MAX_LONGER = 4
 # outputs that an error names
 MAX_NAMES = 3
+NO_WITNESS = (
+    "No input that shows it was found: rounding hides many differences, and not all inputs were tried."
+)
 
 
 def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> Decision:
@@ -96,36 +101,50 @@ def _input_shapes(network: Network, rows: int, **longer: int) -> list[InputShape
     return [InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs]
 
 
-def decide_file(what: str, network: Network, graph: PreparedGraph, model: ir.Model) -> Decision:
-    """The decision about a graph from a file, which is not `different`; see `decide_identity`.
+def decide_file(
+    what: str, network: Network, graph: PreparedGraph, model: ir.Model, runtime: Runtime
+) -> Decision:
+    """The decision about a graph, which is not `different`; see `decide_identity`.
+
+    Args:
+        what: The name of the graph in errors.
+        network: The network.
+        graph: The graph that was exported here from the network.
+        model: The graph to decide about.
+        runtime: That graph, open.
 
     Raises:
-        ParityError: It is another function. The error names a weight that differs, if there is one.
+        ParityError: It is another function. The error names a weight that differs, if there is one; if not,
+            the outputs that differ, and an input that shows it, if one is found.
     """
     differing_weight = None
-    try:
-        check_weights(network, graph.traced, model)
-    except ParityError as error:
-        differing_weight = error
+    if model is not graph.model:
+        try:
+            check_weights(network, graph.traced, model)
+        except ParityError as error:
+            differing_weight = error
     decision = decide_identity(network, graph, model)
     if differing_weight is not None and decision.verdict is not Verdict.IDENTICAL:
         raise differing_weight
-    expect_not_different(decision, what)
+    if decision.verdict is Verdict.DIFFERENT:
+        message = f"{what}: {_difference(decision)}"
+        if decision.levers is not None:  # the same function, as long as nobody moves a lever
+            raise ParityError(message)
+        raise ParityError(
+            f"{message}. {find_witness(network, graph, model, runtime, decision) or NO_WITNESS}"
+        )
     return decision
 
 
-def expect_not_different(decision: Decision, what: str) -> None:
-    """Raise a ParityError if a graph is another function than its network. `what` names it in the error."""
-    if decision.verdict is not Verdict.DIFFERENT:
-        return
+def _difference(decision: Decision) -> str:
+    """What differs, in words."""
     others = len(decision.different) - MAX_NAMES
     names = ", ".join(decision.different[:MAX_NAMES]) + (f" and {others} more" if others > 0 else "")
-    place = (
-        ""
-        if decision.first_difference is None
-        else f"; the first node that differs is {decision.first_difference}"
-    )
-    raise ParityError(
-        f"{what}: expected the same function of every input as the network, got one that differs in "
-        f"{names}{place}"
+    if decision.levers is not None and decision.levers.verdict is Verdict.DIFFERENT:
+        expected = "expected levers that move their own gates alone, and layers that carry when closed"
+        return f"{expected}: {decision.levers.reason}"
+    place = decision.first_difference
+    return (
+        f"expected the same function of every input as the network, got one that differs in {names}"
+        f"{'' if place is None else f'; the first node that differs is {place}'}"
     )

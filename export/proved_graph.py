@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from turnpike.export.errors import ParityError
-from turnpike.export.graph_identity import decide_identity, expect_not_different
+from turnpike.export.graph_identity import decide_file
 from turnpike.export.identity.decision import MAX_ERROR_BOUND, Decision, Verdict
 from turnpike.export.network import Network, Rows
 from turnpike.export.options import PrecisionOptions
@@ -80,9 +80,8 @@ def identity_record(decision: Decision) -> Identity:
 
 def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps) -> ProvedGraph:
     """Decide that the graph is the network's function, and measure its rounding on every device."""
-    identity = decide_identity(network, graph, graph.model)
-    expect_not_different(identity, "the exported graph")
     runtimes = open_on_all_devices(graph.data)
+    identity = decide_file("the exported graph", network, graph, graph.model, runtimes[0])
     proof = prove(
         network,
         graph.traced,

@@ -163,13 +163,14 @@ def run_verification(
         try:
             # what has the most specific errors comes first
             expect_same_interface(path, model_in_file, fresh)
-            identity = decide_file(str(path), network, fresh, proved_model)
+            proved_runtime = runtime if is_fp32 else open_model(fresh.data, device=proved_device)
+            identity = decide_file(str(path), network, fresh, proved_model, proved_runtime)
             proof = prove(
                 network,
                 fresh.traced,
                 proved_model,
                 fresh.gates.origins,
-                runtimes=[runtime if is_fp32 else open_model(fresh.data, device=proved_device)],
+                runtimes=[proved_runtime],
                 seed=seed,
                 progress=steps.listener.advanced,
                 decided=identity.verdict is Verdict.IDENTICAL,

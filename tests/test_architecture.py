@@ -89,7 +89,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             *("gates", "parity", "measure", "precision", "output"),
         },
         "witness": {"prepared_graph", "identity", "parity"},
-        "graph_identity": {"prepared_graph", "identity", "gates", "parity"},
+        "graph_identity": {"prepared_graph", "identity", "gates", "parity", "witness"},
         "identity": {"identity.aten", "identity.onnx", "identity.algebra", "identity.numbers"},
         "identity.aten": {"identity.algebra", "identity.numbers"},
         "identity.onnx": {"identity.algebra", "identity.numbers"},

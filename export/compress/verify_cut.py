@@ -99,7 +99,7 @@ def verify_cut(
         reference = carried_reference(whole.graph.model, whole.graph.public_outputs, layers, kept)
         network = with_reference(whole.network, reference)
         try:
-            identity = decide_file("the graph", network, prepared, model)
+            identity = decide_file("the graph", network, prepared, model, runtime)
             proof = prove(
                 network,
                 None,

@@ -72,6 +72,25 @@ def test_a_fault_that_no_batch_shows_is_refused(exported: ExportResult, tmp_path
     assert "the first node that differs is" in message
 
 
+def test_an_input_that_shows_the_difference_is_named(exported: ExportResult, tmp_path: Path) -> None:
+    """Hidden numbers beyond 1e30 are clipped, which no batch reaches."""
+
+    def clip(model: ir.Model) -> None:
+        relu = next(node for node in model.graph if node.op_type == "Relu")
+        limit = ir.Value(name="limit", const_value=ir.tensor(np.float32(1e30), name="limit"))
+        model.graph.register_initializer(limit)
+        clipped = ir.node("Min", [relu.outputs[0], limit])
+        clipped.outputs[0].name = "clipped"
+        users = [use for use in relu.outputs[0].uses() if use[0] is not clipped]
+        model.graph.insert_after(relu, clipped)
+        for user, index in users:
+            user.replace_input_with(index, clipped.outputs[0])
+
+    path = with_change(exported.path, tmp_path, clip)
+    with pytest.raises(ParityError, match=r"For 1 row \(.*\), .* in the network and .* in the file"):
+        verify_model(path, network())
+
+
 def test_a_dead_lever_is_refused(exported: ExportResult, tmp_path: Path) -> None:
     """The Gemm of a gate reads a copy of its bias: nothing changes until somebody moves the lever."""
     decision = verify_model(exported.path, network()).identity
