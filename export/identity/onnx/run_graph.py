@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import UndecidedError, Value
+from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.numbers.reals import Reals
 from turnpike.export.identity.onnx import (
     control_flow,
     elementwise,
@@ -31,6 +34,8 @@ OPERATORS = OperatorTable(
 )
 # the first opset in which Scan has no axis of rows, and no operator names the axis of its broadcast
 MIN_OPSET = 9
+# Numbers that a graph may compute, which stay until it has run. Each takes 48 bytes: 6.4 GB in all.
+MAX_ELEMENTS = 2**27
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,11 @@ class _Runner:
     def __init__(self, algebra: Algebra, opset: int) -> None:
         self._algebra = algebra
         self._opset = opset
+        # the elements of all results
+        self._elements = 0
+        # what is known before a run, in real numbers
+        self._real = Algebra(Reals(), symbolic_sizes=False)
+        self._constants: dict[ir.Value, Value] = {}
         self.operators: set[str] = set()
 
     def run(self, graph: ir.Graph, values: dict[ir.Value, Value]) -> list[Value]:
@@ -102,16 +112,58 @@ class _Runner:
             values.update(zip(graph.inputs, inputs, strict=True))
             return self.run(graph, values)
 
+        def call(algebra: Algebra, inputs: Sequence[Value | None]) -> Sequence[Value]:
+            result = handler(NodeCall(algebra, node, self._opset, run_inner), *inputs)
+            return result if isinstance(result, tuple | list) else [result]
+
         for value in node.inputs:
             if value is not None and value not in values:
                 raise UndecidedError(f"{place}: its input {value.name} is not computed here")
         self._algebra.sizes.node = place
         inputs = [None if value is None else values[value] for value in node.inputs]
         try:
-            result = handler(NodeCall(self._algebra, node, self._opset, run_inner), *inputs)
+            results = call(self._algebra, inputs)
         except UndecidedError as error:
             raise UndecidedError(f"{place}: {error}") from error
         except Exception as error:
             lines = str(error).splitlines() or [""]
             raise UndecidedError(f"{place}: {type(error).__name__}: {lines[0]}") from error
-        return result if isinstance(result, tuple | list) else [result]
+        self._count(results, place)
+        self._run_constant(node, inputs, call)
+        return results
+
+    def _count(self, results: Sequence[Value], place: str) -> None:
+        self._elements += sum(math.prod(shape_of(result)) for result in results if isinstance(result, Term))
+        if self._elements > MAX_ELEMENTS:
+            raise UndecidedError(f"{place}: expected at most {MAX_ELEMENTS:,} computed numbers, got more")
+
+    def _run_constant(
+        self,
+        node: ir.Node,
+        inputs: Sequence[Value | None],
+        call: Callable[[Algebra, Sequence[Value | None]], Sequence[Value]],
+    ) -> None:
+        """Compute a node without inputs in real numbers, too.
+
+        The field has a number for the logarithm of -1. One that is multiplied by 0 would be forgotten, and
+        onnxruntime answers NaN.
+        """
+        if any(attribute.type is ir.AttributeType.GRAPH for attribute in node.attributes.values()):
+            return
+        given = [(value, result) for value, result in zip(node.inputs, inputs, strict=True)]
+        if any(isinstance(result, Term | Sizes) and value not in self._constants for value, result in given):
+            return
+        real = [None if value is None else self._constants.get(value, result) for value, result in given]
+        try:
+            with np.errstate(all="ignore"):
+                results = call(self._real, real)
+        except Exception:
+            # known to the field, and not to these numbers
+            return
+        for output, result in zip(node.outputs, results, strict=False):
+            if not isinstance(result, Term):
+                continue
+            self._constants[output] = result
+            if not np.isfinite(result.data).all():
+                key = ("not finite", node.op_type, result.data.tobytes())
+                self._algebra.sizes.expect(key, "a constant that is not finite")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import joining
+from turnpike.export.identity.algebra import joining, positions
 from turnpike.export.identity.algebra.terms import (
     Array,
     Term,
@@ -49,9 +49,9 @@ def constant_of_shape(call: NodeCall, shape: Value) -> Value:
 
 @table.operators("Range")
 def count_up(call: NodeCall, start: Value, limit: Value, delta: Value) -> Value:
-    bounds = [known(call.algebra.as_sizes(value), "a Range").item() for value in (start, limit, delta)]
     kinds = {kind_of(value) for value in (start, limit, delta)}
-    return np.arange(*bounds).astype(np.float32 if "f" in kinds else np.int64)
+    counted = positions.count_up(call.algebra, start, limit, delta)
+    return call.algebra.cast(counted, np.float32 if "f" in kinds else np.int64)
 
 
 @table.operators("EyeLike")
@@ -139,6 +139,7 @@ def slice_axes(
     for start, end, axis, step in zip(first, last, places, widths, strict=True):
         for bound in (start, end):
             call.algebra.sizes.use_bound(bound, shape_of(x)[axis])
+        joining.use_table(call.algebra, x, starts, ends)
         key[axis] = slice(start, end, step)
     return call.algebra.move(x, lambda data: data[tuple(key)])
 
@@ -153,6 +154,7 @@ def split(call: NodeCall, x: Value, sizes: Value | None = None) -> list[Value]:
         part = -(-length // count)
         ends = [min(length, part * (number + 1)) for number in range(count)]
     else:
+        joining.use_table(call.algebra, x, sizes)
         ends = np.cumsum(wanted).tolist()
     starts = [0, *ends[:-1]]
     return [
@@ -212,6 +214,7 @@ def pad(
 @table.operators("Trilu")
 def triangle(call: NodeCall, x: Value, diagonal: Value | None = None) -> Value:
     (number,) = [0] if diagonal is None else integers(diagonal, "a diagonal")
+    call.algebra.sizes.use_reach(number, max(shape_of(x)[-2:]))
     function = np.triu if call.get("upper", 1) else np.tril
     return call.algebra.move(x, lambda data: function(data, number))
 
