@@ -42,8 +42,8 @@ def decide(
         shapes: The sets of input shapes to run, each with a shape for every input.
         hidden: Outputs of the graph that the reference does not have, by name.
         trusted: A graph that was exported here from the same program. Constants that torch.onnx computes are
-            taken from it, and those of `model` have to equal them bit for bit. Inputs, outputs and levers have
-            to have its names and dtypes.
+            taken from it, and those of `model` have to equal them bit for bit. So do the names and dtypes of
+            inputs, outputs and levers.
     """
     if trusted is not None and (found := interface_difference(trusted, model, hidden or {})) is not None:
         return found

@@ -15,53 +15,44 @@ from turnpike.export.identity.decision import Decision, Verdict
 def interface_difference(trusted: ir.Model, model: ir.Model, hidden: Container[str]) -> Decision | None:
     """The decision if a caller would notice the difference, or None.
 
-    `hidden` has the names of outputs whose order is free, because they are matched by name.
+    `hidden` has the names of outputs that are matched by name, so that their order is free.
     """
-    inputs = [_inputs(graph) for graph in (trusted.graph, model.graph)]
-    outputs = [
-        [value for value in graph.outputs if value.name not in hidden]
-        for graph in (trusted.graph, model.graph)
-    ]
-    extra = [
-        sorted((value for value in graph.outputs if value.name in hidden), key=lambda value: str(value.name))
-        for graph in (trusted.graph, model.graph)
-    ]
-    levers = [
-        sorted(
-            (value for value in graph.inputs if value.name in graph.initializers), key=lambda v: str(v.name)
-        )
-        for graph in (trusted.graph, model.graph)
-    ]
-    pairs = {"inputs": inputs, "outputs": outputs, "hidden outputs": extra, "levers": levers}
-    for what, (expected, actual) in pairs.items():
-        before, after = _described(expected), _described(actual)
-        if before != after:
-            place = next(
-                (number for number, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
-                min(len(before), len(after)),
-            )
-            wanted, got = (names[place] if place < len(names) else "none" for names in (before, after))
-            difference = f"{what}[{place}]: expected {wanted}, got {got}"
-            return Decision(Verdict.DIFFERENT, different=(difference,))
-    for wanted_value, value in zip(*levers, strict=True):
-        a, b = (None if v.const_value is None else v.const_value.tobytes() for v in (wanted_value, value))
-        if a != b:
-            return Decision(Verdict.DIFFERENT, different=(f"the default of the lever {value.name}",))
-    for wanted_value, value in zip(*inputs, strict=True):
-        if not _is_as_free(wanted_value, value):
-            return Decision(
-                Verdict.NOT_DECIDED,
-                reason=f"the input {value.name} is declared as {value.shape}, expected {wanted_value.shape}",
-            )
+    expected, actual = (_interface(graph, hidden) for graph in (trusted.graph, model.graph))
+    for what, values in expected.items():
+        if (difference := _first_difference(values, actual[what])) is not None:
+            return Decision(Verdict.DIFFERENT, different=(f"{what}{difference}",))
+    for wanted, lever in zip(expected["levers"], actual["levers"], strict=True):
+        if _default(wanted) != _default(lever):
+            return Decision(Verdict.DIFFERENT, different=(f"the default of the lever {lever.name}",))
+    for wanted, value in zip(expected["inputs"], actual["inputs"], strict=True):
+        if not _is_as_free(wanted, value):
+            reason = f"the input {value.name} has the shape {value.shape}, expected {wanted.shape}"
+            return Decision(Verdict.NOT_DECIDED, reason=reason)
     return None
 
 
-def _inputs(graph: ir.Graph) -> list[ir.Value]:
-    return [value for value in graph.inputs if value.name not in graph.initializers]
+def _interface(graph: ir.Graph, hidden: Container[str]) -> dict[str, list[ir.Value]]:
+    by_name = sorted(graph.inputs, key=lambda value: str(value.name))
+    outputs_by_name = sorted(graph.outputs, key=lambda value: str(value.name))
+    return {
+        "inputs": [value for value in graph.inputs if value.name not in graph.initializers],
+        "levers": [value for value in by_name if value.name in graph.initializers],
+        "outputs": [value for value in graph.outputs if value.name not in hidden],
+        "hidden outputs": [value for value in outputs_by_name if value.name in hidden],
+    }
 
 
-def _described(values: Sequence[ir.Value]) -> list[str]:
-    return [f"{value.name} ({value.dtype})" for value in values]
+def _first_difference(expected: Sequence[ir.Value], actual: Sequence[ir.Value]) -> str | None:
+    before, after = ([f"{value.name} ({value.dtype})" for value in values] for values in (expected, actual))
+    for place in range(max(len(before), len(after))):
+        wanted, got = (names[place] if place < len(names) else "none" for names in (before, after))
+        if wanted != got:
+            return f"[{place}]: expected {wanted}, got {got}"
+    return None
+
+
+def _default(lever: ir.Value) -> bytes | None:
+    return None if lever.const_value is None else lever.const_value.tobytes()
 
 
 def _is_as_free(trusted: ir.Value, value: ir.Value) -> bool:

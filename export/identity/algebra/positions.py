@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
@@ -16,7 +18,7 @@ def count_up(algebra: Algebra, start: Value, limit: Value, step: Value) -> Value
     """
     values = [algebra.as_sizes(value) for value in (start, limit, step)]
     # a Python number takes the precision of the others
-    bounds = [
+    bounds: list[Any] = [
         value if isinstance(value, int | float) else known(value, "a range").reshape(())[()]
         for value in values
     ]

@@ -19,7 +19,7 @@ from turnpike.export.identity.algebra.terms import (
     shape_of,
 )
 from turnpike.export.identity.numbers.error_bound import Size
-from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
+from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, expect_memory, integers
 
 table = OperatorTable()
 
@@ -44,7 +44,9 @@ def constant(call: NodeCall) -> Value:
 @table.operators("ConstantOfShape")
 def constant_of_shape(call: NodeCall, shape: Value) -> Value:
     value = call.get("value", np.zeros(1, np.float32))
-    return np.full(integers(shape, "a shape"), value.reshape(-1)[0], value.dtype)
+    sizes = integers(shape, "a shape")
+    expect_memory(math.prod(sizes))
+    return np.full(sizes, value.reshape(-1)[0], value.dtype)
 
 
 @table.operators("Range")
@@ -107,12 +109,14 @@ def unsqueeze(call: NodeCall, x: Value, axes: Value | None = None) -> Value:
 def expand(call: NodeCall, x: Value, sizes: Value) -> Value:
     wanted = integers(sizes, "a shape") if np.size(known(sizes, "a shape")) else []
     shape = np.broadcast_shapes(shape_of(x), tuple(wanted))
+    expect_memory(math.prod(shape))
     return call.algebra.move(x, lambda data: np.ascontiguousarray(np.broadcast_to(data, shape)))
 
 
 @table.operators("Tile")
 def tile(call: NodeCall, x: Value, repeats: Value) -> Value:
     counts = integers(repeats, "repeats")
+    expect_memory(math.prod((*counts, *shape_of(x))))
     return call.algebra.move(x, lambda data: np.tile(data, counts))
 
 
