@@ -56,10 +56,10 @@ def integers(value: Value, what: str) -> list[int]:
     return [int(number) for number in np.atleast_1d(known(value, what))]
 
 
-def expect_memory(numbers: int) -> None:
-    """Raise an UndecidedError before a graph makes a tensor of more numbers than a run may hold."""
-    if numbers > MAX_ELEMENTS:
-        raise UndecidedError(f"expected at most {MAX_ELEMENTS:,} computed numbers, got {numbers:,}")
+def expect_memory(numbers: int, limit: int = MAX_ELEMENTS) -> None:
+    """Raise an UndecidedError for more numbers than a run may hold."""
+    if numbers > limit:
+        raise UndecidedError(f"expected at most {limit:,} computed numbers, got {numbers:,}")
 
 
 class OperatorTable(dict[str, Handler]):

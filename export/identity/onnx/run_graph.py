@@ -20,7 +20,7 @@ from turnpike.export.identity.onnx import (
     reductions,
     shapes,
 )
-from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, expect_memory
+from turnpike.export.identity.onnx.operator_table import MAX_ELEMENTS, NodeCall, OperatorTable, expect_memory
 
 OPERATORS = OperatorTable(
     {
@@ -51,8 +51,10 @@ class GraphRun:
     operators: frozenset[str]
 
 
-def run_graph(model: ir.Model, algebra: Algebra, inputs: Sequence[Value]) -> GraphRun:
-    """Run a graph. Inputs that have a default get it.
+def run_graph(
+    model: ir.Model, algebra: Algebra, inputs: Sequence[Value], max_elements: int = MAX_ELEMENTS
+) -> GraphRun:
+    """Run a graph. Inputs that have a default get it. It may compute `max_elements` numbers in all.
 
     Raises:
         UndecidedError: The graph has something that cannot be run on terms.
@@ -61,7 +63,7 @@ def run_graph(model: ir.Model, algebra: Algebra, inputs: Sequence[Value]) -> Gra
     opset = model.opset_imports.get("") or 0
     if opset < MIN_OPSET:
         raise UndecidedError(f"opset {opset}, expected {MIN_OPSET} or later")
-    runner = _Runner(algebra, opset)
+    runner = _Runner(algebra, opset, max_elements)
     public = [value for value in graph.inputs if value.name not in graph.initializers]
     if len(public) != len(inputs):
         raise UndecidedError(f"the graph has {len(public)} inputs, the network {len(inputs)}")
@@ -72,11 +74,12 @@ def run_graph(model: ir.Model, algebra: Algebra, inputs: Sequence[Value]) -> Gra
 
 
 class _Runner:
-    def __init__(self, algebra: Algebra, opset: int) -> None:
+    def __init__(self, algebra: Algebra, opset: int, max_elements: int) -> None:
         self._algebra = algebra
         self._opset = opset
         # the elements of all results
         self._elements = 0
+        self._max_elements = max_elements
         # what is known before a run, in real numbers
         self._real = Algebra(Reals(), symbolic_sizes=False)
         self._constants: dict[ir.Value, Value] = {}
@@ -122,7 +125,7 @@ class _Runner:
         try:
             results = call(self._algebra, inputs)
             self._elements += sum(math.prod(shape_of(value)) for value in results if isinstance(value, Term))
-            expect_memory(self._elements)
+            expect_memory(self._elements, self._max_elements)
         except UndecidedError as error:
             raise UndecidedError(f"{place}: {error}") from error
         except Exception as error:

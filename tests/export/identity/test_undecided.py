@@ -9,8 +9,12 @@ import onnx_ir as ir
 import pytest
 
 from tests.export.identity.planting import Array, Operand, Plant
+from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.terms import UndecidedError
 from turnpike.export.identity.decide import decide
 from turnpike.export.identity.decision import Decision, InputShape, Verdict
+from turnpike.export.identity.numbers.residues import Residues
+from turnpike.export.identity.onnx.run_graph import run_graph
 
 Build = Callable[[Plant, ir.Value], ir.Value]
 SHAPES = [[InputShape(np.dtype(np.float32), (rows, 4))] for rows in (1, 5, 3)]
@@ -114,8 +118,8 @@ SIZE_FAULTS: dict[str, Build] = {
     "largest position": lambda p, v: added(p, v, p.Greater(p.ReduceMax(count(p), keepdims=1), [50])),
     "size of ones": lambda p, v: added(p, v, p.Greater(p.Shape(ones(p)), [50])),
     "size of float ones": lambda p, v: added(p, v, p.Greater(p.Shape(ones(p, np.float32)), [50])),
-    "size through int8": lambda p, v: p.Mul(
-        v, p.Div(p.Cast(p.Cast(p.size(), to=3), to=1), p.Cast(p.size(), to=1))
+    "size through int8": lambda p, v: added(
+        p, v, p.Sub(p.Cast(p.Cast(p.size(), to=3), to=1), p.Cast(p.size(), to=1))
     ),
     "far diagonal": lambda p, v: triangle(p, v, 9),
     "wide convolution": wide,
@@ -147,7 +151,7 @@ def number(value: float) -> Array:
 NOT_FINITE: dict[str, Build] = {
     "Log": lambda p, v: p.Log(number(-1)),
     "Sqrt": lambda p, v: p.Sqrt(p.Sub(number(1), number(2))),
-    "Reciprocal": lambda p, v: p.Reciprocal(p.Sub(number(2), number(2))),
+    "Reciprocal": lambda p, v: p.Reciprocal(number(0)),
     "Div": lambda p, v: p.Div(number(1), number(0)),
 }
 
@@ -159,6 +163,19 @@ def test_a_constant_that_is_not_finite_is_not_decided(operator: str) -> None:
     decision = decided(build)
     assert decision.verdict is Verdict.NOT_DECIDED, decision
     assert f"= {operator}: a constant that is not finite" in str(decision)
+    assert decide(graph(build), graph(build), SHAPES).verdict is Verdict.IDENTICAL
+
+
+NEVER_FINITE: dict[str, Build] = {
+    "a product with an infinity": lambda p, v: p.Add(v, p.Mul(p.Mul(v, 0.0), float("inf"))),
+    "a division by a value that is always 0": lambda p, v: p.Add(v, p.Div(p.Sub(v, v), p.Mul(v, 0.0))),
+}
+
+
+@pytest.mark.parametrize("what", NEVER_FINITE)
+def test_a_value_that_is_never_finite_is_not_decided(what: str) -> None:
+    assert what in str(decided(NEVER_FINITE[what]))
+    build = NEVER_FINITE[what]
     assert decide(graph(build), graph(build), SHAPES).verdict is Verdict.IDENTICAL
 
 
@@ -187,6 +204,15 @@ def test_a_degree_that_is_too_large_for_the_bound_is_not_decided() -> None:
 )
 def test_more_numbers_than_memory_holds_are_not_decided(build: Build) -> None:
     assert "expected at most 134,217,728 computed numbers, got " in str(decided(build))
+
+
+def test_a_run_counts_all_numbers_that_it_computes() -> None:
+    algebra = Algebra(Residues())
+    x = algebra.term(np.ones((3, 4), np.float32))
+    # the sum with the lever, and the answer
+    run_graph(graph(plain), algebra, [x], max_elements=36)
+    with pytest.raises(UndecidedError, match="expected at most 35 computed numbers, got 36"):
+        run_graph(graph(plain), algebra, [x], max_elements=35)
 
 
 # ---- the interface
