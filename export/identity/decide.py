@@ -12,8 +12,15 @@ from torch.export import ExportedProgram
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of
 from turnpike.export.identity.aten.run_program import run_program
-from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape, Verdict
+from turnpike.export.identity.decision import (
+    MAX_ERROR_BOUND,
+    Decision,
+    HiddenOutput,
+    InputShape,
+    Verdict,
+)
 from turnpike.export.identity.folded_constants import FoldedConstant, folded_constants
+from turnpike.export.identity.interface import interface_difference
 from turnpike.export.identity.numbers.error_bound import ATOM
 from turnpike.export.identity.numbers.residues import Residues
 from turnpike.export.identity.onnx.run_graph import run_graph
@@ -35,8 +42,11 @@ def decide(
         shapes: The sets of input shapes to run, each with a shape for every input.
         hidden: Outputs of the graph that the reference does not have, by name.
         trusted: A graph that was exported here from the same program. Constants that torch.onnx computes are
-            taken from it, and those of `model` have to equal them bit for bit.
+            taken from it, and those of `model` have to equal them bit for bit. So do the names and dtypes of
+            inputs, outputs and levers.
     """
+    if trusted is not None and (found := interface_difference(trusted, model, hidden or {})) is not None:
+        return found
     folded: tuple[FoldedConstant, ...] = ()
     if isinstance(reference, ExportedProgram):
         folded = tuple(folded_constants(reference, dict(_initializers(trusted or model))))
@@ -47,6 +57,12 @@ def decide(
             return decision
         decisions.append(decision)
     bound = sum(decision.error_bound for decision in decisions)
+    if bound > MAX_ERROR_BOUND:
+        return undecided(
+            f"the programs are too large: the chance of an error is up to {bound:.0e}, expected at most "
+            f"{MAX_ERROR_BOUND:.0e}",
+            folded,
+        )
     return Decision(
         Verdict.IDENTICAL, decisions[0].compared, folded=folded, runs=len(shapes), error_bound=bound
     )

@@ -86,7 +86,7 @@ class Decision:
     Attributes:
         verdict: Whether graph and reference are the same function.
         compared: The outputs that were compared.
-        different: Those that differ.
+        different: Those that differ. Nothing was compared if the interfaces do.
         first_difference: The first node of the graph that differs from the reference's value of its name.
         reason: Why nothing was decided.
         folded: Constants that the exporter computed, which were taken from the graph.
@@ -108,6 +108,8 @@ class Decision:
     def __str__(self) -> str:
         if self.verdict is Verdict.NOT_DECIDED:
             return f"not decided: {self.reason}"
+        if self.verdict is Verdict.DIFFERENT and not self.compared:
+            return f"different: {', '.join(self.different)}"
         if self.verdict is Verdict.DIFFERENT:
             where = self.first_difference or "a value without a name"
             names = ", ".join(self.different[:3])

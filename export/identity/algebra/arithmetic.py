@@ -196,7 +196,7 @@ class Algebra:
     def sizes_of(self, value: Value) -> Value:
         """The shape of a tensor, as the program reads it."""
         numbers = np.array(shape_of(value), np.int64)
-        if not isinstance(value, Term) or not self._symbolic_sizes:
+        if not self._symbolic_sizes:
             return numbers
         return Sizes(numbers, self._read_sizes(numbers), self.sizes, is_growing=True)
 
@@ -206,6 +206,17 @@ class Algebra:
         # a graph may shape its tensors like any other one
         self.sizes.allow(data)
         return Term(data, "i", ATOM)
+
+    def of_this_run(self, name: str, numbers: Array) -> Value:
+        """Integers that may be others for other sizes: positions, and what is counted along an axis.
+
+        They stand for random functions of the numbers of this run, so that no comparison or polynomial with
+        them is known.
+        """
+        if not self._symbolic_sizes:
+            return numbers
+        data = self.numbers.function(f"of this run: {name}", [self.numbers.from_integers(numbers)])
+        return Sizes(numbers, Term(data, "i", ATOM), self.sizes)
 
     def integers(
         self, function: Callable[..., Any], symbolic: Callable[..., Value], *values: Value
@@ -490,6 +501,9 @@ class Algebra:
         """
         kind = kind_of(np.zeros(0, dtype))
         if isinstance(a, Sizes):
+            if kind == "i" and (np.dtype(dtype).itemsize < 4 or np.dtype(dtype).kind == "u"):
+                wrapped = self.function(f"wrap to {np.dtype(dtype)}", a, kind="i")
+                return Sizes(a.numbers.astype(dtype).astype(np.int64), wrapped, self.sizes)
             if kind == kind_of(a):
                 return a
             self._sizes_of_floats[a.term.data.tobytes()] = a

@@ -76,6 +76,7 @@ def convolve(
     algebra: Algebra, x: Value, weight: Value, bias: Value | None, windows: Windows, groups: int = 1
 ) -> Value:
     """A convolution: a matrix product of windows and weights for each group of channels."""
+    use_windows(algebra, x, windows)
     # the lists of one program are tuples in the other
     sizes = (windows.kernel, windows.strides, windows.dilations)
     form = (*map(tuple, sizes), tuple(map(tuple, windows.pads)), windows.ceil_mode, groups)
@@ -86,6 +87,14 @@ def convolve(
         return result
     column = algebra.move(bias, lambda data: data.reshape(-1, *(1,) * windows.rank))
     return algebra.add(result, column)
+
+
+def use_windows(algebra: Algebra, x: Value, windows: Windows) -> None:
+    """Note how far windows reach: beyond the input of this run, they do so in a longer one alone."""
+    sizes = shape_of(x)[-windows.rank :]
+    for size, extent, (low, high) in zip(sizes, windows.extents, windows.pads, strict=True):
+        for reach in (low, high, extent - 1 - low):
+            algebra.sizes.use_reach(reach, size)
 
 
 def _convolve(algebra: Algebra, x: Value, weight: Value, windows: Windows, groups: int) -> Term:
@@ -142,6 +151,7 @@ def convolve_transposed(
 
 
 def max_pool(algebra: Algebra, x: Value, windows: Windows) -> Value:
+    use_windows(algebra, x, windows)
     term = algebra.term(x)
     view = algebra.move(term, windows.cut)
     places = view.shape[2 : 2 + windows.rank]
@@ -165,6 +175,7 @@ def average_pool(
     algebra: Algebra, x: Value, windows: Windows, *, count_padding: bool, divisor: int | None = None
 ) -> Value:
     """The sum of each window, divided by the number of places that count, or by a divisor."""
+    use_windows(algebra, x, windows)
     view = algebra.move(algebra.term(x), windows.cut)
     total = sum_of(algebra, view, range(2 + windows.rank, 2 + 2 * windows.rank))
     if divisor is not None:

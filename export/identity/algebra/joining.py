@@ -57,6 +57,9 @@ def pad(
 ) -> Value:
     """Pad or, where a width is negative, crop. The modes are those of NumPy."""
     shape = shape_of(a)
+    for pair, size in zip(widths, shape, strict=True):
+        for width in pair:
+            algebra.sizes.use_reach(width, size)
     crops = tuple(
         slice(max(0, -low), size - max(0, -high)) for (low, high), size in zip(widths, shape, strict=True)
     )
@@ -66,6 +69,12 @@ def pad(
         return algebra.move(a, lambda data: np.pad(data, added, mode))  # type: ignore[call-overload]
     inside = np.pad(np.ones(shape_of(a), bool), added)
     return algebra.where(inside, algebra.move(a, lambda data: np.pad(data, added)), value)
+
+
+def use_table(algebra: Algebra, table: Value, *bounds: Value | None) -> None:
+    """Note that a table is cut or read at these bounds or ids, if that depends on sizes."""
+    if not isinstance(table, Term | Sizes) and any(isinstance(bound, Sizes) for bound in bounds):
+        algebra.sizes.use_table(np.asarray(table))
 
 
 def take_along(algebra: Algebra, a: Value, ids: Array, axis: int) -> Value:
@@ -81,6 +90,7 @@ def take(algebra: Algebra, table: Value, ids: Value, axis: int) -> Value:
     axis %= rank
     if not isinstance(ids, Term):
         places = known(ids, "ids")
+        use_table(algebra, table, ids)
         return algebra.move(table, lambda data: np.take(data, places, axis))
     if isinstance(table, Term | Sizes):
         front = algebra.move(table, lambda data: np.moveaxis(data, axis, 0))
@@ -124,6 +134,7 @@ def elements_at(algebra: Algebra, table: Value, ids: Sequence[Value]) -> Value:
 def elements_along(algebra: Algebra, table: Value, ids: Value, axis: int) -> Value:
     """The numbers at ids along an axis, at the places that the ids have in the other axes."""
     if not isinstance(ids, Term):
+        use_table(algebra, table, ids)
         return take_along(algebra, table, known(ids, "ids"), axis)
     axis %= ids.ndim
     count = shape_of(table)[axis]

@@ -10,6 +10,7 @@ import numpy as np
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.algebra.joining import stack
 from turnpike.export.identity.algebra.terms import (
+    Sizes,
     Term,
     UndecidedError,
     Value,
@@ -39,8 +40,10 @@ def sum_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = Fa
         lambda term: sum_of(algebra, term, axes, keepdims=keepdims),
         a,
     )
+    if isinstance(result, Sizes):
+        return Sizes(result.numbers, algebra.function("of this run: sum", result), result.ledger)
     if result is not None:
-        return result
+        return algebra.of_this_run("sum", np.asarray(result))
     term = algebra.term(a)
     size = term.size.summed(math.prod(term.shape[axis] for axis in chosen))
     data = algebra.numbers.sum(term.data, chosen, keepdims=keepdims)
@@ -79,6 +82,9 @@ def variance(
 
 
 def product_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
+    if (integers := known_integers(a)) is not None:
+        product = np.prod(integers[0], axis=axes_of(a, axes), keepdims=keepdims)
+        return algebra.of_this_run("product", np.asarray(product))
     for axis in reversed(axes_of(a, axes)):
         factors = [_at(algebra, a, axis, index) for index in range(shape_of(a)[axis])]
         a = factors[0] if factors else np.ones((), np.float32)
@@ -96,7 +102,8 @@ def _at(algebra: Algebra, a: Value, axis: int, index: int) -> Value:
 def maximum_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
     chosen = axes_of(a, axes)
     if (integers := known_integers(a)) is not None:
-        return np.asarray(np.max(integers[0], axis=chosen, keepdims=keepdims))
+        largest = np.asarray(np.max(integers[0], axis=chosen, keepdims=keepdims))
+        return algebra.of_this_run("maximum", largest)
     term = algebra.term(a)
     kept = [axis for axis in range(term.ndim) if axis not in chosen]
     last = algebra.move(
@@ -195,8 +202,8 @@ def log_sum_exp(algebra: Algebra, a: Value, axes: Axes, *, keepdims: bool = Fals
 
 def cumulative_sum(algebra: Algebra, a: Value, axis: int) -> Value:
     if (integers := known_integers(a)) is not None:
-        return np.cumsum(integers[0], axis)
-    term = algebra.term(a)
+        return algebra.of_this_run("cumulative sum", np.cumsum(integers[0], axis))
+    term = algebra.function("of this run: addend", a, kind="i") if isinstance(a, Sizes) else algebra.term(a)
     size = term.size.summed(term.shape[axis])
     kind = "f" if term.kind == "f" else "i"
     return Term(algebra.numbers.cumulative_sum(term.data, axis % term.ndim), kind, size)

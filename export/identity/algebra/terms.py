@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -58,7 +59,7 @@ class SizeLedger:
         """`from_integers` converts numbers to field elements."""
         self._from_integers = from_integers
         self._allowed: set[bytes] = set()
-        self._bounds: set[int] = set()
+        self._expected: set[tuple[object, ...]] = set()
         # the first program is run, and defines what is allowed
         self.is_open = True
         # the node that is run
@@ -68,12 +69,24 @@ class SizeLedger:
 
     def use_bound(self, bound: object, length: int) -> None:
         """Note a number that cuts an axis: one beyond the axis cuts longer ones, and nothing here."""
-        if not isinstance(bound, int) or not length < abs(bound) < NO_BOUND:
-            return
+        if isinstance(bound, int) and length < abs(bound) < NO_BOUND:
+            self.expect(("bound", abs(bound)), f"a bound of {bound} for {length} places")
+
+    def use_reach(self, reach: int, length: int) -> None:
+        """Note a distance between places, such as that of a window's edge from its middle."""
+        self.use_bound(reach, length - 1)
+
+    def use_table(self, table: Array) -> None:
+        """Note a known table that is cut by sizes: its other numbers belong to longer inputs."""
+        digest = hashlib.blake2b(np.ascontiguousarray(table).tobytes(), digest_size=32).digest()
+        self.expect(("table", str(table.dtype), digest), "a table of numbers that is cut by sizes")
+
+    def expect(self, key: tuple[object, ...], what: str) -> None:
+        """Note something that the second program may have only if the first one has it, too."""
         if self.is_open:
-            self._bounds.add(bound)
-        elif bound not in self._bounds:
-            self.others.append(f"{self.node}: a bound of {bound} for {length} places")
+            self._expected.add(key)
+        elif key not in self._expected:
+            self.others.append(f"{self.node}: {what}")
 
     def allow(self, elements: Array) -> None:
         """Allow the sizes that these field elements stand for."""

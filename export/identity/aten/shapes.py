@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import joining
+from turnpike.export.identity.algebra import joining, positions
 from turnpike.export.identity.algebra.terms import Array, Sizes, Term, UndecidedError, Value, shape_of
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
 
@@ -135,6 +135,7 @@ def slice_axis(
     key = [slice(None)] * len(shape_of(self_))
     for bound in (start, end):
         call.algebra.sizes.use_bound(bound, shape_of(self_)[dim])
+    joining.use_table(call.algebra, self_, start, end)
     key[dim] = slice(start, end, step)
     return call.algebra.move(self_, lambda data: data[tuple(key)])
 
@@ -188,6 +189,7 @@ def roll(call: Call, self_: Value, shifts: Any, dims: Any = ()) -> Value:
 
 @table.operators("tril", "triu")
 def triangle(call: Call, self_: Value, diagonal: int = 0) -> Value:
+    call.algebra.sizes.use_reach(diagonal, max(shape_of(self_)[-2:]))
     function = np.tril if call.operator == "tril" else np.triu
     return call.algebra.move(self_, lambda data: function(data, diagonal))
 
@@ -246,8 +248,7 @@ def filled(
 
 @table.operators("arange")
 def count_up(call: Call, end: Any, start: Any = 0, step: Any = 1, **_: Any) -> Value:
-    bounds = [int(bound) if isinstance(bound, Sizes) else bound for bound in (start, end, step)]
-    return np.arange(*bounds).astype(call.dtype)
+    return call.algebra.cast(positions.count_up(call.algebra, start, end, step), call.dtype)
 
 
 @table.operators("eye")

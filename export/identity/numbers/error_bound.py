@@ -58,6 +58,8 @@ class Size:
 
     def agreement(self) -> float:
         """The probability that two different polynomials of this size agree modulo one random prime."""
+        if self.degree >= LOW:
+            return 1.0
         # the difference of two has twice the norm
         factors = (self.norm + 1) / math.log2(LOW)
         return min(1.0, self.degree / LOW + factors / PRIMES_IN_RANGE)

@@ -7,7 +7,15 @@ import math
 import numpy as np
 
 from turnpike.export.identity.algebra.joining import stack
-from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, known, shape_of
+from turnpike.export.identity.algebra.terms import (
+    Sizes,
+    Term,
+    UndecidedError,
+    Value,
+    known,
+    known_integers,
+    shape_of,
+)
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()
@@ -32,15 +40,26 @@ def loop(call: NodeCall, count: Value | None, going: Value | None, *states: Valu
     carried, collected = list(states), [list[Value]() for _ in body.outputs[1 + len(states) :]]
     step = 0
     while goes_on and step < limit:
-        more, *results = call.run_graph(body, [np.array(step, np.int64), np.array(True), *carried])
+        number = call.algebra.of_this_run("position", np.array(step, np.int64))
+        more, *results = call.run_graph(body, [number, np.array(True), *carried])
         goes_on = bool(known(more, "the condition of a Loop").all())
-        carried = results[: len(states)]
+        carried = _carried(call, carried, results)
         for values, value in zip(collected, results[len(states) :], strict=True):
             values.append(value)
         step += 1
     if not step and collected:
         raise UndecidedError("a Loop without a step")
     return [*carried, *(stack(call.algebra, values, 0) for values in collected)]
+
+
+def _carried(call: NodeCall, before: list[Value], results: list[Value]) -> list[Value]:
+    """The states after a step. Integers that change may count steps, of which other sizes have more."""
+    return [
+        call.algebra.of_this_run("state", after[0])
+        if (after := known_integers(result)) is not None and not np.array_equal(after[0], np.asarray(state))
+        else result
+        for state, result in zip(before, results, strict=False)
+    ]
 
 
 @table.operators("Scan")
@@ -61,7 +80,7 @@ def scan(call: NodeCall, *inputs: Value) -> list[Value]:
             for value, axis, back in zip(sequences, in_axes, in_reversed, strict=True)
         ]
         results = call.run_graph(body, [*states, *parts])
-        states = results[: len(states)]
+        states = _carried(call, states, results)
         for values, value in zip(collected, results[len(states) :], strict=True):
             values.append(value)
     joined = [

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from turnpike.export.identity.algebra import activations
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of, known
+from turnpike.export.identity.algebra.terms import Array, Sizes, Term, UndecidedError, Value, kind_of, known
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()
@@ -61,6 +61,13 @@ COMPARISONS = {
 
 @table.operators(*PLAIN)
 def plain(call: NodeCall, *inputs: Value) -> Value:
+    if call.operator == "Reciprocal":
+        _expect_no_zero(call, inputs[0])
+    if call.operator == "Mul" and any(
+        not isinstance(value, Term | Sizes) and np.isinf(value).any() for value in inputs
+    ):
+        # NaN at 0, where the field has 0
+        call.algebra.sizes.expect(("infinite factor",), "a product with an infinity")
     return PLAIN[call.operator](call.algebra, *inputs)
 
 
@@ -95,8 +102,15 @@ def exclusive_or(call: NodeCall, a: Value, b: Value) -> Value:
 @table.operators("Div")
 def divide(call: NodeCall, a: Value, b: Value) -> Value:
     if not {kind_of(a), kind_of(b)} <= {"i"}:
+        _expect_no_zero(call, b)
         return call.algebra.divide(a, b)
     return call.algebra.integer_function("div trunc", _truncated_quotient, a, b)
+
+
+def _expect_no_zero(call: NodeCall, divisor: Value) -> None:
+    """Note a computed divisor that is 0 for every input: the inverse of 0 is 0 in the field."""
+    if isinstance(divisor, Term) and (divisor.data == 0).all(0).any():
+        call.algebra.sizes.expect(("zero divisor",), "a division by a value that is always 0")
 
 
 def _truncated_quotient(a: Array, b: Array) -> Array:

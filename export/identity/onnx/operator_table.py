@@ -10,7 +10,10 @@ import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import Value, known
+from turnpike.export.identity.algebra.terms import UndecidedError, Value, known
+
+# Numbers that a graph may compute, which stay until it has run. Each takes 48 bytes: 6.4 GB in all.
+MAX_ELEMENTS = 2**27
 
 # a function of a NodeCall and of the node's inputs, of which a missing one is None
 Handler = Callable[..., Any]
@@ -51,6 +54,12 @@ class NodeCall:
 def integers(value: Value, what: str) -> list[int]:
     """A value of sizes, axes or indices."""
     return [int(number) for number in np.atleast_1d(known(value, what))]
+
+
+def expect_memory(numbers: int, limit: int = MAX_ELEMENTS) -> None:
+    """Raise an UndecidedError for more numbers than a run may hold."""
+    if numbers > limit:
+        raise UndecidedError(f"expected at most {limit:,} computed numbers, got {numbers:,}")
 
 
 class OperatorTable(dict[str, Handler]):

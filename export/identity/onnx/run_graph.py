@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import UndecidedError, Value
+from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.numbers.reals import Reals
 from turnpike.export.identity.onnx import (
     control_flow,
     elementwise,
@@ -18,7 +21,7 @@ from turnpike.export.identity.onnx import (
     reductions,
     shapes,
 )
-from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable
+from turnpike.export.identity.onnx.operator_table import MAX_ELEMENTS, NodeCall, OperatorTable, expect_memory
 
 OPERATORS = OperatorTable(
     {
@@ -54,8 +57,11 @@ def run_graph(
     algebra: Algebra,
     inputs: Sequence[Value],
     overrides: Mapping[str, Value] = MappingProxyType({}),
+    max_elements: int = MAX_ELEMENTS,
 ) -> GraphRun:
-    """Run a graph. Inputs that have a default get it, unless `overrides` has another value for their name.
+    """Run a graph. It may compute `max_elements` numbers in all.
+
+    Inputs that have a default get it, unless `overrides` has another value for their name.
 
     Raises:
         UndecidedError: The graph has something that cannot be run on terms.
@@ -64,7 +70,7 @@ def run_graph(
     opset = model.opset_imports.get("") or 0
     if opset < MIN_OPSET:
         raise UndecidedError(f"opset {opset}, expected {MIN_OPSET} or later")
-    runner = _Runner(algebra, opset)
+    runner = _Runner(algebra, opset, max_elements)
     public = [value for value in graph.inputs if value.name not in graph.initializers]
     if len(public) != len(inputs):
         raise UndecidedError(f"the graph has {len(public)} inputs, the network {len(inputs)}")
@@ -95,7 +101,7 @@ def run_again(
         wanted: The values to compute.
         held: Values that do not change.
     """
-    runner = _Runner(algebra, model.opset_imports.get("") or 0)
+    runner = _Runner(algebra, model.opset_imports.get("") or 0, MAX_ELEMENTS)
     results, stale, needed = {**values, **changed}, set(changed), ancestors(wanted)
     for node in model.graph:
         if (
@@ -133,9 +139,15 @@ def inputs_of(node: ir.Node) -> list[ir.Value]:
 
 
 class _Runner:
-    def __init__(self, algebra: Algebra, opset: int) -> None:
+    def __init__(self, algebra: Algebra, opset: int, max_elements: int) -> None:
         self._algebra = algebra
         self._opset = opset
+        # the elements of all results
+        self._elements = 0
+        self._max_elements = max_elements
+        # what is known before a run, in real numbers
+        self._real = Algebra(Reals(), symbolic_sizes=False)
+        self._constants: dict[ir.Value, Value] = {}
         self.operators: set[str] = set()
 
     def run(self, graph: ir.Graph, values: dict[ir.Value, Value]) -> list[Value]:
@@ -166,16 +178,54 @@ class _Runner:
             values.update(zip(graph.inputs, inputs, strict=True))
             return self.run(graph, values)
 
+        def call(algebra: Algebra, inputs: Sequence[Value | None]) -> Sequence[Value]:
+            result = handler(NodeCall(algebra, node, self._opset, run_inner), *inputs)
+            return result if isinstance(result, tuple | list) else [result]
+
         for value in node.inputs:
             if value is not None and value not in values:
                 raise UndecidedError(f"{place}: its input {value.name} is not computed here")
         self._algebra.sizes.node = place
         inputs = [None if value is None else values[value] for value in node.inputs]
         try:
-            result = handler(NodeCall(self._algebra, node, self._opset, run_inner), *inputs)
+            results = call(self._algebra, inputs)
+            self._elements += sum(math.prod(shape_of(value)) for value in results if isinstance(value, Term))
+            expect_memory(self._elements, self._max_elements)
         except UndecidedError as error:
             raise UndecidedError(f"{place}: {error}") from error
         except Exception as error:
             lines = str(error).splitlines() or [""]
             raise UndecidedError(f"{place}: {type(error).__name__}: {lines[0]}") from error
-        return result if isinstance(result, tuple | list) else [result]
+        self._run_constant(node, inputs, call)
+        return results
+
+    def _run_constant(
+        self,
+        node: ir.Node,
+        inputs: Sequence[Value | None],
+        call: Callable[[Algebra, Sequence[Value | None]], Sequence[Value]],
+    ) -> None:
+        """Compute a node without inputs in real numbers, too.
+
+        The field has a number for the logarithm of -1. One that is multiplied by 0 would be forgotten, and
+        onnxruntime answers NaN.
+        """
+        if any(attribute.type is ir.AttributeType.GRAPH for attribute in node.attributes.values()):
+            return
+        given = [(value, result) for value, result in zip(node.inputs, inputs, strict=True)]
+        if any(isinstance(result, Term | Sizes) and value not in self._constants for value, result in given):
+            return
+        real = [None if value is None else self._constants.get(value, result) for value, result in given]
+        try:
+            with np.errstate(all="ignore"):
+                results = call(self._real, real)
+        except Exception:
+            # known to the field, and not to these numbers
+            return
+        for output, result in zip(node.outputs, results, strict=False):
+            if not isinstance(result, Term):
+                continue
+            self._constants[output] = result
+            if not np.isfinite(result.data).all():
+                key = ("not finite", node.op_type, result.data.tobytes())
+                self._algebra.sizes.expect(key, "a constant that is not finite")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import joining
+from turnpike.export.identity.algebra import joining, positions
 from turnpike.export.identity.algebra.terms import (
     Array,
     Term,
@@ -19,7 +19,7 @@ from turnpike.export.identity.algebra.terms import (
     shape_of,
 )
 from turnpike.export.identity.numbers.error_bound import Size
-from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
+from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, expect_memory, integers
 
 table = OperatorTable()
 
@@ -44,14 +44,16 @@ def constant(call: NodeCall) -> Value:
 @table.operators("ConstantOfShape")
 def constant_of_shape(call: NodeCall, shape: Value) -> Value:
     value = call.get("value", np.zeros(1, np.float32))
-    return np.full(integers(shape, "a shape"), value.reshape(-1)[0], value.dtype)
+    sizes = integers(shape, "a shape")
+    expect_memory(math.prod(sizes))
+    return np.full(sizes, value.reshape(-1)[0], value.dtype)
 
 
 @table.operators("Range")
 def count_up(call: NodeCall, start: Value, limit: Value, delta: Value) -> Value:
-    bounds = [known(call.algebra.as_sizes(value), "a Range").item() for value in (start, limit, delta)]
     kinds = {kind_of(value) for value in (start, limit, delta)}
-    return np.arange(*bounds).astype(np.float32 if "f" in kinds else np.int64)
+    counted = positions.count_up(call.algebra, start, limit, delta)
+    return call.algebra.cast(counted, np.float32 if "f" in kinds else np.int64)
 
 
 @table.operators("EyeLike")
@@ -107,12 +109,14 @@ def unsqueeze(call: NodeCall, x: Value, axes: Value | None = None) -> Value:
 def expand(call: NodeCall, x: Value, sizes: Value) -> Value:
     wanted = integers(sizes, "a shape") if np.size(known(sizes, "a shape")) else []
     shape = np.broadcast_shapes(shape_of(x), tuple(wanted))
+    expect_memory(math.prod(shape))
     return call.algebra.move(x, lambda data: np.ascontiguousarray(np.broadcast_to(data, shape)))
 
 
 @table.operators("Tile")
 def tile(call: NodeCall, x: Value, repeats: Value) -> Value:
     counts = integers(repeats, "repeats")
+    expect_memory(math.prod((*counts, *shape_of(x))))
     return call.algebra.move(x, lambda data: np.tile(data, counts))
 
 
@@ -139,6 +143,7 @@ def slice_axes(
     for start, end, axis, step in zip(first, last, places, widths, strict=True):
         for bound in (start, end):
             call.algebra.sizes.use_bound(bound, shape_of(x)[axis])
+        joining.use_table(call.algebra, x, starts, ends)
         key[axis] = slice(start, end, step)
     return call.algebra.move(x, lambda data: data[tuple(key)])
 
@@ -153,6 +158,7 @@ def split(call: NodeCall, x: Value, sizes: Value | None = None) -> list[Value]:
         part = -(-length // count)
         ends = [min(length, part * (number + 1)) for number in range(count)]
     else:
+        joining.use_table(call.algebra, x, sizes)
         ends = np.cumsum(wanted).tolist()
     starts = [0, *ends[:-1]]
     return [
@@ -232,6 +238,7 @@ def pad(
 @table.operators("Trilu")
 def triangle(call: NodeCall, x: Value, diagonal: Value | None = None) -> Value:
     (number,) = [0] if diagonal is None else integers(diagonal, "a diagonal")
+    call.algebra.sizes.use_reach(number, max(shape_of(x)[-2:]))
     function = np.triu if call.get("upper", 1) else np.tril
     return call.algebra.move(x, lambda data: function(data, number))
 
