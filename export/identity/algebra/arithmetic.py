@@ -9,6 +9,7 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
+from turnpike.export.identity.algebra.notes import Notes
 from turnpike.export.identity.algebra.terms import (
     Array,
     Known,
@@ -86,6 +87,11 @@ class Algebra:
         self._sizes_of_floats: dict[bytes, Sizes] = {}
         # for the literals of a root and its inverse: the bytes of the other one
         self._inverses: dict[bytes, bytes] = {}
+        # terms that are nowhere below zero
+        self._not_negative: Notes[bool] = Notes()
+        # for exp(x), and for 1 + exp(x): x
+        self._powers: Notes[Term] = Notes()
+        self._powers_plus_one: Notes[Term] = Notes()
         self._name_square_root_of_two()
 
     # ---- values
@@ -258,7 +264,12 @@ class Algebra:
                 finite = np.where(large, np.zeros((), np.asarray(other).dtype), other)
                 return self.where(large, other, self.add(value, finite))
         x, y = self.term(a), self.term(b)
-        return Term(self.numbers.add(*self._pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
+        result = Term(self.numbers.add(*self._pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
+        for value, other in ((a, b), (b, a)):
+            exponent = self._powers.get(value)
+            if exponent is not None and _is_everywhere(other, 1) and result.shape == exponent.shape:
+                self._powers_plus_one.add(result, exponent)
+        return result
 
     def subtract(self, a: Value, b: Value) -> Value:
         # NumPy does not subtract booleans
@@ -286,6 +297,10 @@ class Algebra:
             exact = self._exact_inverse(array)
             if exact is not None:
                 return exact
+        exponent = self._powers_plus_one.get(a)
+        if exponent is not None:
+            # 1 / (1 + exp(-x)) is the sigmoid of x
+            return self.sigmoid(self.negate(exponent))
         return self.odd_function("1/x", a)
 
     def divide(self, a: Value, b: Value) -> Value:
@@ -374,7 +389,10 @@ class Algebra:
         return self.once(("even", name), [term], compute)
 
     def exp(self, a: Value) -> Value:
-        return self.function("exp", a)
+        result = self.function("exp", a)
+        self._powers.add(result, self.term(a))
+        self._not_negative.add(result, True)
+        return result
 
     def log(self, a: Value) -> Value:
         return self.function("log", a)
@@ -385,7 +403,11 @@ class Algebra:
     def absolute(self, a: Value) -> Value:
         if (result := self.integers(np.abs, self.absolute, a)) is not None:
             return result
-        return self._of_kind(self.even_function("abs", a), kind_of(a))
+        if self._not_negative.get(a):
+            return a
+        result = self._of_kind(self.even_function("abs", a), kind_of(a))
+        self._not_negative.add(result, True)
+        return result
 
     def sign(self, a: Value) -> Value:
         return self.odd_function("sign", a)
@@ -405,8 +427,14 @@ class Algebra:
         """max(a, b) = (a + b + |a - b|) / 2."""
         if (result := self.integers(np.maximum, self.maximum, a, b)) is not None:
             return result
+        for value, other in ((a, b), (b, a)):
+            if self._not_negative.get(value) and _is_everywhere(other, 0) and _is_like(value, a, b):
+                return value
         distance = self.absolute(self.subtract(a, b))
-        return self._of_kind(self.scale(self.add(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+        larger = self._of_kind(self.scale(self.add(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+        if any(self._not_negative.get(value) or _is_everywhere(value, 0) for value in (a, b)):
+            self._not_negative.add(larger, True)
+        return larger
 
     def minimum(self, a: Value, b: Value) -> Value:
         """min(a, b) = (a + b - |a - b|) / 2."""
@@ -512,6 +540,17 @@ class Algebra:
 
 def is_growing_size(value: Value) -> bool:
     return value.is_growing if isinstance(value, Sizes) else bool((np.asarray(value) >= 0).all())
+
+
+def _is_everywhere(value: Value, number: int) -> bool:
+    """Whether a value is known before the run, and is this number in all places."""
+    return not isinstance(value, Term | Sizes) and bool((np.asarray(value) == number).all())
+
+
+def _is_like(value: Value, *operands: Value) -> bool:
+    """Whether a value has the shape and the kind of a result of arithmetic on these operands."""
+    shape = np.broadcast_shapes(*map(shape_of, operands))
+    return shape == shape_of(value) and joint_kind(*operands) == kind_of(value)
 
 
 def _digest(value: Value) -> bytes:
