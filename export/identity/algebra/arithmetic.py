@@ -92,6 +92,9 @@ class Algebra:
         # for exp(x), and for 1 + exp(x): x
         self._powers: Notes[Term] = Notes()
         self._powers_plus_one: Notes[Term] = Notes()
+        # for c * x, with a known number c: both; for min(x, c), with a known c: both
+        self._multiples: Notes[tuple[Value, Term]] = Notes()
+        self._limited: Notes[tuple[Value, Array]] = Notes()
         self._name_square_root_of_two()
 
     # ---- values
@@ -282,7 +285,11 @@ class Algebra:
         if (result := self.integers(np.multiply, self.multiply, a, b)) is not None:
             return result
         x, y = self.term(a), self.term(b)
-        return Term(self.numbers.multiply(*self._pair(x, y)), joint_kind(a, b), x.size.times(y.size))
+        result = Term(self.numbers.multiply(*self._pair(x, y)), joint_kind(a, b), x.size.times(y.size))
+        for value, factor in ((x, b), (y, a)):
+            if np.size(factor) == 1 and not isinstance(factor, Term | Sizes) and result.shape == value.shape:
+                self._multiples.add(result, (factor, value))
+        return result
 
     def negate(self, a: Value) -> Value:
         return self.subtract(np.zeros((), np.int64), a)
@@ -430,6 +437,23 @@ class Algebra:
         for value, other in ((a, b), (b, a)):
             if self._not_negative.get(value) and _is_everywhere(other, 0) and _is_like(value, a, b):
                 return value
+        for value, other in ((a, b), (b, a)):
+            limited = self._limited.get(value)
+            if (
+                limited is not None
+                and not isinstance(other, Term | Sizes)
+                and (np.asarray(other) <= limited[1]).all()
+            ):
+                # a clip is a minimum of a maximum, in whichever order it is written
+                return self.minimum(self.maximum(limited[0], other), limited[1])
+            multiple = self._multiples.get(value)
+            if multiple is not None and isinstance(other, Term) and multiple[1].data is other.data:
+                # max(x, c * x), as a leaky relu is written: the larger slope is that of positive numbers
+                positive = self.maximum(other, 0)
+                negative = self.subtract(other, positive)
+                if np.reshape(multiple[0], ()) <= 1:  # type: ignore[arg-type]
+                    return self.add(positive, self.multiply(multiple[0], negative))
+                return self.add(self.multiply(multiple[0], positive), negative)
         distance = self.absolute(self.subtract(a, b))
         larger = self._of_kind(self.scale(self.add(self.add(a, b), distance), 1, 2), joint_kind(a, b))
         if any(self._not_negative.get(value) or _is_everywhere(value, 0) for value in (a, b)):
@@ -441,7 +465,11 @@ class Algebra:
         if (result := self.integers(np.minimum, self.minimum, a, b)) is not None:
             return result
         distance = self.absolute(self.subtract(a, b))
-        return self._of_kind(self.scale(self.subtract(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+        smaller = self._of_kind(self.scale(self.subtract(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+        for value, other in ((a, b), (b, a)):
+            if not isinstance(other, Term | Sizes):
+                self._limited.add(smaller, (value, np.asarray(other)))
+        return smaller
 
     def _of_kind(self, value: Value, kind: str) -> Term:
         """A value that a formula with fractions computes, in the kind of the result."""

@@ -53,6 +53,22 @@ def tanh_by_exp(algebra: Algebra, x: Value) -> Value:
     return algebra.subtract(algebra.divide(2, algebra.add(power, 1)), 1)
 
 
+def clip_from_above(algebra: Algebra, x: Value, low: Value = -1, high: Value = 2) -> Value:
+    return algebra.maximum(algebra.minimum(x, high), low)
+
+
+def clip_from_below(algebra: Algebra, x: Value, low: Value = -1, high: Value = 2) -> Value:
+    return algebra.minimum(algebra.maximum(x, low), high)
+
+
+def larger_multiple(algebra: Algebra, x: Value, slope: float = 0.25) -> Value:
+    return algebra.maximum(x, algebra.multiply(np.float32(slope), x))
+
+
+def leaky(algebra: Algebra, x: Value, slope: float = 0.25) -> Value:
+    return activations.leaky_relu(algebra, x, np.float32(slope))
+
+
 LAWS: dict[str, tuple[Formula, Formula]] = {
     "relu(relu(x))": (relu_twice, activations.relu),
     "relu(|x|)": (relu_of_abs, Algebra.absolute),
@@ -62,6 +78,16 @@ LAWS: dict[str, tuple[Formula, Formula]] = {
     "1 / (1 + exp(-x))": (sigmoid_by_exp, Algebra.sigmoid),
     "x / (exp(-x) + 1)": (silu_by_exp, activations.silu),
     "2 / (1 + exp(-2x)) - 1": (tanh_by_exp, Algebra.tanh),
+    "max(min(x, 2), -1)": (clip_from_above, clip_from_below),
+    "max(x, x / 4)": (larger_multiple, leaky),
+    "max(x, -2 x)": (
+        lambda algebra, x: larger_multiple(algebra, x, -2),
+        lambda algebra, x: leaky(algebra, x, -2),
+    ),
+    "max(x, 3 x)": (
+        lambda algebra, x: larger_multiple(algebra, x, 3),
+        lambda algebra, x: algebra.add(x, algebra.multiply(2, activations.relu(algebra, x))),
+    ),
 }
 NEAR_MISSES: dict[str, tuple[Formula, Formula]] = {
     "relu(x)": (activations.relu, lambda algebra, x: x),
@@ -80,6 +106,23 @@ NEAR_MISSES: dict[str, tuple[Formula, Formula]] = {
     "relu(max(x, -1))": (
         lambda algebra, x: activations.relu(algebra, algebra.maximum(x, -1)),
         lambda algebra, x: algebra.maximum(x, -1),
+    ),
+    "max(min(x, -1), 2)": (
+        lambda algebra, x: clip_from_above(algebra, x, 2, -1),
+        lambda algebra, x: clip_from_below(algebra, x, 2, -1),
+    ),
+    "max(min(x, (2, 2, 2, -2)), -1)": (
+        lambda algebra, x: clip_from_above(algebra, x, -1, np.array([2, 2, 2, -2])),
+        lambda algebra, x: clip_from_below(algebra, x, -1, np.array([2, 2, 2, -2])),
+    ),
+    "max(min(x, 2 + 1e-6), -1)": (
+        lambda algebra, x: clip_from_above(algebra, x, -1, 2 + 1e-6),
+        clip_from_below,
+    ),
+    "max(x, x / 5)": (lambda algebra, x: larger_multiple(algebra, x, 0.2), leaky),
+    "max(x, 4 x)": (
+        lambda algebra, x: larger_multiple(algebra, x, 4),
+        lambda algebra, x: leaky(algebra, x, 4),
     ),
     "1 / (1 + exp(x))": (
         lambda algebra, x: algebra.reciprocal(algebra.add(1, algebra.exp(x))),
@@ -142,6 +185,10 @@ def test_true_values_of_the_formulas() -> None:
         sigmoid_by_exp: sigmoid,
         silu_by_exp: numbers * sigmoid,
         tanh_by_exp: np.tanh(numbers),
+        clip_from_above: np.clip(numbers, -1, 2),
+        larger_multiple: np.maximum(numbers, numbers / 4),
+        lambda algebra, x: larger_multiple(algebra, x, 3): np.maximum(numbers, 3 * numbers),
+        lambda algebra, x: larger_multiple(algebra, x, -2): np.maximum(numbers, -2 * numbers),
     }
     for formula, values in expected.items():
         np.testing.assert_allclose(algebra.term(formula(algebra, term)).data[0], values, rtol=1e-9)
