@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def results(algebra: Algebra, x: Term, formulas: tuple[Formula, Formula]) -> lis
     return [algebra.term(formula(algebra, x)).data for formula in formulas]
 
 
-def on_residues(formulas: tuple[Formula, Formula]) -> list[np.ndarray]:  # type: ignore[type-arg]
+def on_residues(formulas: tuple[Formula, Formula]) -> list[np.ndarray]:
     algebra = Algebra(Residues(), symbolic_sizes=False)
     return results(algebra, Term(algebra.numbers.random(SHAPE), "f", ATOM), formulas)
 
@@ -177,7 +178,7 @@ def test_true_values_of_the_formulas() -> None:
     algebra = Algebra(Reals(), symbolic_sizes=False)
     term = Term(numbers[None], "f", ATOM)
     sigmoid = 1 / (1 + np.exp(-numbers))
-    expected: dict[Formula, object] = {
+    expected: dict[Formula, Any] = {
         relu_twice: np.maximum(numbers, 0),
         relu_of_abs: np.abs(numbers),
         abs_of_relu: np.maximum(numbers, 0),
