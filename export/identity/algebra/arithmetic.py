@@ -287,7 +287,9 @@ class Algebra:
         x, y = self.term(a), self.term(b)
         result = Term(self.numbers.multiply(*self._pair(x, y)), joint_kind(a, b), x.size.times(y.size))
         for value, factor in ((x, b), (y, a)):
-            if np.size(factor) == 1 and not isinstance(factor, Term | Sizes) and result.shape == value.shape:
+            if isinstance(factor, Term | Sizes) or np.size(factor) != 1:
+                continue
+            if result.shape == value.shape:
                 self._multiples.add(result, (factor, value))
         return result
 
@@ -439,11 +441,7 @@ class Algebra:
                 return value
         for value, other in ((a, b), (b, a)):
             limited = self._limited.get(value)
-            if (
-                limited is not None
-                and not isinstance(other, Term | Sizes)
-                and (np.asarray(other) <= limited[1]).all()
-            ):
+            if limited is not None and _is_at_most(other, limited[1]):
                 # a clip is a minimum of a maximum, in whichever order it is written
                 return self.minimum(self.maximum(limited[0], other), limited[1])
             multiple = self._multiples.get(value)
@@ -573,6 +571,11 @@ def is_growing_size(value: Value) -> bool:
 def _is_everywhere(value: Value, number: int) -> bool:
     """Whether a value is known before the run, and is this number in all places."""
     return not isinstance(value, Term | Sizes) and bool((np.asarray(value) == number).all())
+
+
+def _is_at_most(value: Value, limits: Array) -> bool:
+    """Whether a value is known before the run, and nowhere above the limits."""
+    return not isinstance(value, Term | Sizes) and bool((np.asarray(value) <= limits).all())
 
 
 def _is_like(value: Value, *operands: Value) -> bool:

@@ -141,7 +141,7 @@ NEAR_MISSES: dict[str, tuple[Formula, Formula]] = {
 }
 
 
-def results(algebra: Algebra, x: Term, formulas: tuple[Formula, Formula]) -> list[np.ndarray]:  # type: ignore[type-arg]
+def results(algebra: Algebra, x: Term, formulas: tuple[Formula, Formula]) -> list[np.ndarray]:
     return [algebra.term(formula(algebra, x)).data for formula in formulas]
 
 
