@@ -9,6 +9,7 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
+from turnpike.export.identity.algebra.notes import Notes
 from turnpike.export.identity.algebra.terms import (
     Array,
     Known,
@@ -86,6 +87,14 @@ class Algebra:
         self._sizes_of_floats: dict[bytes, Sizes] = {}
         # for the literals of a root and its inverse: the bytes of the other one
         self._inverses: dict[bytes, bytes] = {}
+        # terms that are nowhere below zero
+        self._not_negative: Notes[bool] = Notes()
+        # for exp(x), and for 1 + exp(x): x
+        self._powers: Notes[Term] = Notes()
+        self._powers_plus_one: Notes[Term] = Notes()
+        # for c * x, with a known number c: both; for min(x, c), with a known c: both
+        self._multiples: Notes[tuple[Value, Term]] = Notes()
+        self._limited: Notes[tuple[Value, Array]] = Notes()
         self._name_square_root_of_two()
 
     # ---- values
@@ -269,7 +278,12 @@ class Algebra:
                 finite = np.where(large, np.zeros((), np.asarray(other).dtype), other)
                 return self.where(large, other, self.add(value, finite))
         x, y = self.term(a), self.term(b)
-        return Term(self.numbers.add(*self._pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
+        result = Term(self.numbers.add(*self._pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
+        for value, other in ((a, b), (b, a)):
+            exponent = self._powers.get(value)
+            if exponent is not None and _is_everywhere(other, 1) and result.shape == exponent.shape:
+                self._powers_plus_one.add(result, exponent)
+        return result
 
     def subtract(self, a: Value, b: Value) -> Value:
         # NumPy does not subtract booleans
@@ -282,7 +296,13 @@ class Algebra:
         if (result := self.integers(np.multiply, self.multiply, a, b)) is not None:
             return result
         x, y = self.term(a), self.term(b)
-        return Term(self.numbers.multiply(*self._pair(x, y)), joint_kind(a, b), x.size.times(y.size))
+        result = Term(self.numbers.multiply(*self._pair(x, y)), joint_kind(a, b), x.size.times(y.size))
+        for value, factor in ((x, b), (y, a)):
+            if isinstance(factor, Term | Sizes) or np.size(factor) != 1:
+                continue
+            if result.shape == value.shape:
+                self._multiples.add(result, (factor, value))
+        return result
 
     def negate(self, a: Value) -> Value:
         return self.subtract(np.zeros((), np.int64), a)
@@ -297,6 +317,10 @@ class Algebra:
             exact = self._exact_inverse(array)
             if exact is not None:
                 return exact
+        exponent = self._powers_plus_one.get(a)
+        if exponent is not None:
+            # 1 / (1 + exp(-x)) is the sigmoid of x
+            return self.sigmoid(self.negate(exponent))
         return self.odd_function("1/x", a)
 
     def divide(self, a: Value, b: Value) -> Value:
@@ -385,7 +409,10 @@ class Algebra:
         return self.once(("even", name), [term], compute)
 
     def exp(self, a: Value) -> Value:
-        return self.function("exp", a)
+        result = self.function("exp", a)
+        self._powers.add(result, self.term(a))
+        self._not_negative.add(result, True)
+        return result
 
     def log(self, a: Value) -> Value:
         return self.function("log", a)
@@ -396,7 +423,11 @@ class Algebra:
     def absolute(self, a: Value) -> Value:
         if (result := self.integers(np.abs, self.absolute, a)) is not None:
             return result
-        return self._of_kind(self.even_function("abs", a), kind_of(a))
+        if self._not_negative.get(a):
+            return a
+        result = self._of_kind(self.even_function("abs", a), kind_of(a))
+        self._not_negative.add(result, True)
+        return result
 
     def sign(self, a: Value) -> Value:
         return self.odd_function("sign", a)
@@ -416,15 +447,38 @@ class Algebra:
         """max(a, b) = (a + b + |a - b|) / 2."""
         if (result := self.integers(np.maximum, self.maximum, a, b)) is not None:
             return result
+        for value, other in ((a, b), (b, a)):
+            if self._not_negative.get(value) and _is_everywhere(other, 0) and _is_like(value, a, b):
+                return value
+        for value, other in ((a, b), (b, a)):
+            limited = self._limited.get(value)
+            if limited is not None and _is_at_most(other, limited[1]):
+                # a clip is a minimum of a maximum, in whichever order it is written
+                return self.minimum(self.maximum(limited[0], other), limited[1])
+            multiple = self._multiples.get(value)
+            if multiple is not None and isinstance(other, Term) and multiple[1].data is other.data:
+                # max(x, c * x), as a leaky relu is written: the larger slope is that of positive numbers
+                positive = self.maximum(other, 0)
+                negative = self.subtract(other, positive)
+                if np.reshape(multiple[0], ()) <= 1:  # type: ignore[arg-type]
+                    return self.add(positive, self.multiply(multiple[0], negative))
+                return self.add(self.multiply(multiple[0], positive), negative)
         distance = self.absolute(self.subtract(a, b))
-        return self._of_kind(self.scale(self.add(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+        larger = self._of_kind(self.scale(self.add(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+        if any(self._not_negative.get(value) or _is_everywhere(value, 0) for value in (a, b)):
+            self._not_negative.add(larger, True)
+        return larger
 
     def minimum(self, a: Value, b: Value) -> Value:
         """min(a, b) = (a + b - |a - b|) / 2."""
         if (result := self.integers(np.minimum, self.minimum, a, b)) is not None:
             return result
         distance = self.absolute(self.subtract(a, b))
-        return self._of_kind(self.scale(self.subtract(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+        smaller = self._of_kind(self.scale(self.subtract(self.add(a, b), distance), 1, 2), joint_kind(a, b))
+        for value, other in ((a, b), (b, a)):
+            if not isinstance(other, Term | Sizes):
+                self._limited.add(smaller, (value, np.asarray(other)))
+        return smaller
 
     def _of_kind(self, value: Value, kind: str) -> Term:
         """A value that a formula with fractions computes, in the kind of the result."""
@@ -532,6 +586,22 @@ class Algebra:
 
 def is_growing_size(value: Value) -> bool:
     return value.is_growing if isinstance(value, Sizes) else bool((np.asarray(value) >= 0).all())
+
+
+def _is_everywhere(value: Value, number: int) -> bool:
+    """Whether a value is known before the run, and is this number in all places."""
+    return not isinstance(value, Term | Sizes) and bool((np.asarray(value) == number).all())
+
+
+def _is_at_most(value: Value, limits: Array) -> bool:
+    """Whether a value is known before the run, and nowhere above the limits."""
+    return not isinstance(value, Term | Sizes) and bool((np.asarray(value) <= limits).all())
+
+
+def _is_like(value: Value, *operands: Value) -> bool:
+    """Whether a value has the shape and the kind of a result of arithmetic on these operands."""
+    shape = np.broadcast_shapes(*map(shape_of, operands))
+    return shape == shape_of(value) and joint_kind(*operands) == kind_of(value)
 
 
 def _digest(value: Value) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,9 @@ class Residues:
             mantissa = (bits & U64((1 << FRACTION_BITS) - 1)) | (
                 (exponent > 0).astype(U64) << U64(FRACTION_BITS)
             )
-            value = mantissa % prime * powers[np.maximum(exponent, 1)] % prime
+            value = _remainder(mantissa, prime)
+            value *= powers[np.maximum(exponent, 1)]
+            _remainder(value, prime)
             negative = (bits >> U64(63)).astype(bool) & (value > 0)
             np.subtract(prime, value, out=value, where=negative)
             residues[start : start + CHUNK] = value
@@ -83,12 +85,16 @@ class Residues:
 
     def add(self, a: Array, b: Array) -> Array:
         total = a + b
-        # the smaller one is the residue, because a negative difference wraps around
-        return np.minimum(total, total - self._modulus(total))
+        for part, prime in self._parts(total):
+            # the smaller one is the residue, because a negative difference wraps around
+            np.minimum(part, part - prime, out=part)
+        return total
 
     def subtract(self, a: Array, b: Array) -> Array:
         difference = a - b
-        return np.minimum(difference, difference + self._modulus(difference))
+        for part, prime in self._parts(difference):
+            np.minimum(part, part + prime, out=part)
+        return difference
 
     def multiply(self, a: Array, b: Array) -> Array:
         return self._reduced(a * b)
@@ -122,23 +128,29 @@ class Residues:
         middle = np.matmul(a_high, b_high)
         middle -= high
         middle -= low
-        total = high.astype(U64) % prime
+        total = _remainder(high.astype(U64), prime)
         total <<= U64(16)
         total += middle.astype(U64)
-        total %= prime
+        _remainder(total, prime)
         total <<= U64(16)
         total += low.astype(U64)
-        total %= prime
-        return total
+        return _remainder(total, prime)
 
-    def _modulus(self, like: Array) -> Array:
-        return np.array(self.primes, U64).reshape(-1, *(1,) * (like.ndim - 1))
-
-    def _reduced(self, array: Array) -> Array:
+    def _parts(self, array: Array) -> Iterator[tuple[Array, np.uint64]]:
+        """Views of the residues of each prime, in pieces that stay in the processor's cache."""
         for number, prime in enumerate(self.primes):
             # a view also of a vector, of which array[number] would be a copy
             part = array[number : number + 1]
-            np.remainder(part, U64(prime), out=part)
+            if not part.flags.c_contiguous:
+                yield part, U64(prime)
+                continue
+            flat = part.reshape(-1)
+            for start in range(0, flat.size, CHUNK):
+                yield flat[start : start + CHUNK], U64(prime)
+
+    def _reduced(self, array: Array) -> Array:
+        for part, prime in self._parts(array):
+            _remainder(part, prime)
         return array
 
     # ---- random functions
@@ -223,6 +235,14 @@ def _words(a: Array) -> list[Array]:
     if len(flat) % 2:
         flat = np.concatenate([flat, np.zeros_like(flat[:1])])
     return [high << U64(32) | low for high, low in zip(flat[::2], flat[1::2], strict=True)]
+
+
+def _remainder(a: Array, prime: np.uint64) -> Array:
+    """The residues, in place. NumPy divides by one number with SIMD instructions; its remainder does not."""
+    quotient = a // prime
+    quotient *= prime
+    a -= quotient
+    return a
 
 
 def _limbs(a: Array) -> tuple[Array, Array]:
