@@ -67,7 +67,8 @@ def draw_block(draw: random.Random, of_steps: bool) -> tuple[str, Callable[[], n
     return f"{kind} {name}", lambda: Written(table[name], **parts())
 
 
-def generate(seed: int) -> Honest:
+def generate(seed: int) -> tuple[str, Honest]:
+    """The structure of a network in words, and the network."""
     draw = random.Random(seed)
     of_steps = draw.random() < 0.4
     blocks = [draw_block(draw, of_steps) for _ in range(3)]
@@ -78,8 +79,11 @@ def generate(seed: int) -> Honest:
         return with_statistics(Joined([maker() for maker in makers], way, head))
 
     name = f"{', '.join(name for name, _ in blocks)}: {way}, {head}{', steps' if of_steps else ''}"
-    return Honest(name, partial(make, [maker for _, maker in blocks]), (STEPS if of_steps else ROWS,))
+    inputs = (STEPS if of_steps else ROWS,)
+    return name, Honest(f"generated {seed}", partial(make, [maker for _, maker in blocks]), inputs)
 
 
-NETWORKS = [generate(seed) for seed in range(COUNT)]
-assert len({honest.name for honest in NETWORKS}) == COUNT
+GENERATED = [generate(seed) for seed in range(COUNT)]
+if len({structure for structure, _ in GENERATED}) < COUNT:
+    raise ValueError("expected networks of different structures")
+NETWORKS = [honest for _, honest in GENERATED]

@@ -156,7 +156,7 @@ def fast_text(net: Any, x: Tensor) -> Tensor:
 
 
 def deep_averaging(net: Any, x: Tensor) -> Tensor:
-    return F.log_softmax(net.head(net.h(net.bag(x))), -1)
+    return F.log_softmax(net.head(net.h(net.e(x).mean(1))), -1)
 
 
 def bidaf(net: Any, x: Tensor, other: Tensor) -> Tensor:
@@ -358,7 +358,6 @@ Parts = Callable[[], dict[str, Any]]
 WORDS: Parts = lambda: {  # noqa: E731
     "e": nn.Embedding(20, 6),
     "e2": nn.Embedding(20, 6),
-    "bag": nn.EmbeddingBag(20, 6, mode="mean"),
     "h": Highway(6),
     "h2": Highway(6, F.gelu),
     "temperature": nn.Parameter(torch.tensor(0.07)),
