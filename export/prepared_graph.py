@@ -94,9 +94,8 @@ def prepare(
     places = {} if traced is None else traced.places
     gates = instrument(model, batch_dimension(network.inputs), places)
     other_gates = tuple(_other_gate_sentences(gates.other_gates, places, recurrent_gates))
-    return PreparedGraph(
-        traced, model, gates, other_gates, (*closed, *gates.warnings), to_bytes(model), plain_graph
-    )
+    warnings = (*(() if traced is None else traced.warnings), *closed, *gates.warnings)
+    return PreparedGraph(traced, model, gates, other_gates, warnings, to_bytes(model), plain_graph)
 
 
 def prepare_plain(traced: TracedGraph | None, model: ir.Model) -> PreparedGraph:

@@ -125,6 +125,8 @@ def _open(graph: ir.Graph, node: ir.Node) -> list[str]:
     writer = _NodeWriter(base, graph, before=node)
     # the outputs of both operators: all states, the last state and, for an LSTM, the last cell state
     for number, output in enumerate(node.outputs):
+        if not output.name:
+            continue  # left out, as nothing uses it
         parts = [result[number] for result in results]
         joined = writer.add("Concat", parts, axis=1 if number == 0 else 0) if len(parts) > 1 else parts[0]
         joined.shape, joined.type = output.shape, output.type

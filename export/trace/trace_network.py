@@ -36,9 +36,11 @@ from turnpike.export.errors import UntraceableError, UsageError
 from turnpike.export.input_spec import NAME_PATTERN, InputSpec
 from turnpike.export.module_copy import copy_module
 from turnpike.export.network import Network
+from turnpike.export.trace.bfloat16 import computes_in_bfloat16, without_bfloat16
 from turnpike.export.trace.first_call import call_once
 from turnpike.export.trace.untraceable import (
     all_nodes,
+    expect_exact_operators,
     expect_no_loop_operators,
     expect_opset,
     expect_stateless,
@@ -63,11 +65,13 @@ class TracedGraph:
         model: The graph.
         program: The program.
         places: The line of the user's code that computes a value, by the name of the value.
+        warnings: Sentences for the user.
     """
 
     model: ir.Model
     program: ExportedProgram
     places: dict[str, str]
+    warnings: tuple[str, ...] = ()
 
 
 def trace(network: Network, opset: int = DEFAULT_OPSET) -> TracedGraph:
@@ -81,6 +85,9 @@ def trace(network: Network, opset: int = DEFAULT_OPSET) -> TracedGraph:
         else:
             raise UntraceableError("an .onnx file is a graph already and cannot be traced")
         expect_no_loop_operators(program)
+        expect_exact_operators(program)
+        bfloat16_place = computes_in_bfloat16(program)
+        program = without_bfloat16(program)
         onnx_program = torch.onnx.export(
             program, (), dynamo=True, verbose=False, optimize=False, opset_version=opset
         )
@@ -94,7 +101,10 @@ def trace(network: Network, opset: int = DEFAULT_OPSET) -> TracedGraph:
     located = locate(onnx_program.model, lines)
     name_io(onnx_program.model, program, network.inputs)
     places = {str(value.name): line.removesuffix(": ") for value, line in located.items()}
-    return TracedGraph(onnx_program.model, onnx_program.exported_program, places)
+    warnings: tuple[str, ...] = ()
+    if bfloat16_place is not None:
+        warnings = (f"{bfloat16_place}the network computes in bfloat16, and the file in float32",)
+    return TracedGraph(onnx_program.model, onnx_program.exported_program, places, warnings)
 
 
 def locate(model: ir.Model, lines: Mapping[str, str]) -> dict[ir.Value, str]:

@@ -36,6 +36,7 @@ LOOP_OPERATORS = {
     "map_impl": "map",
     "associative_scan": "associative_scan",
 }
+AVERAGE_POOLS = (torch.ops.aten.avg_pool2d.default, torch.ops.aten.avg_pool3d.default)
 VIOLATED_DIMENSIONS = re.compile(r"Constraints violated \(([^)]*)\)")
 
 
@@ -142,6 +143,29 @@ def expect_no_loop_operators(program: ExportedProgram) -> None:
             )
 
 
+def expect_exact_operators(program: ExportedProgram) -> None:
+    """Raise an UntraceableError if torch.onnx would write another function than an operator computes."""
+    for node in all_nodes(program):
+        if node.target is torch.ops.aten.lstm.input:
+            state, cell = (value.meta["val"].shape[-1] for value in node.args[1])  # type: ignore[union-attr]
+            if state != cell:
+                raise UntraceableError(
+                    f"{source_location(node)}nn.LSTM{layer_name(node)} has a proj_size, and ONNX has no LSTM "
+                    "with projections: use one without, or a loop over nn.LSTMCell and nn.Linear"
+                )
+        if node.target in AVERAGE_POOLS and named_arguments(node)["divisor_override"] is not None:
+            raise UntraceableError(
+                f"{source_location(node)}the average pool{layer_name(node)} has a divisor_override, and ONNX "
+                "has no such pool: omit it, and multiply the result by the kernel's size over the divisor"
+            )
+
+
+def layer_name(node: fx.Node) -> str:
+    """The name of the innermost layer that made a node, after a space; empty if the network itself did."""
+    path = next((path for path, _ in reversed((node.meta.get("nn_module_stack") or {}).values())), "")
+    return f" {path}" if path else ""
+
+
 def all_nodes(program: ExportedProgram) -> Iterator[fx.Node]:
     """The nodes of a program, and before them those in the branches of `torch.cond`."""
     graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, fx.GraphModule)]
@@ -150,17 +174,20 @@ def all_nodes(program: ExportedProgram) -> Iterator[fx.Node]:
 
 def draws_random_numbers(node: fx.Node) -> bool:
     """Whether a node draws random numbers; dropout does so in train mode only."""
-    operator = node.target
-    if torch.Tag.nondeterministic_seeded not in getattr(operator, "tags", ()):
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
-    parameters = operator._schema.arguments  # type: ignore[union-attr]
-    arguments = {
+    arguments = named_arguments(node)
+    return arguments.get("train") is not False and arguments.get("dropout_p") != 0
+
+
+def named_arguments(node: fx.Node) -> dict[str, Any]:
+    """The arguments of an operator by their names in its schema, with the defaults of those not given."""
+    parameters = node.target._schema.arguments  # type: ignore[union-attr]
+    defaults = {
         parameter.name: parameter.default_value for parameter in parameters if parameter.has_default_value()
     }
-    arguments |= (
-        dict(zip((parameter.name for parameter in parameters), node.args, strict=False)) | node.kwargs
-    )
-    return arguments.get("train") is not False and arguments.get("dropout_p") != 0
+    names = (parameter.name for parameter in parameters)
+    return defaults | dict(zip(names, node.args, strict=False)) | node.kwargs
 
 
 def source_location(node: fx.Node) -> str:

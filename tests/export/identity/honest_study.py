@@ -16,7 +16,17 @@ from statistics import median
 
 import torch
 
-from tests.export.identity.honest import attention, dense, images, kinds, sequences
+from tests.export.identity.honest import (
+    attention,
+    dense,
+    gates,
+    generated,
+    images,
+    kinds,
+    positions,
+    published,
+    sequences,
+)
 from tests.export.identity.honest.written import Honest
 from tests.highways import carries, convolution, fused, recurrent
 from tests.highways import dense as dense_examples
@@ -33,7 +43,8 @@ from turnpike.export.sources.load import load_source
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.presets import PRESETS
 
-OWN = [*dense.NETWORKS, *kinds.NETWORKS, *sequences.NETWORKS, *attention.NETWORKS, *images.NETWORKS]
+TABLES = (dense, gates, kinds, sequences, attention, positions, images, published, generated)
+OWN = [honest for table in TABLES for honest in table.NETWORKS]
 
 
 @dataclass(frozen=True)

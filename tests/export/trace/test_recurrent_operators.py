@@ -156,6 +156,20 @@ def test_an_opened_layer_has_the_outputs_and_the_gates_of_its_equations(layer: L
             np.testing.assert_allclose(actual, expected[name.split(".")[1]], atol=1e-6, err_msg=name)
 
 
+@pytest.mark.parametrize("layer", [Layer("GRU", 2), Layer("LSTM", 2), Layer("LSTM")], ids=str)
+def test_an_opened_layer_may_lack_outputs(layer: Layer) -> None:
+    """Exporters leave out the outputs that nothing uses, such as all states but the last."""
+    proto = layer.model()
+    (expected,) = open_model(proto.SerializeToString()).run({"x": X}, ["y_h"])
+    node = proto.graph.node[0]
+    node.name, node.output[0] = "layer", ""
+    del proto.graph.output[2:], proto.graph.output[0], node.output[2:]
+    _, instrumentation, runtime = open_layer(proto)
+    assert len(instrumentation.gates) == layer.directions
+    (actual,) = runtime.run({"x": X}, ["y_h"])
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("layer", [Layer("GRU", 2), Layer("LSTM"), Layer("LSTM", has_bias=False)], ids=str)
 def test_closing_an_opened_layer_keeps_its_state(layer: Layer) -> None:
     """With a lever at -1e4 the state is the initial one at every step; at +1e4 it is forgotten."""

@@ -116,6 +116,26 @@ class LoopOperator(nn.Module):
         return while_loop(lambda y: y.abs().max() > 1, lambda y: (y / 2,), (x,))[0]
 
 
+class Projected(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(4, 4, proj_size=2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states: Tensor = self.rnn(x)[0]
+        return states
+
+
+class OtherDivisor(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = nn.AvgPool2d(2, divisor_override=3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pooled: Tensor = self.pool(x)
+        return pooled
+
+
 class Broken(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         raise ValueError("no such\nthing")
@@ -149,6 +169,8 @@ def trace_module(module: nn.Module, *inputs: str) -> Any:
         (AlwaysDropping, ROWS, "dropout(x, 0.5, training=True)", "leave it out in eval mode"),
         (Noisy, ROWS, "return x + torch.rand(4)", "make the numbers a buffer or an input"),
         (LoopOperator, ROWS, "while_loop(lambda y: ", "write a loop in Python over a fixed number of steps"),
+        (Projected, STEPS, "nn.LSTM rnn has a proj_size", "a loop over nn.LSTMCell and nn.Linear"),
+        (OtherDivisor, "x:float32[batch,2,4,4]", "pool has a divisor_override", "multiply the result"),
         (Broken, ROWS, "raise ValueError(", "PyTorch stopped at ValueError: no such thing"),
     ],
 )

@@ -346,12 +346,7 @@ NETWORKS = [
     ),
     Honest("packed by hand", PackedByHand, WITH_LENGTHS),
     *(Honest(name, make, STEPS) for name, make in RECURRENT.items()),
-    # opened, a network that uses only the last states has an invalid graph
-    *(
-        Honest(f"{name}, opened", make, STEPS, open_recurrent=True)
-        for name, make in RECURRENT.items()
-        if not name.startswith("last states")
-    ),
+    *(Honest(f"{name}, opened", make, STEPS, open_recurrent=True) for name, make in RECURRENT.items()),
     Honest("RNN", lambda: Recurrent(nn.RNN(6, 6, batch_first=True), 6), FIXED_STEPS),
     Honest(
         "RNN of relu", lambda: Recurrent(nn.RNN(6, 6, nonlinearity="relu", batch_first=True), 6), FIXED_STEPS
