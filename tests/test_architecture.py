@@ -113,7 +113,10 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "measure": set(),
         "trace": set(),
         "gates": {"gates.highways", "gates.algebra", "gates.graph"},
-        "gates.highways": {"gates.algebra", "gates.graph"},
+        "gates.highways": {
+            *("gates.algebra", "gates.graph"),
+            *("identity.onnx", "identity.algebra", "identity.numbers"),
+        },
         "gates.algebra": {"gates.graph"},
         "gates.graph": set(),
         "output": set(),

@@ -132,6 +132,10 @@ class LogitTracer:
     def softmax_node(self, gate: ir.Value) -> ir.Node | None:
         """The softmax that a gate is a part of."""
         node = before_moves(gate).producer()
+        if node is not None and node.op_type == "Exp":
+            # exp(log_softmax(x))
+            node = first_input(node).producer()
+            return node if node is not None and node.op_type == "LogSoftmax" else None
         return node if node is not None and node.op_type == "Softmax" else None
 
     def _trace(self, gate: ir.Value, logit: ir.Value) -> Logit:

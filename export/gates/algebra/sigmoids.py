@@ -174,6 +174,8 @@ def _match_exponential(exponent: ir.Value) -> SigmoidMatch | None:
     node = inner.producer()
     if node is None:
         return None
+    if node.op_type == "LogSoftmax" and inner is exponent:
+        return SigmoidMatch(first_input(node), 1.0)
     if node.op_type == "Log" and inner is exponent:
         # exp(log(sigmoid(x)))
         return match_sigmoid(first_input(node))
@@ -197,7 +199,7 @@ def _logistic_exponent(node: ir.Node) -> ir.Value | None:
     """The u of 1 / (1 + exp(u))."""
     if node.op_type == "Div" and constant_scalar(node.inputs[0]) is not None:
         denominator = node.inputs[1]
-    elif node.op_type == "Reciprocal":
+    elif node.op_type == "Reciprocal" or (node.op_type == "Pow" and constant_scalar(node.inputs[1]) == -1.0):
         denominator = node.inputs[0]
     else:
         return None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from turnpike.export.gates.algebra.quotients import QuotientBounds
 from turnpike.export.gates.algebra.sigmoids import match_softplus
 from turnpike.export.gates.graph.element_moves import MOVE_OPS
 from turnpike.export.gates.graph.nodes import attribute, constant_scalar, subgraphs
@@ -21,6 +22,8 @@ from turnpike.export.gates.graph.view import GraphView
 
 INF = math.inf
 MAX_EXPONENT = 700.0  # exp overflows float64 shortly above: counted as infinite
+# By how much a gate may leave [0, 1]: 0.5 + atan(x) / pi does, since pi is rounded.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,11 @@ FIXED_RANGES = {
     "Sigmoid": (0.0, 1.0),
     "HardSigmoid": (0.0, 1.0),
     "Softmax": (0.0, 1.0),
+    "LogSoftmax": (-INF, 0.0),
     "Tanh": (-1.0, 1.0),
     "Softsign": (-1.0, 1.0),
     "Erf": (-1.0, 1.0),
+    "Atan": (-math.pi / 2, math.pi / 2),
     "Sin": (-1.0, 1.0),
     "Cos": (-1.0, 1.0),
 }
@@ -79,6 +84,7 @@ class ValueRanges:
 
     def __init__(self, view: GraphView) -> None:
         self._ranges: dict[ir.Value, ValueRange] = {}
+        self._quotients = QuotientBounds(view, lambda value: self[value].low)
         for value in view.graph.inputs:
             # an input with an initializer is a weight that a caller may override
             is_data = value.const_value is None
@@ -100,7 +106,7 @@ class ValueRanges:
     def can_be_gate(self, value: ir.Value) -> bool:
         """Whether a value is in [0, 1] and varies continuously with the input data."""
         bounds = self[value]
-        return 0 <= bounds.low < bounds.high <= 1 and bounds.continuous
+        return -ROUNDING <= bounds.low < bounds.high <= 1 + ROUNDING and bounds.continuous
 
     def depends_on_input(self, value: ir.Value) -> bool:
         """Whether a value depends on the numbers of an input."""
@@ -122,6 +128,8 @@ class ValueRanges:
             and (node.op_type in CONTINUOUS_OPS or any(source.continuous for source in inputs))
         )
         low, high = self._bounds(node, inputs)
+        if (quotient := self._quotients.of(node)) is not None:
+            low, high = max(low, quotient[0]), min(high, quotient[1])
         return ValueRange(low, high, input_dependent, continuous)
 
     def _bounds(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
@@ -136,7 +144,11 @@ class ValueRanges:
             return self._bounds_of_range_keeping(node, inputs)
         if op == "Clip":
             return self._bounds_of_clip(node, inputs)
+        if self._quotients.is_square(node):
+            op, inputs = "Mul", [_absolute(inputs[0])] * 2
         match op, inputs:
+            case "Abs", [x]:
+                return _absolute(x).low, _absolute(x).high
             case "Relu", [x]:
                 return max(x.low, 0.0), max(x.high, 0.0)
             case "Neg", [x]:
@@ -147,6 +159,8 @@ class ValueRanges:
                 return math.sqrt(max(x.low, 0.0)), math.sqrt(max(x.high, 0.0))
             case "Pow", [x, power] if x.low >= 0 and power.low == power.high >= 0:
                 return x.low**power.low, x.high**power.low
+            case "Pow", [x, power] if x.low > 0 and power.low == power.high < 0:
+                return x.high**power.low, x.low**power.low
             case "Log", [x] if x.low >= 0:
                 return _log_or_minus_infinity(x.low), _log_or_minus_infinity(x.high)
             case "Add" | "Sum", [_, *_]:
@@ -184,6 +198,10 @@ class ValueRanges:
             bounds.append(unbounded if number is None else number)
         low, high = bounds
         return min(max(inputs[0].low, low), high), max(min(inputs[0].high, high), low)
+
+
+def _absolute(x: ValueRange) -> ValueRange:
+    return ValueRange(max(x.low, -x.high, 0.0), max(-x.low, x.high))
 
 
 def _extremes(candidates: Iterable[float]) -> tuple[float, float]:

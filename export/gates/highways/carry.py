@@ -61,6 +61,9 @@ class Evidence(IntEnum):
     NO_WEIGHTS = 3  # it has no weights of its own, and the other branch has some
     INITIAL_STATE = 4  # it depends on no input: the initial state of a recurrent layer
     NONE = 5  # the branches cannot be distinguished
+    # Nor has any of them weights: both are fixed functions of the same values, as in the cross entropy
+    # t log(p) + (1 - t) log(1 - p). Nothing is transformed, so nothing is carried past it.
+    NO_LAYER = 6
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class CarryClassifier:
             return self._decide_pair(branches, 0, 1, previous_outputs)
         pairs = combinations(range(len(branches)), 2)
         decisions = [self._decide_pair(branches, first, second, previous_outputs) for first, second in pairs]
-        certain = [decision for decision in decisions if decision.evidence != Evidence.NONE]
+        certain = [decision for decision in decisions if decision.evidence < Evidence.NONE]
         transformed = {decision.transformed for decision in certain}
         for decision in certain:
             if decision.carried not in transformed:
@@ -154,7 +157,8 @@ class CarryClassifier:
             without = [number for number in pair if not counts[number]]
             if len(without) == 1:
                 return self._decision(without[0], evidence, pair)
-        return CarryDecision(second, first, Evidence.NONE, "projected")
+        evidence = Evidence.NONE if any(weighted.values()) else Evidence.NO_LAYER
+        return CarryDecision(second, first, evidence, "projected")
 
     def _decision(self, carried: int, evidence: Evidence, pair: dict[int, Branch]) -> CarryDecision:
         transformed = sum(pair) - carried

@@ -10,7 +10,7 @@ the strongest evidence: at the first step the carried state is often just zeros.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +23,7 @@ from turnpike.export.gates.algebra.sigmoids import are_complements
 from turnpike.export.gates.algebra.value_ranges import ValueRanges
 from turnpike.export.gates.graph.unstacked_forms import UnstackedForms
 from turnpike.export.gates.graph.view import GraphView
+from turnpike.export.gates.highways.by_value import ValueSearch
 from turnpike.export.gates.highways.carry import Carry, CarryClassifier, CarryDecision, Evidence
 
 Kind = Literal["coupled", "independent", "softmax"]
@@ -80,7 +81,11 @@ class HighwayFinder:
     """
 
     def __init__(
-        self, graph: ir.Graph, unstacked: UnstackedForms, states: Mapping[ir.Value, ir.Value]
+        self,
+        graph: ir.Graph,
+        unstacked: UnstackedForms,
+        states: Mapping[ir.Value, ir.Value],
+        opset: int,
     ) -> None:
         self.view = GraphView(graph, unstacked)
         ranges = ValueRanges(self.view)
@@ -92,6 +97,7 @@ class HighwayFinder:
         self._classifier = CarryClassifier(self.view, ranges)
         # outputs of the gated sums accepted so far, by the weights of their gates
         self._outputs: defaultdict[Hashable, set[ir.Value]] = defaultdict(set)
+        self._values = ValueSearch(self.view, ranges, opset)
         self._states = {self.view.canonical(after): before for after, before in states.items()}
 
     def find(self) -> list[Highway]:
@@ -108,12 +114,13 @@ class HighwayFinder:
                 if tried_at.get(node) == len(accepted):
                     continue
                 tried_at[node] = len(accepted)
-                if (match := self._match(node)) is not None:
+                if (match := self._match(self._gated_sums.match(node))) is not None:
                     gated_sum, weights, _ = match
                     self._gated_sums.accept(gated_sum)
                     self._outputs[weights].add(self.view.canonical(gated_sum.output))
                     accepted.append(match)
                     break
+        accepted += self._find_by_value(accepted)
         # repeats of one layer share the decision with the strongest evidence
         strongest: dict[Hashable, CarryDecision] = {}
         for _, weights, decision in accepted:
@@ -125,13 +132,23 @@ class HighwayFinder:
             for highway in self._highways(gated_sum, weights, strongest[weights])
         ]
 
-    def _match(self, node: ir.Node) -> tuple[GatedSum, Hashable, CarryDecision] | None:
-        """The first reading of a node that is a highway, with the identity of its weights."""
-        for match in self._gated_sums.match(node):
+    def _find_by_value(
+        self, accepted: list[tuple[GatedSum, Hashable, CarryDecision]]
+    ) -> list[tuple[GatedSum, Hashable, CarryDecision]]:
+        """The highways in forms that no pattern knows."""
+        gates = [branch.gate for gated_sum, _, _ in accepted for branch in gated_sum.branches]
+        outputs = [gated_sum.output for gated_sum, _, _ in accepted]
+        matches = (self._match([gated_sum]) for gated_sum in self._values.find(gates, outputs))
+        return [match for match in matches if match is not None]
+
+    def _match(self, readings: Iterable[GatedSum]) -> tuple[GatedSum, Hashable, CarryDecision] | None:
+        """The first reading of a value that is a highway, with the identity of its weights."""
+        for match in readings:
             gated_sum, weights = self._identify(match)
             decision = self._classifier.decide(gated_sum.branches, self._previous_outputs(gated_sum, weights))
             # a coupled gate is a highway gate even if the carry must be guessed; two products may be anything
-            if decision is not None and (gated_sum.coupled or decision.evidence != Evidence.NONE):
+            weakest = Evidence.NONE if gated_sum.coupled else Evidence.INITIAL_STATE
+            if decision is not None and decision.evidence <= weakest:
                 return gated_sum, weights, decision
             self.undecided.add(self.view.canonical(gated_sum.output))
         return None

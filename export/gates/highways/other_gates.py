@@ -49,7 +49,7 @@ class OtherGateFinder:
         self._finder = finder
         self._view = finder.view
         branches = [branch for highway in highways for branch in (highway.transform, highway.carried)]
-        self._known = {self._sigmoid(branch.gate) for branch in branches}
+        self._known = {self._sigmoid(part) for branch in branches for part in self._gates_in(branch.gate)}
 
     def find(self) -> Iterator[OtherGate]:
         """All of them, in the order data flows; one for the repeats of a gate in time."""
@@ -78,6 +78,19 @@ class OtherGateFinder:
             # silu(x) = x * sigmoid(x) is an activation
             if self._view.canonical(match.logit) not in factors:
                 yield gate
+
+    def _gates_in(self, gate: ir.Value) -> set[ir.Value]:
+        """A gate, and the gates that it is computed from, such as the two cases of a stable sigmoid."""
+        found: set[ir.Value] = set()
+        waiting = [gate]
+        while waiting:
+            value = self._view.canonical(waiting.pop())
+            if value not in found:
+                found.add(value)
+                node = value.producer()
+                sources = [] if node is None else present_inputs(node)
+                waiting += [source for source in sources if self._finder.can_be_gate(source)]
+        return found
 
     def _parts_of(self, value: ir.Value) -> list[ir.Value]:
         """The values that are joined to a value, or the value itself."""

@@ -56,9 +56,10 @@ def search_graph(model: ir.Model, body: InnerGraph | None = None, batch: str | N
         graph.opset_imports.update(model.opset_imports)
     alone = model if body is None else ir.Model(graph, ir_version=model.ir_version)
     infer_shapes(alone)
-    unstacked = UnstackedForms(graph, model.opset_imports.get("") or 0)
+    opset = model.opset_imports.get("") or 0
+    unstacked = UnstackedForms(graph, opset)
     infer_shapes(alone)
-    finder = HighwayFinder(graph, unstacked, {} if body is None else body.states)
+    finder = HighwayFinder(graph, unstacked, {} if body is None else body.states, opset)
     found = finder.find()
     reasons = {highway: _why_unshown(highway, body, batch) for highway in found}
     return SearchedGraph(

@@ -18,6 +18,7 @@ main (float[n] a, float[n] b, float[n] c, float[n] d) => (float[n] y) {
     zero = Constant <value = float {0}> ()
     one = Constant <value = float {1}> ()
     two = Constant <value = float {2}> ()
+    minus = Constant <value = float {-1}> ()
     s = Sigmoid (a)
     r = Sigmoid (b)
     t = Tanh (c)
@@ -56,7 +57,11 @@ def ranges_and_values(node: str) -> tuple[ValueRanges, ir.Value, np.ndarray]:
         ("Pow (more, two)", 1, 4),
         ("Pow (s, two)", 0, 1),
         ("Pow (s, zero)", 1, 1),
-        ("Pow (t, two)", -np.inf, np.inf),
+        ("Pow (t, two)", 0, 1),
+        ("Pow (more, minus)", 0.5, 1),
+        ("Mul (t, t)", 0, 1),
+        ("Abs (t)", 0, 1),
+        ("Atan (a)", -np.pi / 2, np.pi / 2),
         ("Log (more)", 0, LOG2),
         ("Add (s, t)", -1, 2),
         ("Sum (s, t, more)", 0, 4),

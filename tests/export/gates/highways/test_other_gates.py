@@ -30,11 +30,11 @@ def test_other_networks_have_no_gates() -> None:
     }
 
 
-def test_joined_branches_of_old_opsets_are_listed() -> None:
-    """The gate is not found, since unstacked forms need operators of opset 13. The graph stays valid."""
+def test_joined_branches_of_old_opsets_are_found_by_value() -> None:
+    """Unstacked forms need operators of opset 13. The graph stays valid."""
     _, instrumentation, runtime = instrument_proto(model_from_text(JOINED_IN_OLD_OPSET))
-    assert instrumentation.gates == ()
-    assert [other.value for other in instrumentation.other_gates] == ["t"]
+    assert [gate.kind for gate in instrumentation.gates] == ["coupled"]
+    assert instrumentation.other_gates == ()
     assert runtime.run({"x": np.ones((5, 4), np.float32)}, ["y"])[0].shape == (5, 4)
 
 
