@@ -10,9 +10,16 @@ import onnx_ir as ir
 
 from turnpike.export.errors import ParityError
 from turnpike.export.identity.decide import decide
-from turnpike.export.identity.decision import Decision, HiddenOutput, InputShape, Verdict
+from turnpike.export.identity.decision import (
+    Decision,
+    HiddenOutput,
+    InputShape,
+    RowDecision,
+    RowVerdict,
+    Verdict,
+)
 from turnpike.export.identity.levers import decide_levers
-from turnpike.export.identity.rows import RowDecision, RowVerdict, decide_rows
+from turnpike.export.identity.rows import decide_rows
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
 from turnpike.export.parity.weight_origins import check_weights
@@ -36,6 +43,8 @@ NO_WITNESS = (
 def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> Decision:
     """Decide whether a graph is the network's function in all outputs, gates and layers, and its levers work.
 
+    If it is, also decide whether each row of a batch is answered alone.
+
     It runs at three sets of sizes: one row, an odd number of rows, and any number. A graph whose levers do
     not do what its gates say is different. Levers that are not decided leave the verdict as it is.
 
@@ -51,8 +60,11 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
     }
     shapes = _draw_shapes(network)
     decision = decide(reference, model, shapes, hidden, trusted=graph.model)
+    if decision.verdict is not Verdict.IDENTICAL:
+        return decision
+    decision = replace(decision, rows=decide_row_independence(network, graph))
     gates = graph.gates.gates
-    if decision.verdict is not Verdict.IDENTICAL or not gates:
+    if not gates:
         return decision
     levers = decide_levers(model, gates, _input_shapes(network, LEVER_ROWS), graph.model)
     decision = replace(
@@ -66,10 +78,7 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
 
 
 def decide_row_independence(network: Network, graph: PreparedGraph) -> RowDecision:
-    """Decide whether the network answers each row of a batch alone, in its outputs, gates and layers.
-
-    The graph must be the same function as the network.
-    """
+    """Decide whether the network answers each row of a batch alone, in its outputs, gates and layers."""
     sizes = choose_sizes(network)
     if sizes.batch is None:
         return RowDecision(RowVerdict.NOT_DECIDED, reason="the network takes one number of rows only")
@@ -90,7 +99,7 @@ def _draw_shapes(network: Network) -> list[list[InputShape]]:
     shapes = []
     for rows in (1, 3 + 2 * secrets.randbelow(MAX_ROWS // 2), 2 + secrets.randbelow(MAX_ROWS - 1)):
         # the first set has the ordinary sizes, which every network accepts
-        longer = {name: sizes.sizes[name] + secrets.randbelow(MAX_LONGER) for name in others if rows > 1}
+        longer = {name: sizes.sizes[name] + 1 + secrets.randbelow(MAX_LONGER) for name in others if rows > 1}
         shapes.append(_input_shapes(network, rows, **longer))
     return shapes if sizes.batch is not None or others else shapes[:1]
 

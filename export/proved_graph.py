@@ -75,6 +75,9 @@ def identity_record(decision: Decision) -> Identity:
             for constant in decision.folded
             if constant.ulp > 0
         ),
+        levers=0 if decision.levers is None else len(decision.levers.moved),
+        carried=0 if decision.levers is None else len(decision.levers.carried),
+        rows="not decided" if decision.rows is None else decision.rows.verdict.value,
     )
 
 
@@ -91,6 +94,7 @@ def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps)
         seed=seed,
         progress=steps.listener.advanced,
         decided=identity.verdict is Verdict.IDENTICAL,
+        coupled=identity.coupled,
     )
     return ProvedGraph(graph, runtimes[0], identity, proof, graph.data)
 

@@ -175,6 +175,7 @@ def run_verification(
                 progress=steps.listener.advanced,
                 decided=identity.verdict is Verdict.IDENTICAL,
                 source_graph=fresh.model,
+                coupled=identity.coupled,
             )
         except ParityError as error:
             if manifest.weights == weights_digest(fresh.model):

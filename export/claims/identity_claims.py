@@ -23,6 +23,8 @@ def check_identity(claims: Checklist, file: VerifiedFile) -> None:
     claims.expect("identity.verdict", fresh.verdict, recorded.verdict, "as decided now")
     claims.expect("identity.compared", fresh.compared, recorded.compared)
     claims.expect("identity.runs", fresh.runs, recorded.runs)
+    for field in ("levers", "carried", "rows"):
+        claims.expect(f"identity.{field}", getattr(fresh, field), getattr(recorded, field))
     claims.expect("identity.error_bound", fresh.error_bound, recorded.error_bound)
     names = tuple(constant.name for constant in fresh.rounded)
     claims.expect("identity.rounded.name", names, tuple(constant.name for constant in recorded.rounded))

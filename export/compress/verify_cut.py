@@ -109,6 +109,7 @@ def verify_cut(
                 seed=seed,
                 progress=steps.listener.advanced,
                 decided=identity.verdict is Verdict.IDENTICAL,
+                coupled=identity.coupled,
             )
         except ParityError as error:
             raise ParityError(

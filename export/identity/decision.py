@@ -79,6 +79,36 @@ class LeverDecision:
         return f"{self.verdict}: {self.reason or '; '.join(self.undecided)}"
 
 
+class RowVerdict(StrEnum):
+    """The results of a decision about rows."""
+
+    INDEPENDENT = "independent"
+    COUPLED = "coupled"
+    NOT_DECIDED = "not decided"
+
+
+@dataclass(frozen=True)
+class RowDecision:
+    """Whether rows depend on each other.
+
+    Attributes:
+        verdict: The result.
+        output: The first output that depends on other rows.
+        reason: Why nothing was decided.
+        error_bound: The probability that coupled rows are called independent.
+    """
+
+    verdict: RowVerdict
+    output: str | None = None
+    reason: str | None = None
+    error_bound: float = 1.0
+
+    def __str__(self) -> str:
+        if self.verdict is RowVerdict.INDEPENDENT:
+            return f"each row is answered alone; chance of error {self.error_bound:.0e}"
+        return f"{self.verdict}: {self.output or self.reason}"
+
+
 @dataclass(frozen=True)
 class Decision:
     """The result, with what led to it.
@@ -93,6 +123,7 @@ class Decision:
         runs: The number of sets of sizes that were run.
         error_bound: The probability that different functions are called identical.
         levers: The decision about the levers; None if the graph has none, or if it is another function.
+        rows: The decision about the rows of a batch; None if the graph may be another function.
     """
 
     verdict: Verdict
@@ -104,6 +135,12 @@ class Decision:
     runs: int = 1
     error_bound: float = 1.0
     levers: LeverDecision | None = None
+    rows: RowDecision | None = None
+
+    @property
+    def coupled(self) -> str | None:
+        """An output whose rows depend on each other."""
+        return None if self.rows is None else self.rows.output
 
     def __str__(self) -> str:
         if self.verdict is Verdict.NOT_DECIDED:

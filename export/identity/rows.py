@@ -8,8 +8,6 @@ second one c, d and e, at other places and in another number.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import onnx_ir as ir
@@ -19,43 +17,13 @@ from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.algebra.terms import Term, UndecidedError, Value
 from turnpike.export.identity.aten.run_program import run_program
 from turnpike.export.identity.decide import random_term
-from turnpike.export.identity.decision import InputShape
+from turnpike.export.identity.decision import InputShape, RowDecision, RowVerdict
 from turnpike.export.identity.numbers.residues import Residues
 from turnpike.export.identity.onnx.run_graph import run_graph
 
 # the rows of the first run that the second one has, by their places in the second
 REPEATED = {0: 2, 1: 0}
 FIRST_ROWS, SECOND_ROWS = 3, 4
-
-
-class RowVerdict(StrEnum):
-    """The results of a decision about rows."""
-
-    INDEPENDENT = "independent"
-    COUPLED = "coupled"
-    NOT_DECIDED = "not decided"
-
-
-@dataclass(frozen=True)
-class RowDecision:
-    """Whether rows depend on each other.
-
-    Attributes:
-        verdict: The result.
-        output: The first output that depends on other rows.
-        reason: Why nothing was decided.
-        error_bound: The probability that coupled rows are called independent.
-    """
-
-    verdict: RowVerdict
-    output: str | None = None
-    reason: str | None = None
-    error_bound: float = 1.0
-
-    def __str__(self) -> str:
-        if self.verdict is RowVerdict.INDEPENDENT:
-            return f"each row is answered alone; chance of error {self.error_bound:.0e}"
-        return f"{self.verdict}: {self.output or self.reason}"
 
 
 def decide_rows(

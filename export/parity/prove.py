@@ -84,6 +84,7 @@ def prove(
     progress: Progress | None = None,
     decided: bool = False,
     source_graph: ir.Model | None = None,
+    coupled: str | None = None,
 ) -> Proof:
     """Compare the open model with the network on batches, in every output and every hidden output.
 
@@ -100,6 +101,7 @@ def prove(
             ordinary ones refuse only what is much worse than PyTorch and far from the reference.
         source_graph: The graph that was exported from the network here, if `model` is another one. Its tables
             say which ids the network takes.
+        coupled: An output that is decided to change with the other rows of a batch.
 
     Returns:
         The proof.
@@ -127,6 +129,8 @@ def prove(
     )
     if (branch := chosen_branch(model, traced, row_inputs(generator, model))) is not None:
         comparison.mark_coupled(f"one branch is chosen for all of them: {branch}")
+    if coupled is not None:
+        comparison.mark_coupled(f"a row of {coupled} changes with the rows beside it")
     batches = generator.all(network.rows)
     for done, batch in enumerate(batches):
         if progress is not None:

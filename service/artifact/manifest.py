@@ -121,7 +121,9 @@ class Identity(ManifestRecord):
     A file with another function is not written, so the verdict is never `different`. `reason` says why it is
     not decided. `compared` counts outputs, gates and layer outputs, and `runs` the sets of sizes that were
     run. `error_bound` is at least the probability that the verdict `identical` is wrong. `rounded` has the
-    constants that the exporter computed up to rounding; the verdict holds for a network with these.
+    constants that the exporter computed up to rounding; the verdict holds for a network with these. `levers`
+    counts the gates that their levers move alone, and `carried` those whose layers return their input when
+    closed. `rows` says whether each row of a batch is answered alone.
     """
 
     verdict: Literal["identical", "not decided"]
@@ -130,6 +132,9 @@ class Identity(ManifestRecord):
     runs: int = 0
     error_bound: float = 1.0
     rounded: tuple[RoundedConstant, ...] = ()
+    levers: int = 0
+    carried: int = 0
+    rows: Literal["independent", "coupled", "not decided"] = "not decided"
 
     @property
     def proved(self) -> bool:

@@ -38,13 +38,28 @@ def identity_text(manifest: Manifest) -> str:
     network = "the network" if manifest.compression is None else "the network with the removed units carried"
     return (
         f"proved: in exact arithmetic, {graph} is the same function of every input as {network}, in all "
-        f"{identity.compared} outputs, gates and layers{_rounded_text(identity)}; {chance_text(identity)}"
+        f"{identity.compared} outputs, gates and layers{_rounded_text(identity)}{_levers_text(identity)}; "
+        f"{chance_text(identity)}"
     )
 
 
 def chance_text(identity: Identity) -> str:
     """The chance of error, rounded up to a power of ten."""
     return f"chance of error below 1e{math.ceil(math.log10(identity.error_bound)):+03d}"
+
+
+def _levers_text(identity: Identity) -> str:
+    """What is decided about the levers of the file."""
+    facts = []
+    if identity.levers:
+        facts.append(f"{_count(identity.levers, 'gate')} moved by levers alone")
+    if identity.carried:
+        facts.append(f"{_count(identity.carried, 'layer')} carrying their input when closed")
+    return f", with {' and '.join(facts)}" if facts else ""
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'s' if number != 1 else ''}"
 
 
 def _rounded_text(identity: Identity) -> str:

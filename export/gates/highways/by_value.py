@@ -157,7 +157,7 @@ def _solve(
     y, t = exact.get(output), exact.get(gate)
     if y is None or t is None or y.size == len(y) or not _fits(t, y):
         return None
-    candidates = {}
+    candidates: dict[bytes, tuple[ir.Value, Array]] = {}
     for branch in branches:
         data = exact.get(branch)
         # a product T a with zeros, as in a recurrent cell that starts at zero, carries nothing

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from turnpike.export.graph_identity import decide_row_independence
-from turnpike.export.identity.rows import RowDecision, RowVerdict
+from turnpike.export.identity.decision import RowDecision, RowVerdict
 from turnpike.export.options import SourceOptions
 from turnpike.export.prepared_graph import prepare
 from turnpike.export.sources.load import load_source
