@@ -27,8 +27,8 @@ from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.witness.find_witness import find_witness
 from turnpike.service.artifact.runtime import Runtime
 
-# Numbers of rows are drawn up to here, an odd number. A graph may not compute with them, so a few are enough.
-MAX_ROWS = 5
+# Numbers of rows are drawn up to here. A graph may not compute with them, so a few are enough.
+MAX_ROWS = 4
 # rows that levers are decided on: two show a lever that works in the first one only
 LEVER_ROWS = 2
 # added to the ordinary size of other dimensions
@@ -97,7 +97,7 @@ def _draw_shapes(network: Network) -> list[list[InputShape]]:
     sizes = choose_sizes(network)
     others = [name for name in sizes.sizes if name != sizes.batch]
     shapes = []
-    for rows in (1, 3 + 2 * secrets.randbelow(MAX_ROWS // 2), 2 + secrets.randbelow(MAX_ROWS - 1)):
+    for rows in (1, 3, 2 + secrets.randbelow(MAX_ROWS - 1)):
         # the first set has the ordinary sizes, which every network accepts
         longer = {name: sizes.sizes[name] + 1 + secrets.randbelow(MAX_LONGER) for name in others if rows > 1}
         shapes.append(_input_shapes(network, rows, **longer))

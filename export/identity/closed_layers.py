@@ -90,7 +90,10 @@ class ClosedLayers:
         if gates[0].carry != "identity":
             return None, None
         if not self._is_input(own_result, nodes, output, first_step=gates[0].time == 0):
-            return f"closed, its layer does not return its input: {output.name} is another value", None
+            if not self._is_operand(own_result, output):
+                return f"closed, its layer does not return its input: {output.name} is another value", None
+            # the memory of an LSTM's cell, or another function of the input
+            return None, f"closed, its layer returns a value that the gate does not read, {output.name}"
         self.carried += [gate.name for gate in gates]
         return None, None
 
@@ -165,6 +168,15 @@ class ClosedLayers:
         if first_step:
             found = (values[value] for value in ancestors([output]) & values.keys())
             candidates += [value for value in found if not isinstance(value, Term) and kind_of(value) == "f"]
+        expected = self._algebra.term(result)
+        self._algebra.bound.count_comparison(expected.data[0].size * len(candidates), expected.size)
+        return any(self._is_moved(expected.data, value) for value in candidates)
+
+    def _is_operand(self, result: Value, output: ir.Value) -> bool:
+        """Whether a result is one of the values that the layer's output is computed from."""
+        values = self._run.values
+        found = (values[value] for value in ancestors([output]) & values.keys())
+        candidates = [value for value in found if isinstance(value, Term)]
         expected = self._algebra.term(result)
         self._algebra.bound.count_comparison(expected.data[0].size * len(candidates), expected.size)
         return any(self._is_moved(expected.data, value) for value in candidates)
