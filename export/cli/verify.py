@@ -29,8 +29,11 @@ from turnpike.models.imports import collector_paused
 from turnpike.service.artifact.devices import Device, DevicePrecision
 
 if TYPE_CHECKING:
-    from turnpike.export.identity.decision import Decision
+    from turnpike.export.identity.decision import Decision, LeverDecision
     from turnpike.export.verify import VerificationResult
+
+# sentences about levers that are printed
+MAX_SENTENCES = 3
 
 app = typer.Typer(add_completion=False)
 
@@ -104,7 +107,14 @@ def identity_summary(identity: Decision) -> dict[str, Any]:
         "error_bound": identity.error_bound,
         "folded": [constant.node for constant in identity.folded if constant.ulp > 0],
         "reason": identity.reason,
+        "levers": None if identity.levers is None else levers_summary(identity.levers),
+        "rows": None if identity.rows is None else identity.rows.verdict,
     }
+
+
+def levers_summary(levers: LeverDecision) -> dict[str, Any]:
+    """The decision about levers and closed layers as an object of `--json`."""
+    return {"moved": levers.moved, "carried": levers.carried, "undecided": levers.undecided}
 
 
 def identity_lines(identity: Decision, batches: int) -> Iterator[str]:
@@ -118,9 +128,25 @@ def identity_lines(identity: Decision, batches: int) -> Iterator[str]:
         if rounded:
             names = ", ".join(rounded)
             yield f"up to constants that torch.onnx computed, within 2 units in the last place: {names}"
+        if identity.levers is not None:
+            yield from lever_lines(identity.levers)
+        if identity.rows is not None:
+            yield str(identity.rows)
     else:
         yield f"not decided for every input: {identity.reason}"
         yield f"it agrees on {batches} batches"
+
+
+def lever_lines(levers: LeverDecision) -> Iterator[str]:
+    """What was decided about levers and closed layers, in words."""
+    yield (
+        f"gates that their levers move alone: {len(levers.moved)}; layers that carry their input when "
+        f"closed: {len(levers.carried)}"
+    )
+    for sentence in levers.undecided[:MAX_SENTENCES]:
+        yield f"  not decided: {sentence}"
+    if len(levers.undecided) > MAX_SENTENCES:
+        yield f"  and {len(levers.undecided) - MAX_SENTENCES} more: --json lists all"
 
 
 def show_verification(result: VerificationResult) -> None:

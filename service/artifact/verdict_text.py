@@ -54,7 +54,8 @@ def _levers_text(identity: Identity) -> str:
     if identity.levers:
         facts.append(f"{_count(identity.levers, 'gate')} moved by levers alone")
     if identity.carried:
-        facts.append(f"{_count(identity.carried, 'layer')} carrying their input when closed")
+        carry = "that carries its" if identity.carried == 1 else "that carry their"
+        facts.append(f"{_count(identity.carried, 'layer')} {carry} input when closed")
     return f", with {' and '.join(facts)}" if facts else ""
 
 

@@ -27,13 +27,16 @@ export function certificateView(certificate) {
   );
 }
 
-function identityFacts({ compared, runs, error_bound: bound, rounded }) {
+function identityFacts({ compared, runs, error_bound: bound, rounded, levers, carried, rows }) {
   return el(
     "dl",
     { class: "facts" },
     factItem("Decided in exact arithmetic", `${number(compared)} outputs, gates and layers, for every input`),
     factItem("Sets of sizes", number(runs)),
     factItem("Chance of error", `below ${bound}`),
+    levers > 0 && factItem("Gates moved by their levers alone", number(levers)),
+    carried > 0 && factItem("Layers that carry their input when closed", number(carried)),
+    rows !== "not decided" && factItem("Rows of a batch", rows),
     rounded.length > 0 &&
       factItem(
         "Constants that the exporter rounded",

@@ -66,6 +66,12 @@ def test_rounded_constants_are_named() -> None:
     )
 
 
+def test_levers_and_closed_layers_are_counted() -> None:
+    identity = IDENTITY.model_copy(update={"levers": 2, "carried": 1})
+    expected = "with 2 gates moved by levers alone and 1 layer that carries its input when closed; chance"
+    assert expected in identity_text(manifest(identity=identity))
+
+
 def test_rounding_shows_the_largest_error_beside_that_of_pytorch() -> None:
     lines = list(proof_lines(manifest()))
     assert lines[1] == (
