@@ -242,7 +242,7 @@ def test_a_cut_is_decided_for_every_input(folder: Path, tmp_path: Path) -> None:
     ir.save(model, tmp_path / "changed.onnx")
     with pytest.raises(
         ParityError,
-        match="removed units carried, or was made from another source: the file: expected the same",
+        match="removed units carried, or was made from another source: the graph: expected the same",
     ):
         verify_model(tmp_path / "changed.onnx", source)
 
