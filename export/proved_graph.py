@@ -102,13 +102,13 @@ def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps)
 def prove_first(graphs: Sequence[PreparedGraph], network: Network, seed: int, steps: Steps) -> ProvedGraph:
     """Try the graphs in order, and return the first whose proof passes.
 
-    A graph before the last is taken only if its proof needs no explained errors.
+    A graph before the last is taken only if its rounding keeps all bounds as it is.
     """
     *preferred, last = graphs
     for graph in preferred:
         with suppress(ParityError):
             proved = prove_graph(graph, network, seed, steps)
-            if proved.proof.parity.explained is None:
+            if proved.proof.keeps_bounds:
                 return proved
     return prove_graph(last, network, seed, steps)
 

@@ -58,6 +58,7 @@ class Proof:
             bins of `error_stats.ErrorHistogram`.
         errors: The errors of every tensor and batch, provider by provider.
         random_rows: Rows that the network accepts, for comparisons if the user gave none.
+        keeps_bounds: Whether every error of every batch is within its bound, with nothing left out.
     """
 
     parity: manifest.Parity
@@ -66,6 +67,7 @@ class Proof:
     histograms: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
     errors: tuple[TensorErrors, ...]
     random_rows: Rows
+    keeps_bounds: bool
 
     def table(self) -> str:
         """The errors of each tensor beside PyTorch's, as lines of text."""
@@ -196,6 +198,7 @@ def prove(
         table.histograms(),
         tuple(errors for provider_errors in table.errors for errors in provider_errors),
         generator.random_rows(),
+        first_failure is None,
     )
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from turnpike.export.errors import ParityError
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
 from turnpike.export.pipeline import export_model
@@ -74,13 +73,13 @@ def test_the_file_has_the_shorter_form_if_that_is_accurate(
 
 
 @pytest.mark.slow
-def test_the_next_form_is_tried_only_if_a_proof_fails() -> None:
+def test_the_next_form_is_tried_only_if_an_error_is_above_its_bound() -> None:
     net = long()
     network = Network("net", "module", tuple(parse_inputs([INPUT])), module=net)
     graph = prepare(network)
     shortened = with_short_sums(graph)
     assert shortened is not None
-    with pytest.raises(ParityError, match="output"):
-        prove_first([shortened], network, 0, Steps())
+    (warning,) = prove_first([shortened], network, 0, Steps()).proof.warnings
+    assert warning.startswith("rounding: output ")
     assert prove_first([shortened, graph], network, 0, Steps()).graph is graph
     assert prove_first([graph, shortened], network, 0, Steps()).graph is graph
