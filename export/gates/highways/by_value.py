@@ -4,7 +4,8 @@
 squares. Here the surroundings of each gate without a highway are computed in exact arithmetic, and each
 value after the gate is tried as y. For every b before it, (y - b) / T + b is looked up among the others.
 
-Neither a nor b may depend on the gate: what a highway carries exists without its gate.
+Neither a nor b may depend on the gate, or on the sigmoid that it is a multiple of: what a highway carries exists
+without its gate.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class ValueSearch:
         nodes = [node for node in producers if node is not None and not self._is_boundary(node)]
         exact = ExactValues(self._view, self._opset, nodes)
         for gate, users in around.items():
-            dependent = self._dependents(gate)
+            dependent = self._dependents(self._core(gate))
             for output in users:
                 if self._core(output) in known_sums:
                     continue
