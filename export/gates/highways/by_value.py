@@ -4,8 +4,8 @@
 squares. Here the surroundings of each gate without a highway are computed in exact arithmetic, and each
 value after the gate is tried as y. For every b before it, (y - b) / T + b is looked up among the others.
 
-Neither a nor b may depend on the gate, or on the sigmoid that it is a multiple of: what a highway carries exists
-without its gate.
+Neither a nor b may depend on the gate, or on the sigmoid that it is a multiple of: what a highway carries
+exists without its gate.
 """
 
 from __future__ import annotations
