@@ -6,10 +6,13 @@ import logging
 import re
 import signal
 import threading
+import time
+from collections.abc import Callable
 
 import ray
 from ray import serve
 from ray.exceptions import RayError
+from ray.serve.schema import ProxyStatus
 
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ServiceError, SettingError
@@ -19,6 +22,8 @@ from turnpike.service.telemetry.log import TERMINAL_LINES, configure_logging
 
 log = logging.getLogger("turnpike")
 
+# what Ray's proxies may take to start
+START_SECONDS = 240.0
 # what the cluster may take to stop, beyond the time that requests have
 STOP_SECONDS = 15.0
 # in what HAProxy says
@@ -46,13 +51,16 @@ def launch(settings: Settings) -> int:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RayError, RuntimeError) as error:
         raise RayStartError(f"--engine ray: expected a Ray cluster that answers: {error}") from error
-    # after Ray's own handlers
     stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
     try:
-        serve.start(http_options={"host": settings.host, "port": settings.port})
+        # after Ray's own handlers
+        _on_signal(_interrupt)
+        _start_proxies(settings)
         serve.run(build_from(arguments_of(settings)), name=NAME, route_prefix="/")
+        _on_signal(lambda *_: stopped.set())
+    except KeyboardInterrupt:
+        log.info("turnpike is stopping before it has started")
+        return stop(0)
     except (RayError, RuntimeError) as error:
         raise RayStartError(f"--engine ray: no replica started: {reason_of(error)}") from error
     url = url_of("http", settings.host, settings.port)
@@ -61,6 +69,37 @@ def launch(settings: Settings) -> int:
     stopped.wait()
     log.info("turnpike is stopping: requests have %g s to finish", settings.drain_seconds)
     return stop(settings.drain_wait + settings.drain_seconds)
+
+
+def _start_proxies(settings: Settings) -> None:
+    """Start Ray Serve, also where the machine is too busy for the minute that Ray gives its proxies.
+
+    Raises:
+        RayStartError: The proxies are not ready in time.
+    """
+    end = time.monotonic() + START_SECONDS
+    try:
+        serve.start(http_options={"host": settings.host, "port": settings.port})
+    except TimeoutError as error:
+        # they go on starting
+        log.warning("%s The machine may be busy: waiting on", error)
+    else:
+        return
+    while time.monotonic() < end:
+        states = serve.status().proxies.values()
+        if states and all(state == ProxyStatus.HEALTHY for state in states):
+            return
+        time.sleep(1)
+    raise RayStartError(f"--engine ray: expected Ray's HTTP proxies to start in {START_SECONDS:g} s")
+
+
+def _on_signal(handler: Callable[..., None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def reason_of(error: Exception) -> str:

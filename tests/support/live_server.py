@@ -64,12 +64,12 @@ class Server:
             return requests.post(self.url + path, data=body, timeout=30, **options)
         return requests.post(self.url + path, json=body, timeout=30, **options)
 
-    def stop(self) -> int:
+    def stop(self, patience: float = 30) -> int:
         """Stop it with SIGTERM; returns its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(timeout=30)
+            return self.process.wait(timeout=patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -89,8 +89,13 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def serving(*arguments: object, python: Path | str = sys.executable, **variables: str) -> Iterator[Server]:
-    """A server on a free port, ready for requests. At the end it must stop with status 0."""
+def serving(
+    *arguments: object, python: Path | str = sys.executable, patience: float = 60, **variables: str
+) -> Iterator[Server]:
+    """A server on a free port, ready for requests within `patience` seconds.
+
+    At the end it must stop with status 0, in half of that time.
+    """
     options = [str(argument) for argument in arguments]
     if "--drain-wait" not in options:
         options += ["--drain-wait", "0"]
@@ -105,11 +110,11 @@ def serving(*arguments: object, python: Path | str = sys.executable, **variables
     listener = threading.Thread(target=server.listen, daemon=True)
     listener.start()
     try:
-        assert server.ready.wait(60), server.output
+        assert server.ready.wait(patience), server.output
         assert server.url, server.output
         yield server
     finally:
-        status = server.stop()
+        status = server.stop(max(30, patience / 2))
         listener.join(10)
         if process.stderr:
             process.stderr.close()

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.ray_cluster import ray_programs, serving_on_ray
+from tests.support.ray_cluster import PATIENCE, ray_programs, serving_on_ray, starting_on_ray
 from tests.support.tiny_repository import put_model
 from tests.support.virtualenvs import run_client
 from turnpike.service.artifact.runtime import open_model
 from turnpike.service.repository.deployment import ON_REQUEST
 
-pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +75,12 @@ def test_a_port_of_haproxy_in_use_is_named() -> None:
             serving_on_ray(RAY_SERVE_HAPROXY_STATS_PORT=str(port)),
         ):
             pass
+
+
+def test_a_signal_ends_a_start() -> None:
+    with starting_on_ray() as process:
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert "stopping before it has started" in log
+    assert "turnpike serves" not in log

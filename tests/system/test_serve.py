@@ -48,7 +48,7 @@ class ServedNetwork:
 
 
 # Ray is perhaps installed first
-ON_RAY = pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.timeout(600)])
+ON_RAY = pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.timeout(900)])
 
 
 @pytest.fixture(scope="module", params=["local", ON_RAY])
