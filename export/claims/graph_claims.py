@@ -49,11 +49,7 @@ def check_graph(claims: Checklist, file: VerifiedFile) -> None:
     check_gates(claims, fresh.gates.gates, manifest.gates)
     claims.expect("outputs", fresh.public_outputs, manifest.outputs)
     claims.check("plain")  # the graph has the hidden outputs and levers of the source's, or none
-    axes = file.network.batch_axes(fresh.public_outputs)
-    if manifest.compression is not None and not manifest.batch_axes:
-        claims.leave_empty("batch_axes")  # `turnpike compress` does not record them
-    else:
-        claims.expect("batch_axes", axes, manifest.batch_axes)
+    claims.expect("batch_axes", file.network.batch_axes(fresh.public_outputs), manifest.batch_axes)
     claims.expect("batch_coupled", file.proof.batch_coupled, manifest.batch_coupled)
     _check_precision(claims, file)
     digest = weights_digest(file.model if manifest.compression is not None else fresh.model)

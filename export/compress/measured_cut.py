@@ -136,6 +136,9 @@ def cut_manifest(
         text=text,
         features=network.features,
         gates=measured.cut.graph.gates,
+        batch_axes=network.batch_axes(proved.graph.public_outputs)
+        if whole.manifest is None
+        else whole.manifest.batch_axes,
         profile=measured.profile,
         lesion=measured.lesion,
         ranges=input_ranges(measured.gate_rows),

@@ -281,6 +281,31 @@ def test_options_that_an_exported_file_leaves_without_effect_are_refused(
         )
 
 
+class RowsLast(torch.nn.Module):
+    """The network with a batch on the last axis of its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x.transpose(0, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("any_speed")
+def test_the_axis_of_the_batch_is_recorded(folder: Path, tmp_path: Path) -> None:
+    """From the module, and from its export, which alone knows it."""
+    options: dict[str, Any] = {"data": folder / "rows.npz", "keep": 0.25}
+    net, inputs = RowsLast().eval(), [f"x:float32[{WIDTH},batch]"]
+    cut = compress_model(net, tmp_path / "one", inputs=inputs, **options)
+    exported = export_model(net, tmp_path / "two", inputs=inputs, data=folder / "rows.npz")
+    again = compress_model(exported.path, tmp_path / "two", **options)
+    assert cut.manifest.batch_axes == again.manifest.batch_axes == {"x": 1}
+    verified = verify_model(cut.path, net, inputs=inputs, data=folder / "rows.npz")
+    assert "batch_axes" in verified.claims.checked
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("any_speed")
 def test_an_output_without_classes_has_no_answers_to_compare(tmp_path: Path) -> None:
