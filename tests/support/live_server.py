@@ -89,23 +89,31 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def serving(
-    *arguments: object, python: Path | str = sys.executable, patience: float = 60, **variables: str
-) -> Iterator[Server]:
-    """A server on a free port, ready for requests within `patience` seconds.
+def serving(*arguments: object, python: Path | str = sys.executable, **variables: str) -> Iterator[Server]:
+    """A server on a free port, ready for requests. At the end it must stop with status 0."""
+    with ready_server(start_server("--port", 0, *arguments, python=python, **variables)) as server:
+        yield server
 
-    At the end it must stop with status 0, in half of that time.
-    """
+
+def start_server(
+    *arguments: object, python: Path | str = sys.executable, **variables: str
+) -> subprocess.Popen[str]:
+    """A server that starts, and waits for no drain unless the arguments say so."""
     options = [str(argument) for argument in arguments]
     if "--drain-wait" not in options:
         options += ["--drain-wait", "0"]
-    process = subprocess.Popen(
-        [python, "-m", "turnpike", "serve", "--port", "0", *options],
+    return subprocess.Popen(
+        [python, "-m", "turnpike", "serve", *options],
         cwd=ROOT,
         env=environment(**variables),
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@contextlib.contextmanager
+def ready_server(process: subprocess.Popen[str], patience: float = 60) -> Iterator[Server]:
+    """A server that starts within `patience` seconds. At the end it must stop, with status 0, in half of them."""
     server = Server(process)
     listener = threading.Thread(target=server.listen, daemon=True)
     listener.start()
@@ -114,7 +122,7 @@ def serving(
         assert server.url, server.output
         yield server
     finally:
-        status = server.stop(max(30, patience / 2))
+        status = server.stop(patience / 2)
         listener.join(10)
         if process.stderr:
             process.stderr.close()

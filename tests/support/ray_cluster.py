@@ -11,14 +11,12 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.live_server import Server, environment, free_port, serving
+from tests.support.live_server import Server, free_port, ready_server, start_server
 from tests.support.locks import locked
 from tests.support.virtualenvs import ROOT, installed_programs
 from tests.support.waiting import wait_until
 
 HAPROXY_PORTS = ("RAY_SERVE_HAPROXY_METRICS_PORT", "RAY_SERVE_HAPROXY_STATS_PORT")
-# Ray chooses no port itself
-OPTIONS = ("--engine", "ray", "--port")
 # A cluster starts in 18 s where nothing else runs.
 PATIENCE = 420
 REQUIREMENT = "ray[data,serve]==2.60.0"
@@ -35,11 +33,10 @@ def ray_programs() -> Path:
 
 @contextmanager
 def serving_on_ray(*arguments: object, **variables: str) -> Iterator[Server]:
-    """A server on a Ray cluster of its own; one at a time, because some ports of HAProxy cannot be chosen."""
-    python, variables = ray_programs() / "python", own_cluster() | variables
+    """A server on a Ray cluster of its own."""
     with (
-        locked(ROOT / ".clients/haproxy.lock"),
-        serving(*OPTIONS, free_port(), *arguments, python=python, patience=PATIENCE, **variables) as server,
+        _started_on_ray(*arguments, **variables) as process,
+        ready_server(process, PATIENCE) as server,
     ):
         yield server
 
@@ -47,26 +44,26 @@ def serving_on_ray(*arguments: object, **variables: str) -> Iterator[Server]:
 @contextmanager
 def starting_on_ray() -> Iterator[subprocess.Popen[str]]:
     """A server on a Ray cluster of its own, of which the cluster runs, but not the service."""
-    with locked(ROOT / ".clients/haproxy.lock"):
-        process = subprocess.Popen(
-            [ray_programs() / "python", "-m", "turnpike", "serve", *map(str, (*OPTIONS, free_port()))],
-            cwd=ROOT,
-            env=environment(**own_cluster()),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    with _started_on_ray() as process:
+        wait_until(lambda: _has_controller(process.pid), PATIENCE)
+        yield process
+
+
+@contextmanager
+def _started_on_ray(*arguments: object, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A server that starts; one at a time, because some ports of HAProxy cannot be chosen."""
+    # Ray chooses no port itself
+    options = ("--engine", "ray", "--port", free_port(), *arguments)
+    chosen = {name: str(free_port()) for name in HAPROXY_PORTS} | {"RAY_ADDRESS": "local"}
+    python = ray_programs() / "python"
+    with (
+        locked(ROOT / ".clients/haproxy.lock"),
+        start_server(*options, python=python, **chosen | variables) as process,
+    ):
         try:
-            wait_until(lambda: _has_controller(process.pid), PATIENCE)
             yield process
         finally:
-            if process.poll() is None:
-                process.terminate()
-            process.communicate(timeout=PATIENCE)
-
-
-def own_cluster() -> dict[str, str]:
-    """Variables with which a cluster is a new one, beside others."""
-    return {name: str(free_port()) for name in HAPROXY_PORTS} | {"RAY_ADDRESS": "local"}
+            process.kill()
 
 
 def _has_controller(pid: int) -> bool:
