@@ -113,7 +113,7 @@ def start_server(
 
 @contextlib.contextmanager
 def ready_server(process: subprocess.Popen[str], patience: float = 60) -> Iterator[Server]:
-    """A server that starts within `patience` seconds. At the end it must stop, with status 0, in half of them."""
+    """A server that starts within `patience` seconds, and stops with status 0 in half of them."""
     server = Server(process)
     listener = threading.Thread(target=server.listen, daemon=True)
     listener.start()

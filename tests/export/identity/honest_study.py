@@ -1,5 +1,7 @@
 """Decides about honest networks: how many are called identical, and how long a decision takes.
 
+With --export, they are exported as by a user, to find those that are refused.
+
 python -m tests.export.identity.honest_study --only attention --seeds 100
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -37,11 +40,13 @@ from tests.highways.spellings import UNITS, Spelled
 from turnpike.export.graph_identity import decide_identity
 from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.options import SourceOptions
+from turnpike.export.pipeline import export_model
 from turnpike.export.prepared_graph import prepare
 from turnpike.export.sources.checkpoint import network_input
 from turnpike.export.sources.load import load_source
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.presets import PRESETS
+from turnpike.service.artifact.manifest import Manifest
 
 TABLES = (dense, gates, kinds, sequences, attention, positions, images, published, generated)
 OWN = [honest for table in TABLES for honest in table.NETWORKS]
@@ -65,6 +70,15 @@ def study(honest: Honest, seed: int = 7) -> Study:
     start = time.process_time()
     decision = decide_identity(network, chosen, chosen.model)
     return Study(decision, time.process_time() - start)
+
+
+def export(honest: Honest, seed: int = 7) -> Manifest:
+    """Export a network as a user does."""
+    torch.manual_seed(seed)
+    net = honest.make().eval()
+    options = {"opset": honest.opset, "open_recurrent": honest.open_recurrent, "plain": honest.plain}
+    with tempfile.TemporaryDirectory() as folder:
+        return export_model(net, folder, name="net", inputs=honest.inputs, **options).manifest
 
 
 def of_presets() -> Iterator[Honest]:
@@ -100,6 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a part of the names")
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--export", action="store_true", help="export each network, and show who is refused")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -109,6 +124,10 @@ def main() -> None:
         if options.only not in honest.name:
             continue
         try:
+            if options.export:
+                identity = export(honest).identity
+                counts["exported" if identity is None else identity.verdict] += 1
+                continue
             result = study(honest)
         except Exception as error:
             counts["not exported"] += 1
