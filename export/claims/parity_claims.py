@@ -10,7 +10,7 @@ from turnpike.export.parity.error_stats import EPS
 from turnpike.export.parity.verdict import pooled_rms
 from turnpike.export.parity.weight_origins import MAX_ULP
 from turnpike.service.artifact.devices import PROVIDERS
-from turnpike.service.artifact.manifest import Parity, TensorParity
+from turnpike.service.artifact.proof_records import Parity, TensorParity
 
 FIGURES = ("rms", "rms_torch", "max", "max_torch")
 # How many times an error may be larger or smaller on another machine, whose kernels add in another order.

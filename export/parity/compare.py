@@ -24,7 +24,7 @@ from turnpike.export.parity.reference import (
     equal_up_to_rounding,
 )
 from turnpike.export.parity.verdict import ErrorTable
-from turnpike.service.artifact import manifest
+from turnpike.service.artifact import proof_records
 from turnpike.service.artifact.runtime import Runtime
 
 # rows at the end of a large batch that the float64 reference computes; computing all would be slow
@@ -62,7 +62,7 @@ class BatchComparison:
         nan_dropping: The values that may lose a NaN.
         explain: Whether to leave out errors that slight changes of the input explain, in every batch.
         """
-        self.records: list[manifest.ParityBatch] = []
+        self.records: list[proof_records.ParityBatch] = []
         self.warnings: list[str] = []
         self.skipped: dict[str, str] = {}
         self.first_rejection = ""

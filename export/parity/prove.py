@@ -33,7 +33,7 @@ from turnpike.export.parity.torch_reference import TorchReference
 from turnpike.export.parity.verdict import ErrorTable, format_table
 from turnpike.export.parity.weight_origins import check_weights
 from turnpike.export.trace.trace_network import TracedGraph
-from turnpike.service.artifact import manifest
+from turnpike.service.artifact import proof_records
 from turnpike.service.artifact.limits import MAX_ROWS
 from turnpike.service.artifact.runtime import Runtime
 
@@ -61,7 +61,7 @@ class Proof:
         keeps_bounds: Whether every error of every batch is within its bound, with nothing left out.
     """
 
-    parity: manifest.Parity
+    parity: proof_records.Parity
     batch_coupled: bool
     warnings: tuple[str, ...]
     histograms: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
@@ -168,7 +168,7 @@ def prove(
         is_extreme = any(f"the batch '{name}" in failure.reason for name in (LARGE_VALUES, ONE_NAN, ONE_INF))
         remedy = "; if the network never gets such values, give --input-range LOW:HIGH" if is_extreme else ""
         raise ParityError(f"{failure.reason}{remedy}", format_table(table.tensors(), failure))
-    parity = manifest.Parity(
+    parity = proof_records.Parity(
         reference=reference.description,
         providers=tuple(runtime.provider for runtime in runtimes),
         seed=seed,
@@ -181,7 +181,7 @@ def prove(
         derived=weights.derived,
         ulp=weights.ulp,
         input_ranges=tuple(
-            manifest.InputRange(input=name, low=low, high=high)
+            proof_records.InputRange(input=name, low=low, high=high)
             for name, (low, high) in network.ranges.items()
         ),
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from turnpike.export.network import Array
 from turnpike.export.parity.error_stats import EPS, ErrorHistogram, TensorErrors, TensorKind, absolute_errors
-from turnpike.service.artifact.manifest import TensorParity, UnjudgedTensors
+from turnpike.service.artifact.proof_records import TensorParity, UnjudgedTensors
 
 # how many times PyTorch's error onnxruntime's may be: root mean square, and largest
 RMS_FACTOR, MAX_FACTOR = 4.0, 8.0

@@ -12,7 +12,8 @@ from turnpike.reporting.chart import Area, Axis, Chart, Color, Line, all_y, line
 from turnpike.reporting.markup import Markup, Part
 from turnpike.reporting.number_format import power_of_ten
 from turnpike.reporting.page import chart_figure, folded, section, side_by_side, table
-from turnpike.service.artifact.manifest import Manifest, Parity, TensorParity
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.proof_records import Parity, TensorParity
 from turnpike.service.artifact.verdict_text import identity_text, is_proved
 
 # with more tensors than this the table has one row per layer and kind, with the largest errors

@@ -7,13 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.service.artifact.manifest import (
-    Gate,
-    Identity,
-    Manifest,
-    Parity,
-    SampleInput,
-)
+from turnpike.service.artifact.manifest import Gate, Manifest, SampleInput
+from turnpike.service.artifact.proof_records import Identity, Parity
 
 IDENTITY = Identity(verdict="identical", compared=7, runs=3, error_bound=1e-18)
 PARITY = Parity(

@@ -33,15 +33,13 @@ from turnpike.export.proved_graph import identity_record
 from turnpike.export.sources.load import load_source
 from turnpike.export.verify import verify_model
 from turnpike.models.layers.highway import HighwayLayer
-from turnpike.service.artifact.manifest import (
+from turnpike.service.artifact.manifest import Manifest, TextInput, Variant
+from turnpike.service.artifact.proof_records import (
     InputRange,
-    Manifest,
     Parity,
     ParityBatch,
     RoundedConstant,
-    TextInput,
     UnjudgedTensors,
-    Variant,
 )
 from turnpike.service.artifact.runtime import open_model
 

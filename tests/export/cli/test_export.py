@@ -23,7 +23,7 @@ from tests.support.run_cli import command, environment, run, run_in_process, tra
 from turnpike.export.cli.progress import StepProgress, other_gate_lines, show_messages, stoppable
 from turnpike.export.report.data import ReportData
 from turnpike.models.training.checkpoint import load_network
-from turnpike.service.artifact.manifest import Parity, TensorParity, UnjudgedTensors
+from turnpike.service.artifact.proof_records import Parity, TensorParity, UnjudgedTensors
 
 FACTORY = """
 import torch

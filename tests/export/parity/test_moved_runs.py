@@ -19,7 +19,7 @@ from turnpike.export.parity.error_stats import EPS
 from turnpike.export.parity.moved_runs import moved_functions
 from turnpike.export.parity.onnx_reference import GraphEvaluator
 from turnpike.export.prepared_graph import prepare
-from turnpike.service.artifact.manifest import Parity
+from turnpike.service.artifact.proof_records import Parity
 from turnpike.service.artifact.runtime import open_model
 
 X = torch.linspace(-3000, 3000, 41)

@@ -20,7 +20,7 @@ from turnpike.export.parity.prove import Proof, prove
 from turnpike.export.trace.trace_network import TracedGraph, trace
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.presets import PRESETS
-from turnpike.service.artifact.manifest import Parity
+from turnpike.service.artifact.proof_records import Parity
 from turnpike.service.artifact.runtime import Runtime, open_model
 
 

@@ -16,7 +16,7 @@ from turnpike.export.parity.verdict import (
     find_unjudged,
     format_table,
 )
-from turnpike.service.artifact.manifest import TensorParity, UnjudgedTensors
+from turnpike.service.artifact.proof_records import TensorParity, UnjudgedTensors
 
 # an output of size 1 in which PyTorch errs by 1e-7, 3e-7 at most, and so does onnxruntime
 GOOD = TensorErrors(

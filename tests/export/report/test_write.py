@@ -22,14 +22,8 @@ from turnpike.export.report.data import ReportData, gate_panel
 from turnpike.export.report.page import render_page
 from turnpike.export.report.parity_section import parity_rows
 from turnpike.export.report.write import report_json, write_report
-from turnpike.service.artifact.manifest import (
-    Gate,
-    Manifest,
-    Parity,
-    ParityBatch,
-    TensorParity,
-    UnjudgedTensors,
-)
+from turnpike.service.artifact.manifest import Gate, Manifest
+from turnpike.service.artifact.proof_records import Parity, ParityBatch, TensorParity, UnjudgedTensors
 
 LABELS = ("cat", "<script>alert(1)</script>", 'a"b&c')
 

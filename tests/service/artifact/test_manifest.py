@@ -15,10 +15,9 @@ from turnpike.service.artifact.manifest import (
     MAX_SAMPLE_CHARACTERS,
     METADATA_KEY,
     Manifest,
-    Parity,
-    TensorParity,
     read_manifest,
 )
+from turnpike.service.artifact.proof_records import Parity, TensorParity
 from turnpike.service.artifact.protobuf import encode_varint
 from turnpike.service.errors import ModelFileError
 
