@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
+
+# fields of `Parity` in files of earlier versions, which nothing reads any more
+FORMER_PARITY_FIELDS = frozenset(("unjudged", "explained", "identical", "derived", "ulp"))
 
 
 class ManifestRecord(BaseModel):
@@ -65,17 +68,6 @@ class ParityBatch(ManifestRecord):
     digest: str
 
 
-class UnjudgedTensors(ManifestRecord):
-    """Tensors that were not judged in one batch, since rounding decides their values there.
-
-    They are `first` and the tensors after it in data-flow order, `tensors` together.
-    """
-
-    batch: str
-    first: str
-    tensors: int
-
-
 class InputRange(ManifestRecord):
     """The smallest and largest value of an input."""
 
@@ -94,10 +86,7 @@ class Parity(ManifestRecord):
     """Rounding, as it was measured: what was compared, against which reference, and the errors.
 
     Files that fail are not written, so the verdict is always `pass`. `reference` names the computation that
-    counts as exact. `identical` counts initializers that equal their parameters bit for bit; `derived` counts
-    those that the exporter folded, which agree to `ulp` units in the last place. If `input_ranges` is not
-    empty, all of it is about these values of the inputs. `explained` names the first tensor that keeps
-    its bounds only if errors that rounding explains are left out.
+    counts as exact. If `input_ranges` is not empty, all of it is about these values of the inputs.
     """
 
     verdict: Literal["pass"] = "pass"
@@ -106,12 +95,14 @@ class Parity(ManifestRecord):
     seed: int
     batches: tuple[ParityBatch, ...]
     tensors: tuple[TensorParity, ...]
-    unjudged: tuple[UnjudgedTensors, ...] = ()
-    explained: str | None = None
-    identical: int
-    derived: int
-    ulp: float
     input_ranges: tuple[InputRange, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_former_fields(cls, record: Any) -> Any:
+        if not isinstance(record, dict):
+            return record
+        return {name: value for name, value in record.items() if name not in FORMER_PARITY_FIELDS}
 
     @property
     def range_text(self) -> str:
@@ -124,26 +115,6 @@ class Parity(ManifestRecord):
         """What was not compared, as lines of text."""
         if self.input_ranges:
             yield f"rounding was measured {self.range_text} only"
-        if self.explained is not None:
-            yield f"bounds kept without errors that rounding explains, from {self.explained} on"
-        if self.unjudged:
-            yield (
-                f"not judged, because rounding decides the values (of {len(self.tensors)} tensors; see "
-                "docs/explanation/parity.md):"
-            )
-        for unjudged in self.unjudged:
-            others = unjudged.tensors - 1
-            after = f" and the {others} after it" if others else ""
-            yield f"  in the batch '{unjudged.batch}': {unjudged.first}{after}"
-
-    def unjudged_names(self, batch: str) -> tuple[str, ...]:
-        """The tensors that were not judged in a batch, in data-flow order."""
-        names = [tensor.name for tensor in self.tensors]
-        for unjudged in self.unjudged:
-            if unjudged.batch == batch and unjudged.first in names:
-                start = names.index(unjudged.first)
-                return tuple(names[start : start + unjudged.tensors])
-        return ()
 
     @property
     def worst(self) -> TensorParity | None:

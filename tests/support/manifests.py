@@ -17,9 +17,6 @@ PARITY = Parity(
     seed=0,
     batches=(),
     tensors=(),
-    identical=0,
-    derived=0,
-    ulp=0.0,
 )
 GATE = Gate(name="layer00.transform_gate", layer=0, kind="coupled", carry="identity", unit_axis=-1, units=4)
 MANIFEST = Manifest(
