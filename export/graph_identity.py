@@ -22,7 +22,7 @@ from turnpike.export.identity.levers import decide_levers
 from turnpike.export.identity.rows import decide_rows
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
-from turnpike.export.parity.weight_origins import check_weights
+from turnpike.export.parity.weights import expect_same_weights
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.witness.find_witness import find_witness
 from turnpike.service.artifact.runtime import Runtime
@@ -126,15 +126,9 @@ def decide_file(
         ParityError: It is another function. The error names a weight that differs, if there is one; if not,
             the outputs that differ, and an input that shows it, if one is found.
     """
-    differing_weight = None
-    if model is not graph.model:
-        try:
-            check_weights(network, graph.traced, model)
-        except ParityError as error:
-            differing_weight = error
     decision = decide_identity(network, graph, model)
-    if differing_weight is not None and decision.verdict is not Verdict.IDENTICAL:
-        raise differing_weight
+    if decision.verdict is not Verdict.IDENTICAL:
+        expect_same_weights(network, graph.traced, model)
     if decision.verdict is Verdict.DIFFERENT:
         message = f"{what}: {_difference(decision)}"
         if decision.levers is not None:  # the same function, as long as nobody moves a lever

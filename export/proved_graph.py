@@ -19,7 +19,8 @@ from turnpike.export.precision.compare import Comparison, compare, require_agree
 from turnpike.export.precision.lower import lower
 from turnpike.export.prepared_graph import PreparedGraph, open_on_all_devices
 from turnpike.export.steps import Steps
-from turnpike.service.artifact.manifest import Identity, Manifest, RoundedConstant
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.proof_records import Identity, RoundedConstant
 from turnpike.service.artifact.runtime import Runtime, open_model
 
 

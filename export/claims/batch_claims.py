@@ -17,7 +17,7 @@ from turnpike.export.parity.prove import choose_batch_generator
 from turnpike.export.parity.reference import Reference, RejectedError
 from turnpike.export.parity.torch_reference import TorchReference
 from turnpike.service.artifact.limits import MAX_ROWS
-from turnpike.service.artifact.manifest import ParityBatch
+from turnpike.service.artifact.proof_records import ParityBatch
 
 FIRST_REAL_ROWS = f"first {REAL_ROWS}"
 SIZE_BATCH = re.compile(r"(?P<dim>.+)=[1-9][0-9]*")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from turnpike.export.errors import ParityError
-from turnpike.service.artifact.manifest import Manifest, ManifestRecord
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.proof_records import ManifestRecord
 
 # characters of a value in an error
 MAX_SHOWN = 120

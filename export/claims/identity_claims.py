@@ -5,7 +5,7 @@ from __future__ import annotations
 from turnpike.export.claims.checklist import Checklist
 from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.proved_graph import identity_record
-from turnpike.service.artifact.manifest import Identity
+from turnpike.service.artifact.proof_records import Identity
 
 # difference of two constants in float64, in units in the last place of float32
 ULP_TOLERANCE = 1e-3

@@ -13,11 +13,11 @@ from turnpike.export.network import Array, Network, Rows
 from turnpike.service.artifact.manifest import (
     DTYPE_BYTES,
     MAX_SAMPLE_CHARACTERS,
-    InputRange,
     Sample,
     SampleInput,
     StoredDtype,
 )
+from turnpike.service.artifact.proof_records import InputRange
 
 # rows of a public data set that go into the file if the user does not say how many
 DEFAULT_SAMPLES = 10

@@ -1,4 +1,4 @@
-"""Proves that an exported graph computes what the network computes, as accurately as PyTorch does.
+"""Measures on batches of rows how far an exported graph strays from its network, beside PyTorch.
 
 `prove.prove` takes a network, its graph and open runtimes, and returns a `Proof` or raises a ParityError.
 Both sides run the same batches, and their errors against a float64 reference are compared tensor by tensor.

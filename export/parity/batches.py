@@ -12,7 +12,7 @@ from turnpike.export.input_spec import InputSpec, batch_dimension
 from turnpike.export.network import Array, Network, Rows
 from turnpike.export.parity.input_domains import InputDomain
 from turnpike.export.trace.trace_network import TRACING_SIZES
-from turnpike.service.artifact import manifest
+from turnpike.service.artifact import proof_records
 
 # sizes tried for the other dynamic dimensions if the network does not accept the sizes it was traced with
 FALLBACK_SIZES = (8, 16, 32, 64, 128, 256)
@@ -139,13 +139,13 @@ class ProofBatch:
             },
         )
 
-    def record(self) -> manifest.ParityBatch:
+    def record(self) -> proof_records.ParityBatch:
         """The manifest's record of the batch, with a digest of names, types, shapes and bytes."""
         digest = hashlib.sha256()
         for name, array in self.arrays.items():
             digest.update(f"{name}:{array.dtype}{list(array.shape)}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
-        return manifest.ParityBatch(name=self.name, rows=self.rows, digest=digest.hexdigest())
+        return proof_records.ParityBatch(name=self.name, rows=self.rows, digest=digest.hexdigest())
 
 
 class BatchGenerator:

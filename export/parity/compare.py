@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from turnpike.export.errors import ParityError, SourceOptionError, UntraceableError, one_line
 from turnpike.export.network import Array
 from turnpike.export.parity.batches import ONE_NAN, REAL_ROWS, ProofBatch
-from turnpike.export.parity.error_stats import (
-    TensorErrors,
-    compare_places,
-    compare_tensors,
-    largest_movement,
-    rms,
-)
-from turnpike.export.parity.reference import (
-    Reference,
-    RejectedError,
-    TensorValues,
-    equal_up_to_rounding,
-)
+from turnpike.export.parity.error_stats import TensorErrors, compare_tensors
+from turnpike.export.parity.reference import Reference, RejectedError, TensorValues, equal_up_to_rounding
 from turnpike.export.parity.verdict import ErrorTable
-from turnpike.service.artifact import manifest
+from turnpike.service.artifact import proof_records
 from turnpike.service.artifact.runtime import Runtime
 
-# rows at the end of a large batch that the float64 reference computes; computing all would be slow
+# Rows at the end of a large batch that the float64 reference computes if the graph is decided. All of them
+# take long, and are only needed where rows are all that shows what the graph computes.
 REFERENCE_ROWS = 8
-# number of random changes tried; a single one may leave a sensitive cell where it is by chance
-PERTURBATIONS = 4
 
 
 class BatchComparison:
@@ -52,7 +39,7 @@ class BatchComparison:
         inputs: Sequence[str],
         table: ErrorTable,
         nan_dropping: frozenset[str],
-        explain: bool = False,
+        decided: bool,
     ) -> None:
         """Args:
         reference: Computes the network's values.
@@ -60,9 +47,9 @@ class BatchComparison:
         inputs: The network's input names.
         table: Receives the errors.
         nan_dropping: The values that may lose a NaN.
-        explain: Whether to leave out errors that slight changes of the input explain, in every batch.
+        decided: Whether the graph is decided to be the network's function.
         """
-        self.records: list[manifest.ParityBatch] = []
+        self.records: list[proof_records.ParityBatch] = []
         self.warnings: list[str] = []
         self.skipped: dict[str, str] = {}
         self.first_rejection = ""
@@ -72,10 +59,10 @@ class BatchComparison:
         self._inputs = inputs
         self._table = table
         self._nan_dropping = nan_dropping
-        self._explain = explain
+        self._decided = decided
         self._warned_of_dropped_nans = False
-        # the first shared batch, its float64 values, the values of each runtime, and movements if measured
-        self._first: tuple[ProofBatch, TensorValues, list[TensorValues], TensorValues] | None = None
+        # the first shared batch, and its float64 values
+        self._first: tuple[ProofBatch, TensorValues] | None = None
 
     def run(self, batch: ProofBatch) -> None:
         """Compare one batch; a batch that the network itself does not accept is skipped."""
@@ -101,12 +88,6 @@ class BatchComparison:
             self._expect_repeatable(batch, native, ort_values)
         self.records.append(batch.record())
         self._compare(batch, native, ort_values)
-        if not batch.compare_layers and (
-            self._explain or self._table.first_failure(self._reference.noise) is not None
-        ):
-            # layers are slow to compute on a large batch; now they show where the failure began
-            with_layers = replace(batch, compare_layers=True)
-            self._compare(with_layers, self._reference.native(with_layers), ort_values)
 
     def mark_coupled(self, reason: str) -> None:
         """Note that the network mixes the rows of a batch, and warn with the reason."""
@@ -117,35 +98,20 @@ class BatchComparison:
     def _compare(self, batch: ProofBatch, native: TensorValues, ort_values: list[TensorValues]) -> None:
         # compute the float64 reference: for the whole batch, or for the last rows of a large one
         compare_all_rows = (
-            batch.compare_layers
+            not self._decided
+            or batch.compare_layers
             or self.batch_coupled
             or not all(_has_row_axis(array, batch) for array in native.values())
         )
         start = 0 if compare_all_rows else max(0, batch.rows - REFERENCE_ROWS)
         part = batch.slice_rows(start, batch.rows) if start else batch
         float64 = self._reference.float64(part)
-
-        # where ties between integers and switching gates are possible, see how much rounding decides
-        has_integers = any(array.dtype.kind != "f" for array in native.values())
-        explain = self._explain or bool(batch.row_names)
-        perturbed = (
-            [self._reference.moved(batch, seed) for seed in range(PERTURBATIONS)]
-            if explain or has_integers
-            else []
-        )
-
-        # compare rows with each other
         if batch.shared:
-            movements = _movements(perturbed, native) if self._explain else {}
-            self._compare_first_rows(batch, float64, ort_values, movements)
+            self._check_rows_alone(batch, native, float64)
         if batch.name == ONE_NAN:
             self._check_nan_stays_in_row(batch, native)
-        if start:
-            self._compare_with_native(batch, native, float64, ort_values, perturbed)
-            native, *ort_values = (_rows_from(start, values) for values in (native, *ort_values))
-            perturbed = [_rows_from(start, values) for values in perturbed]
-
-        self._compare_with_float64(part, native, float64, ort_values, perturbed, explain)
+        native, *ort_values = (_rows_from(start, values) for values in (native, *ort_values))
+        self._compare_with_float64(part, native, float64, ort_values)
 
     def _compare_with_float64(
         self,
@@ -153,8 +119,6 @@ class BatchComparison:
         native: TensorValues,
         float64: TensorValues,
         ort_values: list[TensorValues],
-        perturbed: list[TensorValues],
-        explain: bool,
     ) -> None:
         """Compare every tensor with the reference, row by row if the rows are judged alone."""
         by_row = not self.batch_coupled and all(_has_row_axis(array, batch) for array in native.values())
@@ -165,83 +129,35 @@ class BatchComparison:
         )
         for provider, ort in enumerate(ort_values):
             for name, array in native.items():
-                is_float = array.dtype.kind == "f"
                 for part_name, rows in parts:
                     errors = compare_tensors(
-                        self._blank(name, part_name, batch.rows, batch.ordinary),
+                        TensorErrors(name, self._table.kinds[name], part_name, batch.ordinary),
                         ort=_take(ort[name], rows),
                         native=_take(array, rows),
                         float64=_take(float64[name], rows),
-                        perturbed=[_take(values[name], rows) for values in perturbed]
-                        if explain or not is_float
-                        else [],
                         may_drop_nan=not batch.ordinary and name in self._nan_dropping,
                         reference_may_drop_nan=self._reference.may_drop_nan,
                     )
                     self._table.add(provider, errors)
                     if errors.dropped_nans:
                         self._warn_of_dropped_nans(errors)
-                if batch.ordinary and not provider and not errors.mismatch and is_float:
+                if batch.ordinary and not provider and not errors.mismatch and array.dtype.kind == "f":
                     self._table.count(name, ort[name], array, float64[name])
 
-    def _compare_with_native(
-        self,
-        batch: ProofBatch,
-        native: TensorValues,
-        float64: TensorValues,
-        ort_values: list[TensorValues],
-        perturbed: list[TensorValues],
-    ) -> None:
-        """Compare all rows of a large batch with PyTorch's, whose error is known from the last rows."""
-        movements = _movements(perturbed, native) if self._explain else {}
-        for provider, ort in enumerate(ort_values):
-            for name, array in native.items():
-                blank = self._blank(name, f"{batch.name}, compared with the network", batch.rows)
-                errors = compare_places(
-                    blank, ort=ort[name], other=array, float64=float64[name], movement=movements.get(name)
-                )
-                if array.dtype.kind == "f" and not errors.mismatch:
-                    torch_errors = np.abs(array[-len(float64[name]) :] - float64[name])
-                    torch_errors = torch_errors[np.isfinite(torch_errors)]
-                    errors = replace(
-                        errors, rms_torch=rms(torch_errors), max_torch=float(torch_errors.max(initial=0.0))
-                    )
-                self._table.add(provider, errors)
-
-    def _compare_first_rows(
-        self,
-        batch: ProofBatch,
-        float64: TensorValues,
-        ort_values: list[TensorValues],
-        movements: TensorValues,
-    ) -> None:
-        """Check that the first row gives the same values as in the first batch, whatever its neighbors."""
+    def _check_rows_alone(self, batch: ProofBatch, native: TensorValues, float64: TensorValues) -> None:
+        """Note that the network mixes rows if the first row changes with its neighbors."""
         if self._first is None:
-            self._first = batch, float64, ort_values, movements
+            self._first = batch, float64
             return
-        first_batch, first_float64, first_ort_values, movements = self._first
-        for name, kind in self._table.kinds.items():
-            pairs = [
-                (values[name], first_values[name])
-                for values, first_values in zip(ort_values, first_ort_values, strict=True)
-            ]
-            if not all(
-                _has_row_axis(here, batch) and _has_row_axis(there, first_batch) for here, there in pairs
-            ):
-                if kind == "output":
+        first_batch, first_values = self._first
+        for name, array in native.items():
+            if not (_has_row_axis(array, batch) and _has_row_axis(first_values[name], first_batch)):
+                if self._table.kinds[name] == "output":
                     self.mark_coupled(f"{name} does not have one row for each row of the input")
-                continue
-            if batch.compare_layers and not equal_up_to_rounding(
-                float64[name][0], first_float64[name][0], self._reference.noise
+            elif batch.compare_layers and not equal_up_to_rounding(
+                float64[name][0], first_values[name][0], self._reference.noise
             ):
                 self.mark_coupled(f"the first row of {name} changes with the rows beside it")
-            for provider, (here, there) in enumerate(pairs if not self.batch_coupled else []):
-                blank = self._blank(name, f"row 0 in {batch.name!r} and in {first_batch.name!r}")
-                movement = movements[name][0] if name in movements else None
-                errors = compare_places(
-                    blank, ort=here[0], other=there[0], float64=first_float64[name][0], movement=movement
-                )
-                self._table.add(provider, errors)
 
     def _expect_repeatable(
         self, batch: ProofBatch, native: TensorValues, ort_values: list[TensorValues]
@@ -287,10 +203,6 @@ class BatchComparison:
             )
         self._warned_of_dropped_nans = True
 
-    def _blank(self, name: str, batch: str, rows: int = 1, ordinary: bool = False) -> TensorErrors:
-        # the rows of a stress batch are all alike, or only one is special: they count as one
-        return TensorErrors(name, self._table.kinds[name], batch, ordinary, rows if ordinary else 1)
-
 
 def _has_row_axis(array: Array, batch: ProofBatch) -> bool:
     return array.shape[:1] == (batch.rows,)
@@ -302,15 +214,6 @@ def _rows_from(start: int, values: TensorValues) -> TensorValues:
 
 def _take(array: Array, rows: slice) -> Array:
     return array[rows] if array.ndim else array
-
-
-def _movements(perturbed: Sequence[TensorValues], native: TensorValues) -> TensorValues:
-    """How far the cells of each float tensor move when the input changes slightly."""
-    return {
-        name: largest_movement([values[name] for values in perturbed], array)
-        for name, array in native.items()
-        if array.dtype.kind == "f"
-    }
 
 
 def _bitwise_equal(first: Array, second: Array) -> bool:

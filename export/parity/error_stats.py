@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -16,9 +15,8 @@ TensorKind = Literal["output", "gate", "layer"]
 EPS = 2.0**-23
 # histograms count errors in BINS equal bins between these powers of ten
 DECADES, BINS = (-12.0, -2.0), 41
-# slight changes of the input explain an error up to this multiple of the farthest that they move the cell
-EXPLAINED_FACTOR = 4.0
-# share of integers that may differ because they are choices between two equally good values (ties)
+# share of integers that may differ because they are choices between two equally good values (ties); at least
+# one may, in a batch of few
 MAX_TIED_SHARE = 0.01
 
 
@@ -31,7 +29,6 @@ class TensorErrors:
         kind: Output, gate or layer.
         batch: Name of the batch.
         ordinary: Whether the batch is like data.
-        rows: Number of rows with independent numbers.
         cells: Number of cells compared.
         rms: Root mean square error of onnxruntime.
         rms_torch: Root mean square error of PyTorch.
@@ -39,8 +36,6 @@ class TensorErrors:
         max_torch: Largest error of PyTorch.
         scale: Root mean square of the float64 values; 1 for gates.
         eps: Spacing at 1 of the tensor's own dtype, but at least that of float32.
-        sensitivity: How far PyTorch's values move from float64 when the input changes slightly; None if that
-            was not measured. If it was, the errors are those that such movements do not explain.
         dropped_nans: Number of cells where onnxruntime gave a number for a NaN.
         mismatch: What no figure can express: shapes, dtypes, NaN positions or integers that differ.
     """
@@ -49,7 +44,6 @@ class TensorErrors:
     kind: TensorKind
     batch: str
     ordinary: bool
-    rows: int = 1
     cells: int = 0
     rms: float = 0.0
     rms_torch: float = 0.0
@@ -57,7 +51,6 @@ class TensorErrors:
     max_torch: float = 0.0
     scale: float = 0.0
     eps: float = EPS
-    sensitivity: float | None = None
     dropped_nans: int = 0
     mismatch: str = ""
 
@@ -83,22 +76,18 @@ def compare_tensors(
     ort: Array,
     native: Array,
     float64: Array,
-    perturbed: Sequence[Array] = (),
     may_drop_nan: bool = False,
     reference_may_drop_nan: bool = False,
 ) -> TensorErrors:
     """Compare onnxruntime's and PyTorch's values of one tensor with the float64 values.
 
-    Integers must equal PyTorch's in ordinary batches, unless they equal the float64 result or are ties.
+    Integers must equal PyTorch's or the float64 result in ordinary batches, except for a few ties.
 
     Args:
         blank: Names the tensor and batch; its figures are filled in.
         ort: What onnxruntime computed.
         native: What PyTorch computed in its own precision.
         float64: What PyTorch computed in float64.
-        perturbed: What PyTorch computes for slightly changed inputs. Integers that change are ties. The
-            errors of a float count as far as they exceed `EXPLAINED_FACTOR` times the largest movement of
-            the same cell.
         may_drop_nan: Whether onnxruntime may give a number for a NaN here; such cells are counted.
         reference_may_drop_nan: Whether `native` may do so too, because it does not come from PyTorch.
 
@@ -108,25 +97,15 @@ def compare_tensors(
     if mismatch := _shape_mismatch(ort, native):
         return replace(blank, mismatch=mismatch)
     if native.dtype.kind != "f":
-        ties = np.zeros(native.shape, bool)
-        for moved in perturbed:
-            ties |= moved != float64
-        wrong = int(np.count_nonzero((ort != native) & (ort != float64) & ~ties)) if blank.ordinary else 0
-        mismatch = f"expected the network's own values, {wrong} of {native.size} differ" if wrong else ""
+        wrong = int(np.count_nonzero((ort != native) & (ort != float64))) if blank.ordinary else 0
+        too_many = wrong > max(1, MAX_TIED_SHARE * native.size)
+        mismatch = f"expected the network's own values, {wrong} of {native.size} differ" if too_many else ""
         return replace(blank, cells=native.size, mismatch=mismatch)
     # a NaN or an infinity that float64 has is right, too: float32 may overflow before it
     expected = np.where(_kinds(ort) == _kinds(float64), ort, native)
     if mismatch := _mask_mismatch(ort, expected, may_drop_nan, reference_may_drop_nan):
         return replace(blank, mismatch=mismatch)
     ort_errors, torch_errors, finite = absolute_errors(ort, native, float64)
-    sensitivity = None
-    if perturbed:
-        movements = [_movement(moved[finite], float64[finite]) for moved in perturbed]
-        sensitivity = rms(np.concatenate(movements))
-        explained = EXPLAINED_FACTOR * np.max(movements, axis=0)
-        ort_errors, torch_errors = (
-            np.maximum(errors - explained, 0) for errors in (ort_errors, torch_errors)
-        )
     return replace(
         blank,
         cells=torch_errors.size,
@@ -134,49 +113,9 @@ def compare_tensors(
         rms_torch=rms(torch_errors),
         max=float(ort_errors.max(initial=0.0)),
         max_torch=float(torch_errors.max(initial=0.0)),
-        scale=_scale(blank, float64[finite]),
-        eps=_eps(native),
-        sensitivity=sensitivity,
+        scale=1.0 if blank.kind == "gate" else rms(float64[finite]),
+        eps=max(EPS, float(np.finfo(native.dtype).eps)),
         dropped_nans=int(np.count_nonzero(np.isnan(native) & ~np.isnan(ort))),
-    )
-
-
-def compare_places(
-    blank: TensorErrors, *, ort: Array, other: Array, float64: Array, movement: Array | None = None
-) -> TensorErrors:
-    """Compare two arrays that should hold the same numbers, such as one row in two batches.
-
-    Integers that differ may be ties, as long as they are few.
-
-    Args:
-        blank: Names the tensor and batch; its figures are filled in.
-        ort: What onnxruntime computed.
-        other: What it should equal.
-        float64: The float64 values, for the scale.
-        movement: How far each cell moves when the input changes slightly, which explains some differences.
-
-    Returns:
-        The differences, or a mismatch.
-    """
-    if mismatch := _shape_mismatch(ort, other):
-        return replace(blank, mismatch=mismatch)
-    if ort.dtype.kind != "f":
-        wrong = int(np.count_nonzero(ort != other))
-        too_many = wrong > MAX_TIED_SHARE * ort.size
-        mismatch = f"expected the same values, {wrong} of {ort.size} differ" if too_many else ""
-        return replace(blank, cells=ort.size, mismatch=mismatch)
-    if mismatch := _mask_mismatch(ort, other):
-        return replace(blank, mismatch=mismatch)
-    differences, _, finite = absolute_errors(ort, other, other)
-    if movement is not None:
-        differences = np.maximum(differences - EXPLAINED_FACTOR * movement[finite], 0)
-    return replace(
-        blank,
-        cells=differences.size,
-        rms=rms(differences),
-        max=float(differences.max(initial=0.0)),
-        scale=_scale(blank, float64[np.isfinite(float64)]),
-        eps=_eps(other),
     )
 
 
@@ -225,24 +164,3 @@ def _mask_mismatch(
                 f"{np.count_nonzero(ort_mask & ~expected_mask)} are other cells"
             )
     return ""
-
-
-def largest_movement(perturbed: Sequence[Array], native: Array) -> Array:
-    """How far each cell moves at most from its value when the input changes slightly."""
-    return np.asarray(np.max([_movement(moved, native) for moved in perturbed], axis=0))
-
-
-def _movement(moved: Array, still: Array) -> Array:
-    """The movement of each cell; the largest float if the cell becomes NaN or infinite."""
-    with np.errstate(invalid="ignore"):
-        movement = np.abs(moved.astype(np.float64) - still)
-    largest = float(np.finfo(np.float32).max)
-    return np.nan_to_num(movement, copy=False, nan=largest, posinf=largest)
-
-
-def _scale(blank: TensorErrors, float64: Array) -> float:
-    return 1.0 if blank.kind == "gate" else rms(float64)
-
-
-def _eps(array: Array) -> float:
-    return max(EPS, float(np.finfo(array.dtype).eps))

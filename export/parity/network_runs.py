@@ -191,23 +191,6 @@ class TracedValues:
         return recorder.values, outputs
 
 
-def recompute_constant(program: ExportedProgram, name: str) -> Array | None:
-    """Recompute a constant node in float64; None if the node depends on an input or does not exist."""
-    weights = program_weights(program)
-    values: dict[fx.Node, Any] = {}
-    with isolated(), float64_mode():
-        for node in program.graph.nodes:
-            if node.op == "placeholder" and node.name in weights:
-                values[node] = to_float64(weights[node.name])
-            elif node.op == "call_function" and all(operand in values for operand in node.all_input_nodes):
-                args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
-                values[node] = node.target(*args, **kwargs)
-            if node.name == name:
-                value = values.get(node)
-                return value.numpy() if isinstance(value, Tensor) else None
-    return None
-
-
 def program_weights(program: ExportedProgram) -> dict[str, Any]:
     """Parameters, buffers and constants by the names of the inputs of the program's graph."""
     weights: dict[str, Any] = {}

@@ -15,9 +15,7 @@ from turnpike.export.gates.instrument import Origin
 from turnpike.export.gates.levers import drop_levers
 from turnpike.export.network import Array, Network
 from turnpike.export.parity.batches import ProofBatch
-from turnpike.export.parity.moved_runs import moved_operators
 from turnpike.export.parity.reference import (
-    PERTURBATION,
     RejectedError,
     TensorValues,
     hidden_value,
@@ -40,13 +38,12 @@ class GraphEvaluator:
         keep_only(graph, names)
         reverse_sequences(graph)
         self._native = ReferenceEvaluator(ir.to_proto(graph))
-        self._moved = ReferenceEvaluator(ir.to_proto(graph), new_ops=moved_operators(seed=0))
         widen_to_float64(graph)
         self._float64 = ReferenceEvaluator(ir.to_proto(graph))
 
-    def run(self, feeds: Mapping[str, Array], *, float64: bool, moved: bool = False) -> TensorValues:
+    def run(self, feeds: Mapping[str, Array], *, float64: bool) -> TensorValues:
         """The values by name. Exceptions of the evaluator are not translated."""
-        evaluator = self._float64 if float64 else self._moved if moved else self._native
+        evaluator = self._float64 if float64 else self._native
         inputs = {
             name: array.astype(np.float64) if float64 and array.dtype.kind == "f" else array
             for name, array in feeds.items()
@@ -136,9 +133,9 @@ def keep_only(model: ir.Model, names: Sequence[str]) -> None:
 
 
 class GraphRunner(Protocol):
-    """Returns values of a graph by name, natively (with moved functions, if asked) or in float64."""
+    """Returns values of a graph by name, natively or in float64."""
 
-    def __call__(self, feeds: Mapping[str, Array], *, float64: bool, moved: bool = False) -> TensorValues: ...
+    def __call__(self, feeds: Mapping[str, Array], *, float64: bool) -> TensorValues: ...
 
 
 class OnnxReference:
@@ -167,18 +164,14 @@ class OnnxReference:
         self._inside_loops = [name for name, origin in origins.items() if origin.value is None]
         self._model = ir.to_proto(model)
 
-    def native(self, batch: ProofBatch, *, moved: bool = False) -> TensorValues:
-        """The graph unchanged, or with moved functions."""
+    def native(self, batch: ProofBatch) -> TensorValues:
+        """The graph unchanged."""
         try:
             if self._run is None:
                 self._run = self._choose_runner(batch)
-            return self._by_output(self._run(batch.arrays, float64=False, moved=moved))
+            return self._by_output(self._run(batch.arrays, float64=False))
         except Exception as exc:  # the evaluator's operators raise almost anything, and so does onnxruntime
             raise RejectedError(one_line(exc)) from exc
-
-    def moved(self, batch: ProofBatch, seed: int) -> TensorValues:
-        """The same with moved inputs, and moved sigmoids and tanhs."""
-        return self.native(batch.perturbed(PERTURBATION, seed), moved=True)
 
     def float64(self, batch: ProofBatch) -> TensorValues:
         """The graph with float64 in place of every narrower floating-point type."""
@@ -197,10 +190,8 @@ class OnnxReference:
         place = f"the graph with its gates for {', '.join(self._inside_loops)}"
         run_loops = self._runner_of(self._model, self._inside_loops, place, batch)
 
-        def run(feeds: Mapping[str, Array], *, float64: bool, moved: bool = False) -> TensorValues:
-            return run_graph(feeds, float64=float64, moved=moved) | run_loops(
-                feeds, float64=float64, moved=moved
-            )
+        def run(feeds: Mapping[str, Array], *, float64: bool) -> TensorValues:
+            return run_graph(feeds, float64=float64) | run_loops(feeds, float64=float64)
 
         return run
 
@@ -244,8 +235,8 @@ def onnxruntime_runner(graph: onnx.ModelProto, names: Sequence[str]) -> GraphRun
     model.metadata_props.clear()  # a manifest describes more outputs than are kept
     runtime = open_model(ir.to_proto(model).SerializeToString())
 
-    def run(feeds: Mapping[str, Array], *, float64: bool, moved: bool = False) -> TensorValues:
-        del float64, moved
+    def run(feeds: Mapping[str, Array], *, float64: bool) -> TensorValues:
+        del float64
         inputs = {tensor.name: feeds[tensor.name].astype(tensor.dtype) for tensor in runtime.inputs}
         return dict(zip(names, runtime.run(inputs, names), strict=True))
 

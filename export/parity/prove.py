@@ -14,26 +14,17 @@ import onnx_ir as ir
 from turnpike.export.errors import ParityError, UntraceableError
 from turnpike.export.gates.instrument import Origin
 from turnpike.export.network import Network, Rows
-from turnpike.export.parity.batches import (
-    LARGE_VALUES,
-    ONE_INF,
-    ONE_NAN,
-    BatchGenerator,
-    ProofBatch,
-    choose_sizes,
-)
+from turnpike.export.parity.batches import BatchGenerator, ProofBatch, choose_sizes
 from turnpike.export.parity.branches import chosen_branch
 from turnpike.export.parity.compare import BatchComparison
-from turnpike.export.parity.conditioning import expect_well_conditioned
 from turnpike.export.parity.error_stats import TensorErrors, TensorKind
 from turnpike.export.parity.input_domains import expect_accepted_ids, input_domains
 from turnpike.export.parity.onnx_reference import OnnxReference
 from turnpike.export.parity.reference import Reference, RejectedError, network_inputs, public_outputs
 from turnpike.export.parity.torch_reference import TorchReference
-from turnpike.export.parity.verdict import ErrorTable, format_table
-from turnpike.export.parity.weight_origins import check_weights
+from turnpike.export.parity.verdict import ErrorTable, Failure, format_table
 from turnpike.export.trace.trace_network import TracedGraph
-from turnpike.service.artifact import manifest
+from turnpike.service.artifact import proof_records
 from turnpike.service.artifact.limits import MAX_ROWS
 from turnpike.service.artifact.runtime import Runtime
 
@@ -58,10 +49,10 @@ class Proof:
             bins of `error_stats.ErrorHistogram`.
         errors: The errors of every tensor and batch, provider by provider.
         random_rows: Rows that the network accepts, for comparisons if the user gave none.
-        keeps_bounds: Whether every error of every batch is within its bound, with nothing left out.
+        keeps_bounds: Whether every tensor is within its bounds in every batch.
     """
 
-    parity: manifest.Parity
+    parity: proof_records.Parity
     batch_coupled: bool
     warnings: tuple[str, ...]
     histograms: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
@@ -93,14 +84,14 @@ def prove(
     Args:
         network: The network.
         traced: Its traced program; None for an adopted graph.
-        model: The graph, whose weights are compared with the network's.
+        model: The graph.
         origins: The value of the network behind each hidden output, by the output's name.
         runtimes: The graph, open on each device to prove.
         seed: Seed of the random rows.
         max_rows: Rows of the largest batch.
         progress: Is called before each batch and at the end.
-        decided: Whether the graph is decided to be the network's function. Then extreme batches inform, and
-            ordinary ones refuse only what is much worse than PyTorch and far from the reference.
+        decided: Whether the graph is decided to be the network's function. Then only ordinary batches refuse
+            it, and only if it is much worse than PyTorch and far from the reference.
         source_graph: The graph that was exported from the network here, if `model` is another one. Its tables
             say which ids the network takes.
         coupled: An output that is decided to change with the other rows of a batch.
@@ -109,14 +100,12 @@ def prove(
         The proof.
 
     Raises:
-        ParityError: The first tensor, in data-flow order, that differs, or a weight that differs.
+        ParityError: The first tensor, in data-flow order, that differs.
         UntraceableError: The network gives different answers to the same input, keeps state between calls,
             or accepts no batch that was tried.
         SourceError: The network does not accept its rows.
     """
-    # compare the weights bit for bit
     expect_same_inputs(network, model, runtimes)
-    weights = check_weights(network, traced, model, decided=decided)
 
     # run every batch on all sides
     reference: Reference = (
@@ -127,7 +116,12 @@ def prove(
     generator = choose_batch_generator(network, reference, source_graph or model, seed, max_rows)
     table = ErrorTable(tensor_kinds(model, origins), len(runtimes))
     comparison = BatchComparison(
-        reference, runtimes, [spec.name for spec in network.inputs], table, nan_dropping_values(model)
+        reference,
+        runtimes,
+        [spec.name for spec in network.inputs],
+        table,
+        nan_dropping_values(model),
+        decided=decided,
     )
     if (branch := chosen_branch(model, traced, row_inputs(generator, model))) is not None:
         comparison.mark_coupled(f"one branch is chosen for all of them: {branch}")
@@ -143,45 +137,18 @@ def prove(
 
     expect_enough_batches(batches, comparison)
 
-    # decide; if a tensor fails, leave out the errors that slight changes of the input explain
-    failure = first_failure = table.first_failure(reference.noise)
-    informs = decided and failure is not None and table.first_failure_of_decided(reference.noise) is None
-    if failure is not None and not informs:
-        unexplained = ErrorTable(table.kinds, len(runtimes))
-        second = BatchComparison(
-            reference,
-            runtimes,
-            [spec.name for spec in network.inputs],
-            unexplained,
-            nan_dropping_values(model),
-            explain=True,
-        )
-        second.batch_coupled = comparison.batch_coupled
-        for batch in batches:
-            # large rows were compared like this before
-            if not batch.row_names:
-                second.run(batch)
-        failure = table.first_failure(reference.noise, unexplained)
-        informs = decided and unexplained.first_failure_of_decided(reference.noise) is None
-    if failure is not None and not informs:
-        expect_well_conditioned(reference, batches, failure)
-        is_extreme = any(f"the batch '{name}" in failure.reason for name in (LARGE_VALUES, ONE_NAN, ONE_INF))
-        remedy = "; if the network never gets such values, give --input-range LOW:HIGH" if is_extreme else ""
-        raise ParityError(f"{failure.reason}{remedy}", format_table(table.tensors(), failure))
-    parity = manifest.Parity(
+    failure = table.failure(reference.noise, decided=decided)
+    if failure is not None:
+        raise ParityError(f"{failure.reason}{remedy(failure)}", format_table(table.tensors(), failure))
+    beyond = table.first_beyond(reference.noise)
+    parity = proof_records.Parity(
         reference=reference.description,
         providers=tuple(runtime.provider for runtime in runtimes),
         seed=seed,
         batches=tuple(comparison.records),
         tensors=table.tensors(),
-        # a decided graph has no verdict on batches that could leave something out
-        unjudged=() if decided else table.unjudged(),
-        explained=None if first_failure is None or decided else first_failure.tensor,
-        identical=weights.identical,
-        derived=weights.derived,
-        ulp=weights.ulp,
         input_ranges=tuple(
-            manifest.InputRange(input=name, low=low, high=high)
+            proof_records.InputRange(input=name, low=low, high=high)
             for name, (low, high) in network.ranges.items()
         ),
     )
@@ -193,13 +160,20 @@ def prove(
             *comparison.warnings,
             *warning_of_skipped(comparison.skipped),
             *warnings_of_guesses(generator),
-            *([] if failure is None else [f"rounding: {failure.reason}"]),
+            *([] if beyond is None else [f"rounding: {beyond.reason}{remedy(beyond)}"]),
         ),
         table.histograms(),
         tuple(errors for provider_errors in table.errors for errors in provider_errors),
         generator.random_rows(),
-        first_failure is None,
+        beyond is None,
     )
+
+
+def remedy(failure: Failure) -> str:
+    """What helps if a tensor is beyond its bounds in an extreme batch alone."""
+    if failure.errors is None or failure.errors.ordinary:
+        return ""
+    return "; if the network never gets such values, give --input-range LOW:HIGH"
 
 
 def warning_of_skipped(skipped: Mapping[str, str]) -> list[str]:

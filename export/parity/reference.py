@@ -11,15 +11,12 @@ import onnx_ir as ir
 from turnpike.export.gates.instrument import Origin
 from turnpike.export.network import Array
 from turnpike.export.parity.batches import ProofBatch
-from turnpike.export.parity.error_stats import EPS
 
 # arrays by the names of the graph's outputs
 TensorValues = dict[str, Array]
 
 # difference allowed between two float64 computations of one tensor, relative to its largest value
 RELATIVE_TOLERANCE = 1e-9
-# relative change of an input that shows how much a value depends on its last digits
-PERTURBATION = 16 * EPS
 # absolute difference that remains when numbers near 1 cancel out in float64
 ABSOLUTE_TOLERANCE = 1e-14
 
@@ -47,10 +44,6 @@ class Reference(Protocol):
 
     def native(self, batch: ProofBatch) -> TensorValues:
         """The values in the network's own precision; a RejectedError if it does not accept the batch."""
-        ...
-
-    def moved(self, batch: ProofBatch, seed: int) -> TensorValues:
-        """As `native`, with inputs and functions moved by as much as rounding may."""
         ...
 
     def float64(self, batch: ProofBatch) -> TensorValues:

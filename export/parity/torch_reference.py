@@ -11,11 +11,9 @@ from turnpike.export.errors import ParityError, UntraceableError, one_line
 from turnpike.export.gates.instrument import Origin
 from turnpike.export.network import Array, Network
 from turnpike.export.parity.batches import ProofBatch
-from turnpike.export.parity.moved_runs import moved_functions
 from turnpike.export.parity.network_runs import NetworkCopy, TracedValues
 from turnpike.export.parity.onnx_reference import GraphEvaluator
 from turnpike.export.parity.reference import (
-    PERTURBATION,
     RejectedError,
     TensorValues,
     equal_up_to_rounding,
@@ -77,11 +75,6 @@ class TorchReference:
                 f"{one_line(exc)}"
             ) from exc
         return outputs | self._hidden(inner, batch, float64=False)
-
-    def moved(self, batch: ProofBatch, seed: int) -> TensorValues:
-        """The same with moved inputs, sigmoids and other bounded functions."""
-        with moved_functions(seed):
-            return self.native(batch.perturbed(PERTURBATION, seed))
 
     def float64(self, batch: ProofBatch) -> TensorValues:
         """The same in float64; a ParityError if the program and the network differ."""

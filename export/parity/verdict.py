@@ -1,227 +1,117 @@
-"""The verdict on rounding: whether every tensor is as close to the float64 reference as PyTorch is.
+"""The verdict on rounding: whether every tensor is about as close to the float64 reference as PyTorch is.
 
-For a graph that is decided to be the network's function, it refuses only what is also far from the reference.
-
-Allowed for onnxruntime: 4 times PyTorch's root mean square error, 8 times its largest error, and a margin
-of the size of one rounding (see `ErrorBound`). A fixed tolerance raises false alarms on correct exports and
-misses real faults, such as gate weights that were rounded to fp16.
+Over all ordinary batches, onnxruntime's root mean square error may be 4 times PyTorch's, and a margin of the
+size of one rounding. A fixed tolerance raises false alarms on correct exports and misses real faults, such as
+gate weights that were rounded to fp16. A graph that is decided to be the network's function is refused only
+if the error is above FAR, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from turnpike.export.network import Array
+from turnpike.export.parity.batches import ONE_INF, ONE_NAN
 from turnpike.export.parity.error_stats import EPS, ErrorHistogram, TensorErrors, TensorKind, absolute_errors
-from turnpike.service.artifact.manifest import TensorParity, UnjudgedTensors
+from turnpike.service.artifact.proof_records import TensorParity
 
-# how many times PyTorch's error onnxruntime's may be: root mean square, and largest
-RMS_FACTOR, MAX_FACTOR = 4.0, 8.0
-# by how many standard deviations the error of a batch may exceed the usual error; 1 in 1000 batches does
-FEW_ROWS_MARGIN = 3.0
-# PyTorch's own error relative to a tensor's scale, in float32, above which parity means nothing
-ILL_CONDITIONED = 1e-4
+# how many times PyTorch's root mean square error onnxruntime's may be
+RMS_FACTOR = 4.0
+# Error relative to a tensor's size, in float32, that is far from the reference. If PyTorch's own is larger,
+# agreement means nothing.
+FAR = 1e-4
 # the smallest normal float32: some devices flush smaller numbers to zero
 SMALLEST_NORMAL = 2.0**-126
 
-# (tensor, batch) pairs that are not judged
-Unjudged = frozenset[tuple[str, str]]
-
 
 @dataclass(frozen=True)
-class FirstFailure:
-    """The first tensor, in data-flow order, that fails, and the reason in a sentence.
-
-    `errors` are those of the batch that failed; None if parity means nothing for the tensor.
-    """
+class Failure:
+    """A tensor that is beyond its bound, the reason in a sentence, and the errors that show it, if any do."""
 
     tensor: str
     reason: str
     errors: TensorErrors | None = None
 
 
-@dataclass(frozen=True)
-class ErrorBound:
-    """PyTorch's own error in one tensor over all ordinary batches, relative to the tensor's `scale`.
-
-    In a batch of few rows PyTorch's error may be almost zero by chance. So the bound for a batch also uses
-    the usual error, with a margin that grows as the number of rows shrinks.
-    """
-
-    rms: float
-    max: float
-    scale: float
-
-    def bounds(self, errors: TensorErrors) -> tuple[float, float]:
-        """How large onnxruntime's error may be in one batch: root mean square, and largest."""
-        # if data rows happen to give small values, those are still sums of numbers of the usual size
-        scale = max(errors.scale, self.scale) if errors.ordinary else errors.scale
-        margin = 1 + FEW_ROWS_MARGIN / errors.rows**0.5
-        usual_rms = max(errors.rms_torch, self.rms * scale * margin)
-        usual_max = max(errors.max_torch, self.max * scale * margin)
-        rounding = errors.eps * scale
-        return (
-            RMS_FACTOR * usual_rms + rounding + SMALLEST_NORMAL,
-            MAX_FACTOR * (usual_max + rounding) + SMALLEST_NORMAL,
-        )
-
-
-def error_bound(errors: Sequence[TensorErrors], noise: float = 0.0) -> ErrorBound:
-    """The bound of one tensor from PyTorch's error in its ordinary batches.
-
-    `noise` is the relative error of the reference itself; the bound is never smaller.
-    """
-    ordinary = _ordinary(errors)
-    scale = pooled_rms([(batch.cells, batch.scale) for batch in ordinary])
-    if not scale:
-        return ErrorBound(noise, noise, scale)
-    rms = pooled_rms([(batch.cells, batch.rms_torch) for batch in ordinary])
-    largest = max(noise, *(batch.max_torch / scale for batch in ordinary))
-    return ErrorBound(max(noise, rms / scale), largest, scale)
-
-
-def find_unjudged(errors: Sequence[TensorErrors]) -> Unjudged:
-    """Find tensors of stress batches whose values depend on rounding, and everything computed after them.
-
-    Values far from the data bring gates close to where they switch; from there on, rounding decides.
-
-    Args:
-        errors: The errors of all tensors with one provider, in data-flow order.
-    """
-    chaotic_batches: set[str] = set()
-    unjudged = set()
-    for error in errors:
-        torch_error = max(error.rms_torch, error.sensitivity or 0.0)
-        if not error.ordinary and torch_error > _ill_conditioned(error) * error.scale:
-            chaotic_batches.add(error.batch)
-        if error.batch in chaotic_batches:
-            unjudged.add((error.tensor, error.batch))
-    return frozenset(unjudged)
-
-
-def check_tensor(
-    errors: Sequence[TensorErrors],
-    *,
-    unjudged: Unjudged = frozenset(),
-    noise: float = 0.0,
-    unexplained: Sequence[TensorErrors] = (),
-) -> FirstFailure | None:
-    """Check one tensor in all batches; returns the first failure, or None.
+def check_ordinary(errors: Sequence[TensorErrors], noise: float, *, decided: bool) -> Failure | None:
+    """Check one tensor over all its ordinary batches.
 
     Args:
         errors: The errors of the tensor, batch by batch.
-        unjudged: The pairs of tensor and batch that are not judged.
-        noise: The relative error of the reference.
-        unexplained: The errors in some of these batches as far as slight changes of the input do not explain
-            them. If all of these pass, those batches do.
+        noise: The relative error of the reference; PyTorch's counts as at least that.
+        decided: Whether the graph is decided to be the network's function.
     """
-    bound, tensor = error_bound(errors, noise), errors[0].tensor
-    limit = _ill_conditioned(errors[0])
-    if bound.rms > limit:
-        return FirstFailure(
-            tensor,
-            f"{tensor} is ill-conditioned, so parity means nothing here: expected the network's own rounding "
-            f"errors to be at most {limit:.0e} of the tensor's size, got {bound.rms:.1e}",
-        )
-    failure = _check_batches(errors, bound, unjudged) or _check_over_all(tensor, _ordinary(errors), bound)
-    if failure is None or not unexplained:
-        return failure
-    strict = error_bound(unexplained, noise)
-    if _check_batches(unexplained, strict, unjudged) or _check_over_all(
-        tensor, _ordinary(unexplained), strict
-    ):
-        return failure
-    names = {error.batch for error in unexplained}
-    return _check_batches([error for error in errors if error.batch not in names], bound, unjudged)
-
-
-def check_decided(errors: Sequence[TensorErrors], noise: float = 0.0) -> FirstFailure | None:
-    """Check the rounding of one tensor of a graph that is decided to be the network's function.
-
-    It fails if its error over all ordinary batches is both larger than PyTorch's allows and above
-    ILL_CONDITIONED of its size. In other batches, rounding may decide everything.
-    """
-    ordinary = [error for error in errors if error.ordinary]
+    tensor, ordinary = errors[0].tensor, [error for error in errors if error.ordinary]
     for error in ordinary:
         if error.mismatch:
-            return FirstFailure(
-                error.tensor, f"{error.tensor} with the batch {error.batch!r}: {error.mismatch}", error
-            )
-    bound, judged = error_bound(errors, noise), _ordinary(errors)
-    failure = (
-        _check_over_all(errors[0].tensor, judged, bound) if any(error.cells for error in judged) else None
+            return _mismatch(error)
+    cells = sum(error.cells for error in ordinary)
+    if not cells:
+        reason = f"{tensor} has no finite number in any batch: parity means nothing here"
+        return None if decided else Failure(tensor, reason)
+    scale = pooled_rms([(error.cells, error.scale) for error in ordinary])
+    rms = pooled_rms([(error.cells, error.rms) for error in ordinary])
+    rms_torch = pooled_rms([(error.cells, error.rms_torch) for error in ordinary])
+    pooled = replace(
+        ordinary[0],
+        batch="all ordinary batches",
+        cells=cells,
+        rms=rms,
+        rms_torch=max(rms_torch, noise * scale),
+        max=max(error.max for error in ordinary),
+        max_torch=max(error.max_torch for error in ordinary),
+        scale=scale,
     )
-    rms = pooled_rms([(error.cells, error.rms) for error in judged])
-    return None if rms <= _ill_conditioned(errors[0]) * bound.scale else failure
+    if not decided and pooled.rms_torch > _far(pooled):
+        return Failure(
+            tensor,
+            f"{tensor} is ill-conditioned, so parity means nothing here: expected the network's own rounding "
+            f"errors to be at most {_far(pooled) / scale:.0e} of the tensor's size, "
+            f"got {pooled.rms_torch / scale:.1e}",
+        )
+    return _check_size(pooled, f"{tensor} over all ordinary batches", at_least=_far(pooled) if decided else 0)
 
 
-def _check_batches(
-    errors: Sequence[TensorErrors], bound: ErrorBound, unjudged: Unjudged
-) -> FirstFailure | None:
-    """The first batch in which the errors of a tensor are too large."""
-    for error in errors:
-        tensor = error.tensor
-        where = f"{tensor} with the batch {error.batch!r}"
-        if error.mismatch:
-            return FirstFailure(tensor, f"{where}: {error.mismatch}", error)
-        if (error.tensor, error.batch) in unjudged:
-            continue
-        rms_limit, max_limit = bound.bounds(error)
-        if not error.rms <= rms_limit:
-            return FirstFailure(
-                tensor,
-                f"{where}: expected a root mean square error of at most {rms_limit:.2e} "
-                f"(the network's own is {error.rms_torch:.2e}), got {error.rms:.2e}",
-                error,
-            )
-        if not error.max <= max_limit:
-            return FirstFailure(
-                tensor,
-                f"{where}: expected errors of at most {max_limit:.2e} "
-                f"(the network's own are at most {error.max_torch:.2e}), got {error.max:.2e}",
-                error,
-            )
-    return None
+def check_extreme(errors: Iterable[TensorErrors]) -> Failure | None:
+    """Check one tensor in each extreme batch of finite numbers, where an error counts only if it is far."""
+    checks = (
+        _check_size(error, _place(error), at_least=_far(error))
+        for error in errors
+        if not error.ordinary and not error.mismatch and error.batch not in (ONE_NAN, ONE_INF)
+    )
+    return next(filter(None, checks), None)
+
+
+def _check_size(errors: TensorErrors, place: str, *, at_least: float) -> Failure | None:
+    limit = max(RMS_FACTOR * errors.rms_torch + errors.eps * errors.scale + SMALLEST_NORMAL, at_least)
+    if errors.rms <= limit:
+        return None
+    return Failure(
+        errors.tensor,
+        f"{place}: expected a root mean square error of at most {limit:.2e} "
+        f"(the network's own is {errors.rms_torch:.2e}), got {errors.rms:.2e}",
+        errors,
+    )
+
+
+def _mismatch(errors: TensorErrors) -> Failure:
+    return Failure(errors.tensor, f"{_place(errors)}: {errors.mismatch}", errors)
+
+
+def _place(errors: TensorErrors) -> str:
+    return f"{errors.tensor} with the batch {errors.batch!r}"
+
+
+def _far(errors: TensorErrors) -> float:
+    """FAR in the precision and of the size of the tensor."""
+    return FAR * errors.eps / EPS * errors.scale
 
 
 def pooled_rms(parts: Sequence[tuple[int, float]]) -> float:
     """The root mean square over several batches, given (cells, root mean square) of each."""
     cells = sum(count for count, _ in parts)
     return float(sum(count * rms**2 for count, rms in parts) / cells) ** 0.5 if cells else 0.0
-
-
-def _check_over_all(tensor: str, ordinary: Sequence[TensorErrors], bound: ErrorBound) -> FirstFailure | None:
-    """The strict bound, without the margin for few rows, over all ordinary batches together."""
-    if not any(error.cells for error in ordinary):
-        return FirstFailure(tensor, f"{tensor} has no finite number in any batch: parity means nothing here")
-    limit = RMS_FACTOR * bound.rms * bound.scale + ordinary[0].eps * bound.scale + SMALLEST_NORMAL
-    rms = pooled_rms([(error.cells, error.rms) for error in ordinary])
-    if rms <= limit:
-        return None
-    rms_torch, largest = bound.rms * bound.scale, max(error.max for error in ordinary)
-    return FirstFailure(
-        tensor,
-        f"{tensor} over all ordinary batches: expected a root mean square error of at most {limit:.2e} "
-        f"(the network's own is {rms_torch:.2e}), got {rms:.2e}",
-        replace(
-            ordinary[0],
-            batch="all ordinary batches",
-            rms=rms,
-            rms_torch=rms_torch,
-            max=largest,
-            max_torch=bound.max * bound.scale,
-        ),
-    )
-
-
-def _ordinary(errors: Sequence[TensorErrors]) -> list[TensorErrors]:
-    return [error for error in errors if error.ordinary and not error.mismatch]
-
-
-def _ill_conditioned(errors: TensorErrors) -> float:
-    """ILL_CONDITIONED in the precision of the tensor."""
-    return ILL_CONDITIONED * errors.eps / EPS
 
 
 class ErrorTable:
@@ -252,56 +142,33 @@ class ErrorTable:
             for name, (ort, torch) in self._histograms.items()
         }
 
-    def first_failure_of_decided(self, noise: float) -> FirstFailure | None:
-        """The first tensor whose rounding fails with any provider, in a graph that is decided."""
-        providers = [self._by_tensor(provider) for provider in range(len(self.errors))]
-        failures = (
-            check_decided(errors[name], noise) for name in self.kinds for errors in providers if errors[name]
-        )
-        return next(filter(None, failures), None)
-
-    def first_failure(self, noise: float, unexplained: ErrorTable | None = None) -> FirstFailure | None:
-        """The first tensor in data-flow order that fails with any provider; None if all pass.
-
-        `unexplained` holds errors of the same batches as far as nothing explains them.
-        """
-        providers = [
-            (
-                self._by_tensor(provider),
-                self._unjudged(provider),
-                {} if unexplained is None else unexplained._by_tensor(provider),
-            )
-            for provider in range(len(self.errors))
-        ]
-        for name in self.kinds:
-            for errors, unjudged, rest in providers:
-                if errors[name] and (
-                    failure := check_tensor(
-                        errors[name], unjudged=unjudged, noise=noise, unexplained=rest.get(name, ())
-                    )
-                ):
-                    return failure
+    def failure(self, noise: float, *, decided: bool) -> Failure | None:
+        """The first tensor in data-flow order that refuses the graph, with any provider; None if all pass."""
+        for errors in self._by_tensor():
+            failure = check_ordinary(errors, noise, decided=decided)
+            if failure is None and not decided:
+                failure = check_extreme(errors)
+            if failure is not None:
+                return failure
         return None
 
-    def unjudged(self) -> tuple[UnjudgedTensors, ...]:
-        """Which tensors were not judged in which batch, with any provider."""
-        pairs = {pair for provider in range(len(self.errors)) for pair in self._unjudged(provider)}
-        batches = dict.fromkeys(error.batch for errors in self.errors for error in errors)
-        names = {batch: [name for name in self.kinds if (name, batch) in pairs] for batch in batches}
-        return tuple(
-            UnjudgedTensors(batch=batch, first=tensors[0], tensors=len(tensors))
-            for batch, tensors in names.items()
-            if tensors
-        )
+    def first_beyond(self, noise: float) -> Failure | None:
+        """The first tensor in data-flow order that is beyond a bound in any batch, with any provider."""
+        for errors in self._by_tensor():
+            mismatches = (_mismatch(error) for error in errors if error.mismatch)
+            beyond = check_ordinary(errors, noise, decided=False) or check_extreme(errors)
+            if (failure := beyond or next(mismatches, None)) is not None:
+                return failure
+        return None
 
-    def _by_tensor(self, provider: int) -> dict[str, list[TensorErrors]]:
-        by_tensor: dict[str, list[TensorErrors]] = {name: [] for name in self.kinds}
-        for error in self.errors[provider]:
-            by_tensor[error.tensor].append(error)
-        return by_tensor
-
-    def _unjudged(self, provider: int) -> Unjudged:
-        return find_unjudged([error for errors in self._by_tensor(provider).values() for error in errors])
+    def _by_tensor(self) -> list[list[TensorErrors]]:
+        """The errors of each tensor with each provider."""
+        groups = [
+            [error for error in errors if error.tensor == name]
+            for name in self.kinds
+            for errors in self.errors
+        ]
+        return [group for group in groups if group]
 
     def tensors(self) -> tuple[TensorParity, ...]:
         """Each tensor's errors over all ordinary batches, with the worst provider."""
@@ -323,10 +190,10 @@ class ErrorTable:
         )
 
 
-def format_table(tensors: Sequence[TensorParity], failure: FirstFailure | None = None) -> str:
+def format_table(tensors: Sequence[TensorParity], failure: Failure | None = None) -> str:
     """The errors of each tensor in the file beside those of the network itself, as lines of text.
 
-    The row of the tensor that failed has the figures of the batch in which it failed, and names it.
+    The row of the tensor that failed has the figures of the batches in which it failed, and names them.
     """
     width = max(map(len, ("tensor", *(tensor.name for tensor in tensors))))
     lines = [f"{'tensor':{width}}  {'rms':>8}  {'network':>8}  {'max':>8}  {'network':>8}"]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from turnpike.export.parity.verdict import ILL_CONDITIONED, RMS_FACTOR
+from turnpike.export.parity.verdict import FAR, RMS_FACTOR
 from turnpike.export.report.charts import Series, line_chart
 from turnpike.export.report.data import ReportData, gates_by_depth
 from turnpike.reporting.chart import Area, Axis, Chart, Color, Line, all_y, linear_axis, position_axis
 from turnpike.reporting.markup import Markup, Part
 from turnpike.reporting.number_format import power_of_ten
 from turnpike.reporting.page import chart_figure, folded, section, side_by_side, table
-from turnpike.service.artifact.manifest import Manifest, Parity, TensorParity
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.proof_records import TensorParity
 from turnpike.service.artifact.verdict_text import identity_text, is_proved
 
 # with more tensors than this the table has one row per layer and kind, with the largest errors
@@ -22,8 +23,6 @@ NOT_PROVED = (
     "This is about exact arithmetic: how far float32 strays is measured, below. onnxruntime itself, and the "
     "step from the Python code to the traced program, are not proved but compared on the batches."
 )
-# names in a row of the table of tensors that were not judged
-MAX_SHOWN_NAMES = 12
 
 
 def proof_sections(report: ReportData) -> list[Markup]:
@@ -48,9 +47,6 @@ def proof_sections(report: ReportData) -> list[Markup]:
         ),
         *_histograms(report),
     ]
-    weights = f"{parity.identical} weights are identical to the network's bit for bit"
-    if parity.derived:
-        weights += f", {parity.derived} were computed from its weights and agree to {parity.ulp:g} ulp"
     cells: list[list[Part]] = [
         [
             row.name,
@@ -69,18 +65,16 @@ def proof_sections(report: ReportData) -> list[Markup]:
     notes = "" if len(rows) == len(parity.tensors) else " Each row shows the largest errors in one layer."
     if parity.input_ranges:
         notes += f" This was measured {parity.range_text} only."
-    if parity.explained is not None:
-        notes += f" From {parity.explained} on, bounds are kept only without errors that rounding explains."
     if report.manifest.precision != "fp32":
         notes += " All of this is about the fp32 graph that this file was made from."
     rounding_section = section(
         "Rounding",
         f"Errors of onnxruntime ({', '.join(parity.providers)}) and of {baseline} against "
-        f"{parity.reference}. {_rule(report.manifest, baseline)}; {weights}.{notes}",
+        f"{parity.reference}. {_rule(report.manifest, baseline)}.{notes}",
         side_by_side(*charts),
         figures,
     )
-    return [_identity(report.manifest), rounding_section, *_unjudged(parity, baseline)]
+    return [_identity(report.manifest), rounding_section]
 
 
 def _rule(manifest: Manifest, baseline: str) -> str:
@@ -88,7 +82,7 @@ def _rule(manifest: Manifest, baseline: str) -> str:
     if is_proved(manifest):
         return (
             f"The file is refused if the error of a tensor is more than {RMS_FACTOR:g} times {baseline}'s "
-            f"and more than {ILL_CONDITIONED:.0e} of the tensor's size"
+            f"and more than {FAR:.0e} of the tensor's size"
         )
     return f"onnxruntime passes if its error is at most {RMS_FACTOR:g} times {baseline}'s"
 
@@ -102,30 +96,6 @@ def _identity(manifest: Manifest) -> Markup:
         [table(["rounded constant", "units in the last place"], rows, text_columns=(0,))] if rows else []
     )
     return section("The same function", f"{text[0].upper()}{text[1:]}. {NOT_PROVED}", *constants)
-
-
-def _unjudged(parity: Parity, baseline: str) -> list[Markup]:
-    """The tensors that were not judged, batch by batch."""
-    rows: list[list[Part]] = []
-    for unjudged in parity.unjudged:
-        names = parity.unjudged_names(unjudged.batch)
-        shown = names if len(names) <= MAX_SHOWN_NAMES else (*names[: MAX_SHOWN_NAMES - 2], "…", names[-1])
-        rows.append([unjudged.batch, f"{unjudged.tensors} of {len(parity.tensors)}", ", ".join(shown)])
-    if not rows:
-        return []
-    intro = (
-        "In these batches rounding decides: if the inputs move by a few units in the last place, the values "
-        f"of {baseline} move by more than 1e-4 of their size. So of the first of these tensors, and of those "
-        "that come after it, only shapes and the places of NaN and infinities were compared. 'large x100' is "
-        "a row of usual numbers times 100."
-    )
-    return [
-        section(
-            "Tensors that were not judged",
-            intro,
-            table(["batch", "tensors", "in data-flow order"], rows, text_columns=(0, 2)),
-        )
-    ]
 
 
 def baseline_name(manifest: Manifest) -> str:

@@ -39,10 +39,6 @@ def report_json(report: ReportData) -> dict[str, Any]:
         else {key: _plain(value) for key, value in vars(report.panel).items()},
         "other_gates": report.other_gates,
         "plain": None if report.plain is None else asdict(report.plain),
-        "unjudged": {
-            unjudged.batch: report.manifest.parity.unjudged_names(unjudged.batch)
-            for unjudged in report.manifest.parity.unjudged
-        },
         "kept": {
             layer.gate: {"units": len(layer.units), "of": layer.whole, "kept": layer.units}
             for layer in report.kept

@@ -14,8 +14,9 @@ import onnx_ir as ir
 from turnpike.export.errors import one_line
 from turnpike.export.network import Array, Network
 from turnpike.export.parity.batches import ProofBatch
+from turnpike.export.parity.error_stats import EPS
 from turnpike.export.parity.onnx_reference import OnnxReference
-from turnpike.export.parity.reference import PERTURBATION, Reference, TensorValues, public_outputs
+from turnpike.export.parity.reference import Reference, TensorValues, public_outputs
 from turnpike.export.parity.torch_reference import TorchReference
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.witness.record import Witness
@@ -25,6 +26,8 @@ from turnpike.service.artifact.runtime import Runtime, open_model
 ROUNDING_FACTOR = 8.0
 # and than this multiple of the farthest that slight changes of the input move the cell
 MOVEMENT_FACTOR = 4.0
+# relative change of an input that shows how much a value depends on its last digits
+PERTURBATION = 16 * EPS
 # slight changes that are tried: few in the search, more for the judgement
 SEARCH_MOVES, JUDGED_MOVES = 2, 5
 # the search prefers rows that its own changes happen to move little
@@ -120,7 +123,7 @@ class Sides:
             cells = {name: output for name, output in cells.items() if output.ratios().max() > 1}
             if not cells:
                 return None
-            moved = self.reference.moved(batch, FIRST_JUDGED_SEED + seed)
+            moved = self.reference.native(batch.perturbed(PERTURBATION, FIRST_JUDGED_SEED + seed))
             cells = {name: output.with_moved(moved[name]) for name, output in cells.items()}
         float64 = self.reference.float64(batch)
         cells = {name: replace(output, float64=float64[name]) for name, output in cells.items()}

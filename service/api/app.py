@@ -28,7 +28,6 @@ from turnpike.service.api import (
 from turnpike.service.api.context import ServiceContext, SupervisorClient
 from turnpike.service.api.openapi import reference_page
 from turnpike.service.artifact.limits import RequestLimits
-from turnpike.service.artifact.low_priority import low_priority_caller
 from turnpike.service.artifact.runtime import expect_device
 from turnpike.service.config.cpus import threads_per_worker
 from turnpike.service.config.memory_share import max_held_bytes
@@ -37,6 +36,7 @@ from turnpike.service.http.asgi import AsgiRequest
 from turnpike.service.http.compression import AnswerCompressor
 from turnpike.service.http.connection.shared_state import ConnectionLimits, HttpApplication
 from turnpike.service.http.cors import Cors
+from turnpike.service.low_priority import low_priority_caller
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.registry.hooks import Hooks, checked_hooks, unknown_model
 from turnpike.service.registry.loader import load

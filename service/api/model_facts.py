@@ -18,7 +18,8 @@ from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.endpoint import add_model_routes
 from turnpike.service.api.gates import GATES_TAG, find_model_with_gates
 from turnpike.service.api.openapi.operation import operation
-from turnpike.service.artifact.manifest import Gate, Parity, Profile, SampleInput
+from turnpike.service.artifact.manifest import Gate, Profile, SampleInput
+from turnpike.service.artifact.proof_records import Parity
 from turnpike.service.artifact.sample_rows import to_input_row
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.verdict_text import identity_text, is_proved

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
 from math import prod
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from turnpike.service.artifact.proof_records import Identity, InputRange, ManifestRecord, Parity
 from turnpike.service.artifact.protobuf import MalformedError, damaged_error, expect_graph, read_metadata
 from turnpike.service.errors import ModelFileError
 
@@ -32,12 +32,6 @@ MAX_SAMPLE_CHARACTERS = 256 * 1024
 MAX_AXES = 63
 # how a word becomes ids; `text_encoder.py` has the equations
 TextScheme = Literal["alphabet", "bytes", "elmo", "characterbert"]
-
-
-class ManifestRecord(BaseModel):
-    """A frozen part of the manifest. Unknown fields are an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class BiasStats(ManifestRecord):
@@ -96,143 +90,6 @@ class Gate(ManifestRecord):
     kept: tuple[int, ...] | None = None
     bias: BiasStats | None = None
     levers: tuple[Lever, ...] = ()
-
-
-class TensorParity(ManifestRecord):
-    """Errors of onnxruntime and PyTorch for one tensor, over all ordinary batches."""
-
-    name: str
-    rms: float
-    rms_torch: float
-    max: float
-    max_torch: float
-
-
-class RoundedConstant(ManifestRecord):
-    """A constant of the exporter, and its distance from PyTorch's own, in units in the last place."""
-
-    name: str
-    ulp: float
-
-
-class Identity(ManifestRecord):
-    """Whether the graph in fp32 and the network are the same function of every input, in exact arithmetic.
-
-    A file with another function is not written, so the verdict is never `different`. `reason` says why it is
-    not decided. `compared` counts outputs, gates and layer outputs, and `runs` the sets of sizes that were
-    run. `error_bound` is at least the probability that the verdict `identical` is wrong. `rounded` has the
-    constants that the exporter computed up to rounding; the verdict holds for a network with these. `levers`
-    counts the gates that their levers move alone, and `carried` those whose layers return their input when
-    closed. `rows` says whether each row of a batch is answered alone.
-    """
-
-    verdict: Literal["identical", "not decided"]
-    reason: str = ""
-    compared: int = 0
-    runs: int = 0
-    error_bound: float = 1.0
-    rounded: tuple[RoundedConstant, ...] = ()
-    levers: int = 0
-    carried: int = 0
-    rows: Literal["independent", "coupled", "not decided"] = "not decided"
-
-    @property
-    def proved(self) -> bool:
-        return self.verdict == "identical"
-
-
-class ParityBatch(ManifestRecord):
-    """A batch of rows that rounding was measured on."""
-
-    name: str
-    rows: int
-    digest: str
-
-
-class UnjudgedTensors(ManifestRecord):
-    """Tensors that were not judged in one batch, since rounding decides their values there.
-
-    They are `first` and the tensors after it in data-flow order, `tensors` together.
-    """
-
-    batch: str
-    first: str
-    tensors: int
-
-
-class InputRange(ManifestRecord):
-    """The smallest and largest value of an input."""
-
-    input: str
-    low: float
-    high: float
-
-    @model_validator(mode="after")
-    def _check_order(self) -> Self:
-        if self.low > self.high:
-            raise ValueError(f"expected low at most high, got {self.low:g} and {self.high:g}")
-        return self
-
-
-class Parity(ManifestRecord):
-    """Rounding, as it was measured: what was compared, against which reference, and the errors.
-
-    Files that fail are not written, so the verdict is always `pass`. `reference` names the computation that
-    counts as exact. `identical` counts initializers that equal their parameters bit for bit; `derived` counts
-    those that the exporter folded, which agree to `ulp` units in the last place. If `input_ranges` is not
-    empty, all of it is about these values of the inputs. `explained` names the first tensor that keeps
-    its bounds only if errors that rounding explains are left out.
-    """
-
-    verdict: Literal["pass"] = "pass"
-    reference: str
-    providers: tuple[str, ...]
-    seed: int
-    batches: tuple[ParityBatch, ...]
-    tensors: tuple[TensorParity, ...]
-    unjudged: tuple[UnjudgedTensors, ...] = ()
-    explained: str | None = None
-    identical: int
-    derived: int
-    ulp: float
-    input_ranges: tuple[InputRange, ...] = ()
-
-    @property
-    def range_text(self) -> str:
-        """The values that were compared, as in `for values of x from -5 to 5`."""
-        ranges = (f"{bounds.input} from {bounds.low:g} to {bounds.high:g}" for bounds in self.input_ranges)
-        return f"for values of {' and of '.join(ranges)}" if self.input_ranges else "for all values"
-
-    @property
-    def limits(self) -> Iterator[str]:
-        """What was not compared, as lines of text."""
-        if self.input_ranges:
-            yield f"rounding was measured {self.range_text} only"
-        if self.explained is not None:
-            yield f"bounds kept without errors that rounding explains, from {self.explained} on"
-        if self.unjudged:
-            yield (
-                f"not judged, because rounding decides the values (of {len(self.tensors)} tensors; see "
-                "docs/explanation/parity.md):"
-            )
-        for unjudged in self.unjudged:
-            others = unjudged.tensors - 1
-            after = f" and the {others} after it" if others else ""
-            yield f"  in the batch '{unjudged.batch}': {unjudged.first}{after}"
-
-    def unjudged_names(self, batch: str) -> tuple[str, ...]:
-        """The tensors that were not judged in a batch, in data-flow order."""
-        names = [tensor.name for tensor in self.tensors]
-        for unjudged in self.unjudged:
-            if unjudged.batch == batch and unjudged.first in names:
-                start = names.index(unjudged.first)
-                return tuple(names[start : start + unjudged.tensors])
-        return ()
-
-    @property
-    def worst(self) -> TensorParity | None:
-        """The tensor closest to failing: the one with the largest error relative to PyTorch's."""
-        return max(self.tensors, key=lambda tensor: tensor.rms / (tensor.rms_torch or 1), default=None)
 
 
 class LayerProfile(ManifestRecord):
@@ -463,7 +320,7 @@ class Manifest(ManifestRecord):
     gates: tuple[Gate, ...] = ()
     plain: bool = False
     batch_coupled: bool = False
-    batch_axes: dict[str, Annotated[int, Field(ge=1, le=MAX_AXES)]] = {}
+    batch_axes: dict[str, Annotated[int, Field(ge=1, le=MAX_AXES)]] = Field(default_factory=dict)
     identity: Identity | None = None
     parity: Parity
     profile: Profile | None = None

@@ -26,12 +26,12 @@ from turnpike.service.artifact.devices import (
     expect_precision,
     provider_options,
 )
-from turnpike.service.artifact.low_priority import Caller, call_directly
 from turnpike.service.artifact.manifest import Manifest, read_manifest
 from turnpike.service.artifact.openvino import OpenVinoRun, reduce_graph
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.errors import DeviceError, ModelFileError, RunError
 from turnpike.service.inference_types import Array
+from turnpike.service.low_priority import Caller, call_directly
 from turnpike.service.memory.thread_stacks import stack_room
 
 # what the errors of onnxruntime's allocators contain

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from turnpike.service.artifact.manifest import Identity, Manifest, Parity
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.proof_records import Identity, Parity
 
 
 def is_proved(manifest: Manifest) -> bool:

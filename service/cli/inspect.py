@@ -178,5 +178,3 @@ def show_proof(manifest: Manifest) -> None:
         console.print(escape(line), highlight=False)
     batches = ", ".join(f"{batch.name} ({batch.rows})" for batch in parity.batches)
     console.print(f"measured against {escape(parity.reference)}; batches: {escape(batches)}", highlight=False)
-    derived = f", {parity.derived} computed from weights, within {parity.ulp:g} ulp" if parity.derived else ""
-    console.print(f"weights: {parity.identical} equal the network's, bit for bit{derived}", highlight=False)

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Iterable
 
-from turnpike.service.artifact.low_priority import Caller, call_directly
 from turnpike.service.artifact.manifest import Manifest, read_manifest
 from turnpike.service.artifact.onnx_constants import expect_self_contained, read_initializers
 from turnpike.service.artifact.protobuf import content_digest
@@ -29,6 +28,7 @@ from turnpike.service.config.settings import Settings
 from turnpike.service.errors import DeviceError, ModelFileError, UntriedError
 from turnpike.service.gates.drift import DriftMonitor, sampled_run
 from turnpike.service.inference_types import Array
+from turnpike.service.low_priority import Caller, call_directly
 from turnpike.service.memory.free_memory import trim_memory
 from turnpike.service.registry.device_agreement import check_device_agreement
 from turnpike.service.registry.hooked_runner import HookedRunner

@@ -57,7 +57,6 @@ def test_old_weight_norm_is_exported(tmp_path: Path) -> None:
     weight = module.gate.weight
     manifest = export_model(module, tmp_path, inputs=["x:float32[batch,4,time]"]).manifest
     assert manifest.parity.reference.startswith("the original network in float64")
-    assert manifest.parity.identical == len(module.state_dict())
     assert [gate.kind for gate in manifest.gates] == ["coupled"]
     assert module.gate.weight is weight
     assert module.training

@@ -85,7 +85,6 @@ def test_an_export_has_gates_parity_profile_and_lesion_curve(tmp_path: Path, row
     assert manifest.lesion.accuracy == 1
     assert [lesion.layer for lesion in manifest.lesion.layers] == [0, 1]
     assert not manifest.batch_coupled
-    assert manifest.parity.identical == len(network().state_dict())
     onnx.checker.check_model(result.path, full_check=True)
 
 

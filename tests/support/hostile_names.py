@@ -16,11 +16,10 @@ from turnpike.service.artifact.manifest import (
     LayerProfile,
     LesionCurve,
     Manifest,
-    ParityBatch,
     Profile,
     Sample,
-    TensorParity,
 )
+from turnpike.service.artifact.proof_records import ParityBatch, TensorParity
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

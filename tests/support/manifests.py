@@ -7,13 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.service.artifact.manifest import (
-    Gate,
-    Identity,
-    Manifest,
-    Parity,
-    SampleInput,
-)
+from turnpike.service.artifact.manifest import Gate, Manifest, SampleInput
+from turnpike.service.artifact.proof_records import Identity, Parity
 
 IDENTITY = Identity(verdict="identical", compared=7, runs=3, error_bound=1e-18)
 PARITY = Parity(
@@ -22,9 +17,6 @@ PARITY = Parity(
     seed=0,
     batches=(),
     tensors=(),
-    identical=0,
-    derived=0,
-    ulp=0.0,
 )
 GATE = Gate(name="layer00.transform_gate", layer=0, kind="coupled", carry="identity", unit_axis=-1, units=4)
 MANIFEST = Manifest(

@@ -45,22 +45,14 @@ function identityFacts({ compared, runs, error_bound: bound, rounded, levers, ca
   );
 }
 
-function comparisonFacts({ reference, providers, seed, identical, derived, ulp }) {
+function comparisonFacts({ reference, providers, seed }) {
   return el(
     "dl",
     { class: "facts" },
     factItem("Rounding measured against", reference),
     factItem("Execution providers", providers.join(", ")),
-    factItem(
-      "Parameters in the file",
-      `${number(identical)} identical bit for bit, ${derivedText(derived, ulp)}`,
-    ),
     factItem("Seed", seed),
   );
-}
-
-function derivedText(derived, ulp) {
-  return derived ? `${number(derived)} folded (within ${number(ulp)} ULP)` : "none folded";
 }
 
 function variantText({ agreement, error, rows, metric, metric_fp32: full }, precision) {

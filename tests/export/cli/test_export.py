@@ -23,7 +23,6 @@ from tests.support.run_cli import command, environment, run, run_in_process, tra
 from turnpike.export.cli.progress import StepProgress, other_gate_lines, show_messages, stoppable
 from turnpike.export.report.data import ReportData
 from turnpike.models.training.checkpoint import load_network
-from turnpike.service.artifact.manifest import Parity, TensorParity, UnjudgedTensors
 
 FACTORY = """
 import torch
@@ -156,33 +155,6 @@ def test_the_first_ten_other_gates_are_printed() -> None:
 def test_notes_are_no_warnings(capsys: pytest.CaptureFixture[str]) -> None:
     show_messages(["one [red]", "two"], ["three"])
     assert capsys.readouterr().out == "warning: one [red]\nwarning: two\nnote: three\n"
-
-
-def test_unjudged_tensors_are_listed_by_batch() -> None:
-    errors = {"rms": 0.0, "rms_torch": 0.0, "max": 0.0, "max_torch": 0.0}
-    parity = Parity(
-        reference="the network in float64",
-        providers=("CPU",),
-        seed=0,
-        batches=(),
-        tensors=tuple(TensorParity(name=name, **errors) for name in "abc"),
-        unjudged=(
-            UnjudgedTensors(batch="large x100", first="c", tensors=1),
-            UnjudgedTensors(batch="large x300", first="b", tensors=2),
-        ),
-        identical=0,
-        derived=0,
-        ulp=0.0,
-    )
-    assert list(parity.limits) == [
-        "not judged, because rounding decides the values (of 3 tensors; see docs/explanation/parity.md):",
-        "  in the batch 'large x100': c",
-        "  in the batch 'large x300': b and the 1 after it",
-    ]
-    assert parity.unjudged_names("large x300") == ("b", "c")
-    assert parity.unjudged_names("large x100") == ("c",)
-    assert parity.unjudged_names("zeros") == ()
-    assert list(parity.model_copy(update={"unjudged": ()}).limits) == []
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from turnpike.export.measure.sample_rows import (
     sample_count,
 )
 from turnpike.export.network import Network, Rows
-from turnpike.service.artifact.manifest import MAX_SAMPLE_CHARACTERS, InputRange
+from turnpike.service.artifact.manifest import MAX_SAMPLE_CHARACTERS
+from turnpike.service.artifact.proof_records import InputRange
 from turnpike.service.artifact.sample_rows import to_input_row
 from turnpike.service.artifact.tensor import Tensor
 

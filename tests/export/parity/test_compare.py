@@ -11,9 +11,9 @@ import pytest
 from turnpike.export.errors import ParityError, UntraceableError
 from turnpike.export.network import Array
 from turnpike.export.parity.batches import ONE_NAN, ProofBatch
-from turnpike.export.parity.compare import PERTURBATIONS, REFERENCE_ROWS, BatchComparison
+from turnpike.export.parity.compare import REFERENCE_ROWS, BatchComparison
 from turnpike.export.parity.error_stats import EPS
-from turnpike.export.parity.reference import PERTURBATION, RejectedError, TensorValues
+from turnpike.export.parity.reference import RejectedError, TensorValues
 from turnpike.export.parity.verdict import ErrorTable
 from turnpike.service.artifact.tensor import Tensor
 
@@ -43,9 +43,6 @@ class FormulaReference:
     def __post_init__(self) -> None:
         self.calls: list[tuple[str, int, bool]] = []
         self.inputs: list[Array] = []
-
-    def moved(self, batch: ProofBatch, seed: int) -> TensorValues:
-        return self.native(batch.perturbed(PERTURBATION, seed))
 
     def native(self, batch: ProofBatch) -> TensorValues:
         if batch.rows == self.rejected_rows:
@@ -94,12 +91,16 @@ def batch(rows: int, name: str = "", *, factor: float = 1.0, **settings: bool) -
 
 
 def comparison(
-    change: Change = lambda values, runs: None, *, changing: bool = False, rejected_rows: int = 0
+    change: Change = lambda values, runs: None,
+    *,
+    changing: bool = False,
+    rejected_rows: int = 0,
+    decided: bool = False,
 ) -> tuple[BatchComparison, ErrorTable, FormulaReference]:
     reference = FormulaReference(changing=changing, rejected_rows=rejected_rows)
     table = ErrorTable({GATE: "gate", OUTPUT: "output"}, 1)
     model = FormulaModel(change)
-    return BatchComparison(reference, [model], ["x"], table, frozenset()), table, reference
+    return BatchComparison(reference, [model], ["x"], table, frozenset(), decided=decided), table, reference
 
 
 def run(*batches: ProofBatch, change: Change = lambda values, runs: None) -> str:
@@ -107,7 +108,7 @@ def run(*batches: ProofBatch, change: Change = lambda values, runs: None) -> str
     compared, table, _ = comparison(change)
     for proof_batch in batches:
         compared.run(proof_batch)
-    failure = table.first_failure(0.0)
+    failure = table.failure(0.0, decided=False)
     return "" if failure is None else failure.reason
 
 
@@ -131,31 +132,20 @@ def test_a_correct_model_passes() -> None:
 
 @pytest.mark.parametrize("row", [0, 1, 60, 119, 120, 127])
 def test_every_row_of_a_large_batch_is_compared(row: int) -> None:
-    """Rows without a float64 reference are compared too."""
-    assert run(FIRST, LAST, change=change_row(128, row, OUTPUT)).startswith("y with the batch ")
+    """Unless the graph is decided, which holds for every row."""
+    assert run(FIRST, LAST, change=change_row(128, row, OUTPUT)).startswith("y over all ordinary batches")
 
 
-def test_gates_of_a_large_batch_are_compared_with_a_small_one() -> None:
-    """The large batch has no reference for gates, but its first row is known from the small one."""
-    reason = run(FIRST, LAST, change=change_row(128, 0, GATE))
-    assert reason.startswith("layer00.transform_gate with the batch \"row 0 in '128 rows' and in '1 rows'\"")
-
-
-def test_layers_are_compared_if_a_large_batch_differs() -> None:
-    """The message names the first layer that differs."""
-    reason = run(FIRST, LAST, change=change_row(128, 60, GATE, OUTPUT))
-    assert reason.startswith("layer00.transform_gate with the batch '128 rows'")
-
-
-def test_the_reference_of_a_large_batch_is_computed_for_its_last_rows() -> None:
-    """This makes the proof affordable. A network that mixes rows needs all of them."""
-    compared, _, reference = comparison()
+@pytest.mark.parametrize(("decided", "rows"), [(False, 128), (True, REFERENCE_ROWS)])
+def test_the_reference_of_a_decided_graph_is_computed_for_the_last_rows(decided: bool, rows: int) -> None:
+    """This makes the measurement affordable. A network that mixes rows needs all of them."""
+    compared, _, reference = comparison(decided=decided)
     compared.run(FIRST)
     compared.run(LAST)
-    assert ("float64 of 128 rows", REFERENCE_ROWS, False) in reference.calls
+    assert reference.calls[-1] == ("float64 of 128 rows", rows, False)
     compared.batch_coupled = True
     compared.run(LAST)
-    assert ("float64 of 128 rows", 128, False) in reference.calls
+    assert reference.calls[-1] == ("float64 of 128 rows", 128, False)
 
 
 def test_results_that_change_between_runs_are_found() -> None:
@@ -182,7 +172,7 @@ def test_a_batch_that_the_network_rejects_is_left_out() -> None:
     assert compared.warnings == ["the network does not accept the batch 'two' (too few)"]
     assert compared.skipped == {"time=2": "too few"}
     assert [record.name for record in compared.records] == ["three"]
-    assert table.first_failure(0.0) is None
+    assert table.failure(0.0, decided=False) is None
 
 
 def test_a_batch_that_is_not_compared_shows_whether_rows_are_mixed() -> None:
@@ -198,7 +188,7 @@ def test_a_batch_that_is_not_compared_shows_whether_rows_are_mixed() -> None:
     reason = "a NaN in one row reaches another row of y"
     assert compared.warnings == [f"the network mixes the rows of a batch: {reason}"]
     assert [record.name for record in compared.records] == [FIRST.name]
-    assert table.first_failure(0.0) is None
+    assert table.failure(0.0, decided=False) is None
 
 
 def test_a_batch_that_only_onnxruntime_rejects_is_an_error() -> None:
@@ -211,29 +201,12 @@ def test_a_batch_that_only_onnxruntime_rejects_is_an_error() -> None:
         comparison(refuse)[0].run(FIRST)
 
 
-def test_rows_of_large_values_are_judged_alone() -> None:
-    """Each has its own sensitivity, measured with slightly changed inputs."""
-    compared, table, reference = comparison()
-    compared.run(FIRST)
-    assert {name for name, *_ in reference.calls} == {"1 rows", "state", "float64 of 1 rows"}
-    names = ("large x10", "large x100", "large x1000")
-    large = replace(batch(3, "large", factor=1e4), ordinary=False, row_names=names)
-    compared.run(large)
-    changes = [np.abs(x / large.arrays["x"] - 1).max() for x in reference.inputs if len(x) == 3]
-    assert sum(0 < change < 1.1 * PERTURBATION for change in changes) == PERTURBATIONS
-    assert [(errors.tensor, errors.batch) for errors in table.errors[0][2:]] == [
-        (tensor, name) for tensor in (GATE, OUTPUT) for name in names
-    ]
-    sensitivities = [errors.sensitivity for errors in table.errors[0]]
-    assert [sensitivity is not None for sensitivity in sensitivities] == [False] * 2 + [True] * 6
-
-
 def test_a_fault_in_one_large_row_is_found() -> None:
-    """It is a saturated gate's: the other rows and tensors move more than that when the input does."""
+    """Each of these rows is judged alone."""
 
     def change(values: TensorValues, runs: int) -> None:
         if len(values[GATE]) == 3:
-            values[GATE][1] = np.clip(values[GATE][1], 1e-4, 1 - 1e-4)
+            values[GATE][1] = np.clip(values[GATE][1], 1e-3, 1 - 1e-3)
 
     large = replace(
         batch(3, "large", factor=100), ordinary=False, row_names=("large x1", "large x2", "large x3")

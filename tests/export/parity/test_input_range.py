@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from turnpike.export.errors import ParityError, SourceOptionError
 from turnpike.export.pipeline import export_model
 from turnpike.export.verify import verify_model
-from turnpike.service.artifact.manifest import InputRange
+from turnpike.service.artifact.proof_records import InputRange
 
 INPUT = "x:float32[batch,10,12]"
 

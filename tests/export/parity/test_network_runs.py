@@ -17,10 +17,8 @@ from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.parity.network_runs import (
     NetworkCopy,
     float64_mode,
-    recompute_constant,
     to_float64,
 )
-from turnpike.export.trace.trace_network import trace
 
 X = torch.tensor([0.1, 0.2, 0.7])
 INPUT = "x:float32[batch,3]"
@@ -184,18 +182,3 @@ def test_each_run_draws_its_own_random_numbers() -> None:
 def test_a_graph_alone_is_no_network() -> None:
     with pytest.raises(UntraceableError, match="got only a graph"):
         NetworkCopy(Network("s", "onnx", parse_inputs([INPUT])))
-
-
-def test_constants_of_a_program_are_recomputed() -> None:
-    """They are recomputed in float64 if they depend on no input."""
-
-    class Positions(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x + torch.sin(torch.arange(3) / 10)
-
-    traced = trace(Network("s", "m", parse_inputs([INPUT]), module=Positions().eval()))
-    np.testing.assert_allclose(recompute_constant(traced.program, "sin"), np.sin([0, 0.1, 0.2]), rtol=1e-15)
-    assert recompute_constant(traced.program, "add") is None or "add" not in {
-        n.name for n in traced.program.graph.nodes
-    }
-    assert recompute_constant(traced.program, "absent") is None

@@ -130,7 +130,7 @@ def test_an_onnx_source_is_its_own_reference() -> None:
 def test_onnxruntime_replaces_an_evaluator_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The description and a warning say so, and the noise is that of float32."""
 
-    def fail(self: GraphEvaluator, feeds: object, *, float64: bool, moved: bool = False) -> None:
+    def fail(self: GraphEvaluator, feeds: object, *, float64: bool) -> None:
         raise NotImplementedError("no Relu here")
 
     monkeypatch.setattr(GraphEvaluator, "run", fail)

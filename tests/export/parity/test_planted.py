@@ -16,9 +16,7 @@ from turnpike.export.errors import ExportError, ParityError, UntraceableError
 from turnpike.export.gates.instrument import Origin, instrument
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
-from turnpike.export.parity import prove as prove_module
 from turnpike.export.parity.prove import Proof, prove
-from turnpike.export.parity.weight_origins import WeightMatch
 from turnpike.export.trace.trace_network import TracedGraph, trace
 from turnpike.models.networks.families import build_network
 from turnpike.models.networks.feedforward import MlpConfig
@@ -58,12 +56,6 @@ def subject() -> Subject:
         for parameter in net.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     return subject_of(net, "x:float32[batch,6]")
-
-
-@pytest.fixture
-def without_weight_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the comparison of initializers, which would find most of these faults first."""
-    monkeypatch.setattr(prove_module, "check_weights", lambda *args, **named: WeightMatch(0, 0, 0.0))
 
 
 def change(name: str, function: Callable[[np.ndarray], np.ndarray]) -> Callable[[ir.Model], None]:
@@ -120,7 +112,6 @@ def test_a_correct_graph_passes(subject: Subject) -> None:
     assert proof.parity.verdict == "pass"
     assert not proof.batch_coupled
     assert proof.warnings == ()
-    assert proof.parity.identical >= len(subject.network.module.state_dict())
     assert [tensor.name for tensor in proof.parity.tensors][-1] == "output"
     assert {tensor.name for tensor in proof.parity.tensors} == {"output", *subject.origins}
 
@@ -144,39 +135,24 @@ def test_a_correct_graph_passes(subject: Subject) -> None:
         ),
         (other_carry, "layer01.output"),
         pytest.param(other_activation, "layer02.output", marks=pytest.mark.slow),
-        (nan_to_zero, "output"),
     ],
 )
-@pytest.mark.usefixtures("without_weight_check")
 def test_the_first_wrong_tensor_is_named(
     subject: Subject, change: Callable[[ir.Model], None], failed: str
 ) -> None:
     """It is marked in the table too, and no earlier tensor is."""
-    with pytest.raises(ParityError, match=f"^{failed} with the batch") as raised:
+    with pytest.raises(ParityError, match=f"^{failed} over all ordinary batches") as raised:
         subject.prove_changed(change)
     marked = [line for line in raised.value.table.splitlines() if line.endswith("<- failed")]
     assert [line.split()[0] for line in marked] == [failed]
 
 
-@pytest.mark.parametrize(
-    ("name", "function"),
-    [
-        ("layers.1.gate.bias", add_to_one_cell(1e-3)),
-        (
-            "layers.0.normal_layer.weight",
-            lambda w: w * np.where(np.arange(w.size) == 7, 1.0001, 1).astype("f").reshape(w.shape),
-        ),
-        ("output.weight", lambda w: np.nextafter(w, np.float32(2))),
-        ("layers.2.gate.weight", lambda w: np.ascontiguousarray(w.T)),
-        ("layers.2.gate.weight", lambda w: w.astype(np.float16).astype(np.float32)),
-    ],
-)
-def test_a_changed_weight_is_named(
-    subject: Subject, name: str, function: Callable[[np.ndarray], np.ndarray]
-) -> None:
-    """A change of the last bit is enough, which the outputs need not show."""
-    with pytest.raises(ParityError, match=f"^{name}: expected the network's weights bit for bit"):
-        subject.prove_changed(change(name, function))
+def test_a_nan_that_is_lost_is_warned_about(subject: Subject) -> None:
+    proof = subject.prove_changed(nan_to_zero)
+    (warning,) = proof.warnings
+    assert warning.startswith("rounding: output with the batch 'one NaN': expected NaN in the ")
+    assert warning.endswith("; if the network never gets such values, give --input-range LOW:HIGH")
+    assert not proof.keeps_bounds
 
 
 class Changeable(nn.Module):

@@ -14,7 +14,8 @@ from turnpike.export.report.compression_section import compression_sections
 from turnpike.export.report.data import KeptUnits, ReportData
 from turnpike.export.report.page import render_page
 from turnpike.reporting.markup import Markup
-from turnpike.service.artifact.manifest import Compression, CompressionPoint, TensorParity
+from turnpike.service.artifact.manifest import Compression, CompressionPoint
+from turnpike.service.artifact.proof_records import TensorParity
 
 SHARES = (1.0, 0.8, 0.25, 0.05)
 ACCURACY = {1.0: 0.95, 0.8: 0.94, 0.25: 0.9, 0.05: 0.5}

@@ -11,7 +11,7 @@ from tests.support.manifests import MANIFEST
 from turnpike.export.parity.error_stats import BINS
 from turnpike.export.report.data import ReportData
 from turnpike.export.report.parity_section import proof_sections
-from turnpike.service.artifact.manifest import TensorParity
+from turnpike.service.artifact.proof_records import TensorParity
 
 
 def test_each_tensor_has_its_own_limit() -> None:

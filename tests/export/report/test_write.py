@@ -22,14 +22,8 @@ from turnpike.export.report.data import ReportData, gate_panel
 from turnpike.export.report.page import render_page
 from turnpike.export.report.parity_section import parity_rows
 from turnpike.export.report.write import report_json, write_report
-from turnpike.service.artifact.manifest import (
-    Gate,
-    Manifest,
-    Parity,
-    ParityBatch,
-    TensorParity,
-    UnjudgedTensors,
-)
+from turnpike.service.artifact.manifest import Gate, Manifest
+from turnpike.service.artifact.proof_records import Parity, ParityBatch, TensorParity
 
 LABELS = ("cat", "<script>alert(1)</script>", 'a"b&c')
 
@@ -56,10 +50,6 @@ def parity(names: tuple[str, ...]) -> Parity:
         seed=5,
         batches=batches,
         tensors=tensors,
-        unjudged=(UnjudgedTensors(batch="large x100", first=names[1], tensors=2),),
-        identical=17,
-        derived=0,
-        ulp=0.0,
     )
 
 
@@ -129,11 +119,9 @@ def test_the_page_shows_the_measurements(full: ReportData) -> None:
         "rows are few",
         "Note: rows were moved",
         "x:float32[batch,4]",
-        "17 weights are identical to the network's bit for bit",
         "the network in float64",
         f"accuracy {manifest.lesion.accuracy:.4f}, loss {manifest.lesion.loss:.4f}",
         "0.9917",
-        "Tensors that were not judged",
         "2 of 7",
         "relative rms error of logits",
         "0.0234",
@@ -185,8 +173,6 @@ def test_the_json_has_the_figures_of_the_page(full: ReportData, tmp_path: Path) 
     assert Manifest.model_validate(report["manifest"]) == full.manifest
     assert report["comparison"]["agreement"] == 0.9917
     assert report["comparison"]["error"] == 0.0234
-    names = [tensor.name for tensor in full.manifest.parity.tensors]
-    assert report["unjudged"] == {"large x100": names[1:3]}
     assert report["notes"] == ["rows were moved"]
     assert report["seconds"] == {"trace": 1.25}
     assert report["panel"]["means"][0][0] is None

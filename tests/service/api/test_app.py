@@ -14,8 +14,8 @@ from tests.support.in_process_worker import NoSupervisor
 from tests.support.route_table import route_table
 from turnpike.common.distribution import VERSION
 from turnpike.service.api.app import Application
-from turnpike.service.artifact.low_priority import LOWEST_PRIORITY, Caller, call_directly
 from turnpike.service.config.settings import Settings
+from turnpike.service.low_priority import LOWEST_PRIORITY, Caller, call_directly
 from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.repository.scan import ModelFile
 

@@ -28,16 +28,8 @@ from turnpike.service.api.model_facts import (
     samples_json,
 )
 from turnpike.service.artifact.levers import override_biases
-from turnpike.service.artifact.manifest import (
-    Feature,
-    Gate,
-    InputRange,
-    Lever,
-    ParityBatch,
-    Sample,
-    TensorParity,
-    Variant,
-)
+from turnpike.service.artifact.manifest import Feature, Gate, Lever, Sample, Variant
+from turnpike.service.artifact.proof_records import InputRange, ParityBatch, TensorParity
 from turnpike.service.artifact.runtime import open_model
 from turnpike.service.registry.model import Model
 

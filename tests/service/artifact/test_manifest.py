@@ -15,10 +15,9 @@ from turnpike.service.artifact.manifest import (
     MAX_SAMPLE_CHARACTERS,
     METADATA_KEY,
     Manifest,
-    Parity,
-    TensorParity,
     read_manifest,
 )
+from turnpike.service.artifact.proof_records import Parity, TensorParity
 from turnpike.service.artifact.protobuf import encode_varint
 from turnpike.service.errors import ModelFileError
 
@@ -39,8 +38,9 @@ def test_a_manifest_survives_json() -> None:
 
 
 def test_manifests_of_older_files_can_be_read() -> None:
-    """Older manifests have no samples, no ranges, no features and no texts."""
+    """Older manifests have no samples, no ranges, no features and no texts, and more about rounding."""
     older = json.loads(MANIFEST.to_json())
+    older["parity"] |= {"unjudged": [], "explained": None, "identical": 3, "derived": 0, "ulp": 0.0}
     del older["samples"], older["ranges"], older["features"], older["text"]
     assert Manifest.from_json(json.dumps(older), "x") == MANIFEST
     assert MANIFEST.samples == MANIFEST.ranges == MANIFEST.features == ()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.support.manifests import MANIFEST, stored_input
-from turnpike.service.artifact.manifest import InputRange, Sample, SampleInput
+from turnpike.service.artifact.manifest import Sample, SampleInput
+from turnpike.service.artifact.proof_records import InputRange
 from turnpike.service.artifact.sample_rows import check_sample_rows, to_input_row
 from turnpike.service.artifact.tensor import Tensor
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.manifests import IDENTITY, MANIFEST, PARITY
-from turnpike.service.artifact.manifest import Identity, Manifest, ParityBatch, RoundedConstant, TensorParity
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.proof_records import Identity, ParityBatch, RoundedConstant, TensorParity
 from turnpike.service.artifact.verdict_text import identity_text, is_proved, proof_lines, verdict
 
 BATCHES = tuple(

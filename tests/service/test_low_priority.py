@@ -12,10 +12,10 @@ import pytest
 
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model
-from turnpike.service.artifact.low_priority import LOWEST_PRIORITY, call_directly, low_priority_caller
 from turnpike.service.artifact.runtime import open_model
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ModelFileError
+from turnpike.service.low_priority import LOWEST_PRIORITY, call_directly, low_priority_caller
 from turnpike.service.registry.loader import load
 from turnpike.service.telemetry.counters import RequestCounters
 
