@@ -26,10 +26,10 @@ from turnpike.export.identity.algebra.terms import (
     kind_of,
     shape_of,
 )
-from turnpike.export.identity.aten import elementwise, layers, reductions, shapes
+from turnpike.export.identity.aten import elementwise, layers, reductions, shapes, writes
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
 
-OPERATORS = OperatorTable({**elementwise.table, **reductions.table, **layers.table, **shapes.table})
+OPERATORS = OperatorTable({**elementwise.table, **reductions.table, **layers.table, **shapes.table, **writes.table})
 # what PyTorch computes with sizes
 SIZE_ARITHMETIC: dict[Any, Callable[..., Value]] = {
     operator.add: Algebra.add,

@@ -20,6 +20,7 @@ from turnpike.export.identity.onnx import (
     onnxruntime_operators,
     reductions,
     shapes,
+    writes,
 )
 from turnpike.export.identity.onnx.operator_table import MAX_ELEMENTS, NodeCall, OperatorTable, expect_memory
 
@@ -28,6 +29,7 @@ OPERATORS = OperatorTable(
         **elementwise.table,
         **reductions.table,
         **shapes.table,
+        **writes.table,
         **layers.table,
         **control_flow.table,
         **onnxruntime_operators.table,

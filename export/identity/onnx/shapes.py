@@ -10,15 +10,12 @@ import numpy as np
 from turnpike.export.identity.algebra import joining, positions
 from turnpike.export.identity.algebra.terms import (
     Array,
-    Term,
     UndecidedError,
     Value,
-    joint_kind,
     kind_of,
     known,
     shape_of,
 )
-from turnpike.export.identity.numbers.error_bound import Size
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, expect_memory, integers
 
 table = OperatorTable()
@@ -188,39 +185,6 @@ def gather_places(call: NodeCall, x: Value, ids: Value) -> Value:
     if len(columns) == 1:
         return joining.take(call.algebra, x, columns[0], 0)
     return joining.elements_at(call.algebra, x, columns)
-
-
-@table.operators("ScatterND")
-def scatter_places(call: NodeCall, x: Value, ids: Value, updates: Value) -> Value:
-    if call.get("reduction", "none") != "none":
-        raise UndecidedError("ScatterND with a reduction")
-    key = tuple(np.moveaxis(known(ids, "the index of ScatterND"), -1, 0))
-    base, new = call.algebra.term(x), call.algebra.term(updates)
-    data = base.data.copy()
-    for part, values in zip(data, new.data, strict=True):
-        part[key] = values
-    size: Size = base.size.plus(new.size)
-    return Term(data, joint_kind(x, updates), size)
-
-
-@table.operators("ScatterElements")
-def scatter_elements(call: NodeCall, x: Value, ids: Value, updates: Value) -> Value:
-    reduction = call.get("reduction", "none")
-    if reduction not in ("none", "add"):
-        raise UndecidedError(f"ScatterElements with the reduction {reduction}")
-    places, axis = known(ids, "the index of ScatterElements"), call.get("axis", 0)
-    places = np.where(places < 0, places + shape_of(x)[axis], places)
-    if (np.diff(np.sort(places, axis), axis=axis) == 0).any():
-        raise UndecidedError("ScatterElements that writes twice to one place")
-    base, new = call.algebra.term(x), call.algebra.term(updates)
-    key = list(np.indices(places.shape))
-    key[axis] = places
-    everywhere: Any = (slice(None), *key)
-    data = base.data.copy()
-    data[everywhere] = (
-        call.algebra.numbers.add(data[everywhere], new.data) if reduction == "add" else new.data
-    )
-    return Term(data, joint_kind(x, updates), base.size.plus(new.size))
 
 
 @table.operators("Pad")
