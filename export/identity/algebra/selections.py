@@ -7,16 +7,26 @@ holds. They can be computed with number by number, summed, and written back wher
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from turnpike.export.identity.algebra import reductions
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.algebra.joining import elements_at
-from turnpike.export.identity.algebra.reductions import cumulative_sum
-from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of, shape_of
+from turnpike.export.identity.algebra.reductions import Axes, axes_of
+from turnpike.export.identity.algebra.terms import (
+    Array,
+    Sizes,
+    Term,
+    UndecidedError,
+    Value,
+    kind_of,
+    shape_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +87,7 @@ def select(algebra: Algebra, a: Value, mask: Term) -> Selected:
 
 def select_first(algebra: Algebra, a: Value, mask: Term) -> Selected:
     """As many of the first numbers of a vector as a mask has true places."""
-    before = algebra.subtract(cumulative_sum(algebra, algebra.cast(mask, np.int64), 0), 1)
+    before = algebra.subtract(reductions.cumulative_sum(algebra, algebra.cast(mask, np.int64), 0), 1)
     return Selected(mask, elements_at(algebra, algebra.term(a), [before]))
 
 
@@ -88,7 +98,9 @@ def write_where(algebra: Algebra, a: Value, mask: Term, new: Value | Selected, *
         if not is_same(new.mask, flat(algebra, mask)):
             raise UndecidedError("numbers where one mask holds are written where another one does")
         rest = shape_of(new.values)[1:]
-        numbers = algebra.move(new.values, lambda data: data.reshape(*mask.shape, *rest))
+        if len(rest) != inner:
+            raise UndecidedError("numbers with other axes than those where a mask holds")
+        numbers: Value = algebra.move(new.values, lambda data: data.reshape(*mask.shape, *rest))
     else:
         if len(shape_of(new)) > inner and shape_of(new)[0] != 1:
             raise UndecidedError("a number for each place where a mask of the input holds")
@@ -100,14 +112,10 @@ def write_where(algebra: Algebra, a: Value, mask: Term, new: Value | Selected, *
         return algebra.add(a, algebra.multiply(condition, numbers))
     result = algebra.where(condition, numbers, a)
     if shape_of(result) != shape_of(a):
-        raise UndecidedError(f"numbers of the shape {shape_of(new_values(new))} under a mask")
+        raise UndecidedError("numbers of another shape than those where a mask holds")
     if isinstance(result, Term) and kind_of(a) == kind_of(numbers) == "b":
         return Term(result.data, "b", result.size, is_binary=True)
     return result
-
-
-def new_values(new: Value | Selected) -> Value:
-    return new.values if isinstance(new, Selected) else new
 
 
 def dense(algebra: Algebra, values: Sequence[Any]) -> tuple[Term, list[Any]]:
@@ -134,8 +142,35 @@ def dense(algebra: Algebra, values: Sequence[Any]) -> tuple[Term, list[Any]]:
     return mask, numbers
 
 
-def total(algebra: Algebra, value: Selected) -> Value:
-    """The numbers of a selection, and 0 where the mask does not hold: its sums are those of the selection."""
-    inner = len(shape_of(value.values)) - 1
-    condition = algebra.move(value.mask, lambda data: data.reshape(*data.shape, *(1,) * inner))
-    return algebra.where(condition, value.values, 0)
+def sum_of(algebra: Algebra, chosen: Selected, axes: Axes, keepdims: bool, is_mean: bool = False) -> Value:
+    """The sum or the mean of all chosen numbers, or of those along the axis of the mask."""
+    summed = axes_of(chosen.values, axes)
+    if 0 not in summed:
+        raise UndecidedError("a sum within each of the numbers that a mask of the input chooses")
+    inner = len(shape_of(chosen.values)) - 1
+    condition = algebra.move(chosen.mask, lambda data: data.reshape(*data.shape, *(1,) * inner))
+    kept = algebra.where(condition, chosen.values, 0)
+    total = reductions.sum_of(algebra, kept, summed, keepdims=keepdims)
+    if not is_mean:
+        return total
+    count = reductions.sum_of(algebra, algebra.cast(chosen.mask, np.int64))
+    others = math.prod(shape_of(chosen.values)[axis] for axis in summed if axis)
+    return algebra.divide(total, algebra.multiply(count, others))
+
+
+def all_places(shape: Sequence[int]) -> Array:
+    """The ids of all places of a tensor, in order: (places, axes)."""
+    return np.stack([ids.reshape(-1) for ids in np.indices(tuple(shape))], -1)
+
+
+def places_of(algebra: Algebra, a: Value, form: str) -> Places | Value:
+    """The places where a tensor is not 0, as rows or columns."""
+    if isinstance(a, Sizes):
+        raise UndecidedError("the places where sizes are not 0")
+    if not isinstance(a, Term):
+        places = np.array(np.nonzero(np.asarray(a)), np.int64)
+        return algebra.of_this_run("places", places if form == "columns" else places.T)
+    if not a.ndim:
+        raise UndecidedError("the places of a number")
+    mask = algebra.term(algebra.cast(a, np.bool_))
+    return Places(flat(algebra, mask), all_places(a.shape), form)

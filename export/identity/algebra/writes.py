@@ -1,8 +1,8 @@
 """Writes numbers into tensors: at known places, at ids of the input, and where a mask holds.
 
-A write at ids of an input is a condition for each place: its number is replaced, or combined with the new one,
-if the id is that place. As in PyTorch, ids are not negative, and of several writes to one place the last one
-counts.
+A write at ids of an input is a condition for each place: its number is replaced, or combined with the new
+one, if the id is that place. As in PyTorch, ids are not negative, and of several writes to one place the last
+one counts.
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ def write_along(
     return _write_at_known(algebra, a, list(places), new, reduction)
 
 
-def write_at(
-    algebra: Algebra, a: Value, ids: Sequence[Value], new: Value, reduction: str = "none"
-) -> Value:
+def write_at(algebra: Algebra, a: Value, ids: Sequence[Value], new: Value, reduction: str = "none") -> Value:
     """Write parts to the places that ids have in the first axes, as index_put and ScatterND do."""
     if not any(isinstance(column, Term) for column in ids):
         columns = [known(column, "the ids of a write") for column in ids]
@@ -137,7 +135,7 @@ def _write_at_ids(
             result = algebra.add(result, algebra.multiply(hit, part))
         else:
             result = algebra.where(hit, combine(algebra, result, part), result)
-    return _like(algebra, result, a, new)
+    return _like(result, a, new)
 
 
 def _write_at_known(
@@ -160,7 +158,7 @@ def _write_at_known(
         if not _are_equal(algebra, numbers, places):
             raise UndecidedError("writes different numbers to one place")
         turns[turns > 0] = -1
-    flat = algebra.move(a, lambda data: data.reshape(-1, *inner))
+    flat: Value = algebra.move(a, lambda data: data.reshape(-1, *inner))
     for turn in range(turns.max(initial=-1) + 1):
         chosen = np.flatnonzero(turns == turn)
         at = places[chosen]
@@ -168,7 +166,7 @@ def _write_at_known(
         combined = COMBINATIONS[reduction](algebra, algebra.move(flat, partial(_taken, places=at)), part)
         flat = _joined(algebra, partial(_written, places=at), flat, combined)
     result = algebra.move(flat, lambda data: data.reshape(shape_of(a)))
-    return _like(algebra, result, a, new)
+    return _like(result, a, new)
 
 
 def _are_equal(algebra: Algebra, numbers: Value, places: Array) -> bool:
@@ -198,13 +196,11 @@ def _turns(places: Array) -> Array:
     return turns
 
 
-def _like(algebra: Algebra, result: Value, a: Value, new: Value) -> Value:
+def _like(result: Value, a: Value, new: Value) -> Value:
     """The result in the kind of its operands: conditions are computed with numbers of others."""
     if not isinstance(result, Term):
         return result
-    is_binary = all(
-        value.is_binary if isinstance(value, Term) else _is_binary(value) for value in (a, new)
-    )
+    is_binary = all(value.is_binary if isinstance(value, Term) else _is_binary(value) for value in (a, new))
     return replace(result, kind=joint_kind(a, new), is_binary=is_binary)
 
 
@@ -222,9 +218,9 @@ def add_windows(
     pads: Sequence[tuple[int, int]],
     dilations: Sequence[int],
 ) -> Value:
-    """Sums of windows at their places in an image: (rows, channels * kernel, windows) to (rows, channels, *size).
+    """Sums of windows at their places in an image, as F.fold computes them.
 
-    This is what F.fold, col2im and Col2Im compute.
+    The windows are (rows, channels * kernel, windows), and the image is (rows, channels, *size).
     """
     rows, joined, _ = shape_of(columns)
     channels = joined // math.prod(kernel)
@@ -246,6 +242,4 @@ def add_windows(
         )
         image[key] = algebra.numbers.add(image[key], windows.data[:, :, :, *tap])
     inside = tuple(slice(low, low + length) for length, (low, _) in zip(size, pads, strict=True))
-    return Term(
-        np.ascontiguousarray(image[:, :, :, *inside]), "f", term.size.summed(math.prod(kernel))
-    )
+    return Term(np.ascontiguousarray(image[:, :, :, *inside]), "f", term.size.summed(math.prod(kernel)))

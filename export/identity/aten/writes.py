@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra import joining, positions, selections, writes
-from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of, known, shape_of
+from turnpike.export.identity.algebra.terms import (
+    Array,
+    Term,
+    UndecidedError,
+    Value,
+    kind_of,
+    known,
+    shape_of,
+)
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
 
 table = OperatorTable()
@@ -145,6 +153,11 @@ def write_in_turn(call: Call, self_: Value, mask: Value, source: Value) -> Value
     return selections.write_where(algebra, self_, algebra.term(whole), chosen)
 
 
+@table.operators("nonzero")
+def places(call: Call, self_: Value) -> Any:
+    return selections.places_of(call.algebra, self_, "rows")
+
+
 @table.operators("col2im")
 def columns_to_image(
     call: Call,
@@ -167,5 +180,12 @@ def diagonal(call: Call, self_: Value, offset: int = 0, dim1: int = 0, dim2: int
     def cut(data: Array) -> Array:
         return np.ascontiguousarray(np.diagonal(data, offset, dim1, dim2))
 
-    call.algebra.sizes.use_reach(offset, max(shape_of(self_)[dim1], shape_of(self_)[dim2]))
-    return call.algebra.move(self_, cut)
+    algebra, shape = call.algebra, shape_of(self_)
+    algebra.sizes.use_reach(offset, max(shape[dim1], shape[dim2]))
+    # torch.onnx computes where the diagonal ends
+    sizes = algebra.sizes_of(self_)
+    rows, columns = (algebra.move(sizes, lambda data, at=at: np.asarray(data[at])) for at in (dim1, dim2))
+    length = algebra.add(rows, offset) if offset < 0 else algebra.subtract(columns, offset)
+    length = algebra.maximum(algebra.minimum(length, algebra.minimum(rows, columns)), 0)
+    known(algebra.add(length, max(offset, 0)), "the end of a diagonal")
+    return algebra.move(self_, cut)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import joining, positions
+from turnpike.export.identity.algebra import joining, positions, selections
 from turnpike.export.identity.algebra.terms import (
     Array,
     UndecidedError,
@@ -16,6 +16,7 @@ from turnpike.export.identity.algebra.terms import (
     known,
     shape_of,
 )
+from turnpike.export.identity.onnx import chosen_places
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, expect_memory, integers
 
 table = OperatorTable()
@@ -55,9 +56,11 @@ def count_up(call: NodeCall, start: Value, limit: Value, delta: Value) -> Value:
 
 @table.operators("EyeLike")
 def unit_matrix(call: NodeCall, like: Value) -> Value:
-    if call.has("dtype") or call.get("k", 0):
-        raise UndecidedError("EyeLike with another dtype or diagonal")
-    return np.eye(*shape_of(like), dtype=np.float32 if kind_of(like) == "f" else np.int64)
+    if call.has("dtype"):
+        raise UndecidedError("EyeLike with another dtype")
+    rows, columns = shape_of(like)
+    call.algebra.sizes.use_reach(call.get("k", 0), max(rows, columns))
+    return np.eye(rows, columns, call.get("k", 0), dtype=np.float32 if kind_of(like) == "f" else np.int64)
 
 
 @table.operators("Shape")
@@ -103,7 +106,10 @@ def unsqueeze(call: NodeCall, x: Value, axes: Value | None = None) -> Value:
 
 
 @table.operators("Expand")
-def expand(call: NodeCall, x: Value, sizes: Value) -> Value:
+def expand(call: NodeCall, x: Value, sizes: Value) -> Any:
+    counted = chosen_places.counted_shape(call, sizes)
+    if counted is not None:
+        return chosen_places.expand(call, x, counted)
     wanted = integers(sizes, "a shape") if np.size(known(sizes, "a shape")) else []
     shape = np.broadcast_shapes(shape_of(x), tuple(wanted))
     expect_memory(math.prod(shape))
@@ -117,8 +123,17 @@ def tile(call: NodeCall, x: Value, repeats: Value) -> Value:
     return call.algebra.move(x, lambda data: np.tile(data, counts))
 
 
+@table.operators("NonZero")
+def places(call: NodeCall, x: Value) -> Any:
+    return selections.places_of(call.algebra, x, "columns")
+
+
 @table.operators("Concat")
-def concatenate(call: NodeCall, *values: Value) -> Value:
+def concatenate(call: NodeCall, *values: Value) -> Any:
+    if {user.op_type for user in call.node.outputs[0].consumers()} == {"Expand"}:
+        counted = chosen_places.counted_shape(call, *values)
+        if counted is not None:
+            return counted
     return joining.concatenate(call.algebra, values, call.get("axis"))
 
 

@@ -276,8 +276,8 @@ READS: dict[str, Write] = {
     "one_hot of argmax": lambda y, z: F.one_hot(y.argmax(-1), 6).float() * z,
     "one_hot of argmax without a number": lambda y, z: y * F.one_hot(y.argmax(-1), 6),
     "bucketize": lambda y, z: z + torch.bucketize(y, torch.tensor([-1.0, 0.0, 0.5])),
-    "bucketize from the right": lambda y, z: z + torch.bucketize(
-        y, torch.tensor([-1.0, 0.0, 0.5]), right=True
+    "bucketize from the right": lambda y, z: (
+        z + torch.bucketize(y, torch.tensor([-1.0, 0.0, 0.5]), right=True)
     ),
     "searchsorted": lambda y, z: z + torch.searchsorted(torch.tensor([-1.0, 0.0, 0.5]), y),
     "nonzero": lambda y, z: y[(y > 0).nonzero(as_tuple=True)].sum() + z,
@@ -326,8 +326,9 @@ READS: dict[str, Write] = {
     "cross": lambda y, z: torch.linalg.cross(y[:, :3], z[:, 3:]),
     "kron": lambda y, z: torch.kron(torch.ones(1, 2), y),
     "tile": lambda y, z: y.tile(1, 2),
-    "meshgrid": lambda y, z: sum(torch.meshgrid(torch.arange(6.0), torch.arange(6.0), indexing="ij"))
-    + y[:, None],
+    "meshgrid": lambda y, z: (
+        sum(torch.meshgrid(torch.arange(6.0), torch.arange(6.0), indexing="ij")) + y[:, None]
+    ),
     "heaviside": lambda y, z: torch.heaviside(y, torch.tensor(0.5)) + z,
     "softmin": lambda y, z: F.softmin(y, -1) + z,
     "threshold": lambda y, z: F.threshold(y, 0.1, 20.0) + z,
@@ -448,8 +449,11 @@ MAPS: dict[str, Callable[[Tensor], Tensor]] = {
     "overlapping fold": lambda y: F.fold(F.unfold(y, 3, padding=1), (6, 6), 3, padding=1),
     "dilated fold": lambda y: F.fold(F.unfold(y, 2, dilation=2), (6, 6), 2, dilation=2),
     "grid_sample": lambda y: F.grid_sample(y, torch.tanh(y[:, :2].permute(0, 2, 3, 1)), align_corners=False),
-    "affine_grid": lambda y: F.affine_grid(torch.eye(2, 3)[None].expand(y.shape[0], 2, 3), [-1, 4, 6, 6][:0]
-                                          or [y.shape[0], 4, 6, 6], align_corners=False),
+    "affine_grid": lambda y: F.affine_grid(
+        torch.eye(2, 3)[None].expand(y.shape[0], 2, 3),
+        [-1, 4, 6, 6][:0] or [y.shape[0], 4, 6, 6],
+        align_corners=False,
+    ),
     "pixel_shuffle": lambda y: F.pixel_shuffle(y, 2),
     "a border of zeros": lambda y: bordered(y),
     "unpooled": lambda y: y.repeat_interleave(2, 2).repeat_interleave(2, 3),
@@ -487,7 +491,10 @@ NETWORKS = [
         Honest(f"write {name}", partial(with_other, function), WITH_COLUMNS)
         for name, function in AT_COLUMNS.items()
     ),
-    *(Honest(f"write {name}", partial(with_other, function), WITH_MASK) for name, function in UNDER_MASK.items()),
+    *(
+        Honest(f"write {name}", partial(with_other, function), WITH_MASK)
+        for name, function in UNDER_MASK.items()
+    ),
     *(
         Honest(
             f"steps {name} by lengths",
