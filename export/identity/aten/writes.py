@@ -24,7 +24,7 @@ table = OperatorTable()
 # the names of reductions in ONNX
 REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 # what a place begins with if its own number does not count
-FIRST_NUMBERS = {"add": 0, "mul": 1, "max": np.finfo(np.float32).min, "min": np.finfo(np.float32).max}
+FIRST_NUMBERS = {"add": 0, "mul": 1}
 
 
 @table.operators("copy")
@@ -130,12 +130,10 @@ def write_reduced(
         raise UndecidedError(f"scatter_reduce by {reduce}")
     algebra = call.algebra
     if not include_self:
-        if kind_of(self_) != "f":
-            raise UndecidedError("scatter_reduce of integers without those of the tensor")
-        # as torch.onnx writes it
-        first = np.full(shape_of(src), FIRST_NUMBERS[reduction], np.float32)
-        opposite = {"max": "min", "min": "max"}.get(reduction, "none")
-        self_ = writes.write_along(algebra, self_, index, first, dim, opposite)
+        if reduction not in FIRST_NUMBERS:
+            raise UndecidedError(f"scatter_reduce by {reduce} without the numbers of the tensor")
+        first = np.full(shape_of(src), FIRST_NUMBERS[reduction], call.dtype)
+        self_ = writes.write_along(algebra, self_, index, first, dim)
     return writes.write_along(algebra, self_, index, src, dim, reduction)
 
 
