@@ -471,6 +471,17 @@ def bordered(y: Tensor) -> Tensor:
     return out
 
 
+class Bag(nn.Module):
+    """A mean of the words of a text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag, self.h = nn.EmbeddingBag(9, 6), Highway(6)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.h(self.bag(x))
+
+
 def pair() -> dict[str, nn.Module]:
     return {"h": Highway(6), "g": Highway(6)}
 
@@ -484,6 +495,7 @@ def with_other(function: Callable[..., Any]) -> nn.Module:
 
 
 NETWORKS = [
+    Honest("bag", Bag, ("x:int64[batch,4]",)),
     *(Honest(f"write {name}", partial(of_pair, function)) for name, function in WRITES.items()),
     *(Honest(f"read {name}", partial(of_pair, function)) for name, function in READS.items()),
     *(Honest(f"write {name}", partial(with_other, function), WITH_IDS) for name, function in AT_IDS.items()),
