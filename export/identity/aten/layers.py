@@ -30,7 +30,7 @@ from turnpike.export.identity.algebra.terms import (
     shape_of,
 )
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
-from turnpike.export.identity.aten.writes import mask_of
+from turnpike.export.identity.aten.writes import columns_of, mask_of
 
 table = OperatorTable()
 
@@ -510,7 +510,9 @@ def index(call: Call, self_: Value, indices: Sequence[Value | None]) -> Any:
         found = joining.elements_at(call.algebra, front, [ids for _, ids in chosen])
         moved = range(first, first + len(places))
         return call.algebra.move(found, lambda data: np.moveaxis(data, range(len(places)), moved))
-    key = tuple(slice(None) if ids is None else np.asarray(ids) for ids in indices)
+    columns = columns_of(call, indices, len(shape_of(self_)))
+    joining.use_table(call.algebra, self_, *columns)
+    key = tuple(slice(None) if ids is None else known(ids, "ids") for ids in columns)
     return call.algebra.move(self_, lambda data: data[key])
 
 

@@ -72,7 +72,7 @@ def write_at(
         return selections.write_where(algebra, self_, mask, values, add=accumulate)
     if isinstance(values, selections.Selected):
         raise UndecidedError("numbers where a mask of the input holds are written to other places")
-    columns = _columns(indices, len(shape_of(self_)))
+    columns = columns_of(call, indices, len(shape_of(self_)))
     axes = [axis for axis, ids in enumerate(columns) if ids is not None]
     others = [axis for axis, ids in enumerate(columns) if ids is None]
     ids = [column for column in columns if column is not None]
@@ -103,12 +103,14 @@ def mask_of(indices: Sequence[Value | None]) -> Term | None:
     return mask if isinstance(mask, Term) else None
 
 
-def _columns(indices: Sequence[Value | None], rank: int) -> list[Value | None]:
+def columns_of(call: Call, indices: Sequence[Value | None], rank: int) -> list[Value | None]:
     """Ids for each axis; a known mask stands for those where it holds, in each of its axes."""
     columns: list[Value | None] = []
     for ids in indices:
         if ids is not None and kind_of(ids) == "b":
-            columns.extend(np.nonzero(known(ids, "a mask")))
+            # torch.onnx computes its places, which are positions
+            places = np.array(np.nonzero(known(ids, "a mask")), np.int64)
+            columns.extend(known(call.algebra.of_this_run("places", places), "a place"))
         else:
             columns.append(ids)
     return columns + [None] * (rank - len(columns))

@@ -73,6 +73,8 @@ table = OperatorTable()
 def run_on_chosen(handler: Handler, call: NodeCall, inputs: Sequence[Any]) -> Any:
     """Run a node of which an input is a tensor with the length of a mask."""
     operator = call.operator
+    if isinstance(inputs[0], Places) and len(inputs) == 1 and operator in ("Max", "Identity"):
+        return inputs[0]
     if operator in table:
         return table[operator](call, *inputs)
     if operator in POINTWISE:

@@ -26,6 +26,7 @@ from tests.export.identity.honest import (
     positions,
     published,
     sequences,
+    writes,
 )
 from tests.export.identity.honest.written import Honest
 from tests.highways import carries, convolution, fused, recurrent
@@ -43,7 +44,7 @@ from turnpike.export.sources.load import load_source
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.presets import PRESETS
 
-TABLES = (dense, gates, kinds, sequences, attention, positions, images, published, generated)
+TABLES = (dense, gates, kinds, sequences, attention, positions, images, published, generated, writes)
 OWN = [honest for table in TABLES for honest in table.NETWORKS]
 
 

@@ -119,6 +119,12 @@ CASES.add(
     floats(5),
     known([2, 0]),
 )
+CASES.add(
+    "index_put of integers into flags",
+    lambda x, n: (x > 0).long().index_put((known([1, 2]),), n + 2),
+    floats(5),
+    integers(2),
+)
 CASES.add("index_add", lambda x, y: x.index_add(1, known([0, 2, 2]), y, alpha=2), floats(3, 4), floats(3, 3))
 CASES.add("index_copy", lambda x, y: x.index_copy(0, known([2, 0]), y), floats(3, 4), floats(2, 4))
 CASES.add("index_fill", lambda x: x.index_fill(1, known([2, 0]), 1.5), floats(3, 4))
@@ -237,7 +243,14 @@ def rows_under_mask(x: Tensor, b: Tensor) -> tuple[Tensor, ...]:
 CASES.add("layers of rows under a mask", rows_under_mask, floats(3, 4), known([True, False, True]))
 CASES.add(
     "sums under a mask",
-    lambda x, b: (x[b].sum(), x[b].mean(), x[b[:, 0]].sum(0), x[b[:, 0]].mean(0), x[b].exp().sum() + x),
+    lambda x, b: (
+        x[b].sum(),
+        x[b].mean(),
+        x[b[:, 0]].sum(0),
+        x[b[:, 0]].mean(0),
+        x[b[:, 0]].mean(),
+        x[b].exp().sum() + x,
+    ),
     floats(3, 4),
     known([[True, False] * 2] * 2 + [[False] * 4]),
 )
