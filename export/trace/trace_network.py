@@ -44,6 +44,7 @@ from turnpike.export.trace.untraceable import (
     expect_no_loop_operators,
     expect_opset,
     expect_stateless,
+    explain_conversion,
     explain_errors,
     source_location,
 )
@@ -88,9 +89,10 @@ def trace(network: Network, opset: int = DEFAULT_OPSET) -> TracedGraph:
         expect_exact_operators(program)
         bfloat16_place = computes_in_bfloat16(program)
         program = without_bfloat16(program)
-        onnx_program = torch.onnx.export(
-            program, (), dynamo=True, verbose=False, optimize=False, opset_version=opset
-        )
+        with explain_conversion(program):
+            onnx_program = torch.onnx.export(
+                program, (), dynamo=True, verbose=False, optimize=False, opset_version=opset
+            )
         # torch.onnx returns None only if it writes a file
         if onnx_program is None or onnx_program.exported_program is None:
             raise UntraceableError("torch.onnx returned no graph")

@@ -22,6 +22,7 @@ from torch._ops import HigherOrderOperator
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.nn.utils import rnn
+from torch.onnx._internal.exporter._errors import ConversionError, DispatchError
 
 from turnpike.export.errors import ExportError, UntraceableError, UsageError, error_with_type
 
@@ -36,6 +37,10 @@ LOOP_OPERATORS = {
     "map_impl": "map",
     "associative_scan": "associative_scan",
 }
+BAGS = (
+    *(torch.ops.aten.embedding_bag.default, torch.ops.aten.embedding_bag.padding_idx),
+    *(torch.ops.aten._embedding_bag.default, torch.ops.aten._embedding_bag_forward_only.default),
+)
 AVERAGE_POOLS = (torch.ops.aten.avg_pool2d.default, torch.ops.aten.avg_pool3d.default)
 VIOLATED_DIMENSIONS = re.compile(r"Constraints violated \(([^)]*)\)")
 
@@ -68,6 +73,52 @@ def explain_errors(dims: list[str]) -> Iterator[None]:
             if isinstance(error.__cause__, ExportError):  # torch.onnx wraps errors that it meets
                 raise error.__cause__ from None
             raise UntraceableError(one_sentence(error, guard_lines, dims)) from error
+
+
+@contextmanager
+def explain_conversion(program: ExportedProgram) -> Iterator[None]:
+    """Turn errors of torch.onnx in the block into an UntraceableError that names operator and line."""
+    try:
+        yield
+    except ConversionError as error:
+        causes: list[BaseException] = [error]
+        while causes[-1].__cause__ is not None:
+            causes.append(causes[-1].__cause__)
+        if any(isinstance(cause, ExportError) for cause in causes):
+            raise
+        where, operator = _place_of_conversion(program, causes)
+        if isinstance(causes[-1], DispatchError):
+            raise UntraceableError(
+                f"{where}torch.onnx cannot translate the operator {operator}: compute it with others, or "
+                "outside of the network"
+            ) from error
+        if "entirely functional graph" in str(causes[-1]):
+            raise UntraceableError(
+                f"{where}torch.onnx cannot translate a write into such a part of a tensor: write by an "
+                "index, or use torch.where"
+            ) from error
+        what = f"the operator {operator}" if operator else "the program"
+        raise UntraceableError(
+            f"{where}torch.onnx failed to translate {what}: {error_with_type(causes[-1])}"
+        ) from error
+
+
+def _place_of_conversion(program: ExportedProgram, causes: list[BaseException]) -> tuple[str, str]:
+    """The user's line that errors of torch.onnx are about, and the operator; empty if they are not known."""
+
+    texts = "\n".join(map(str, causes))
+    translated = re.search(r"translating node %(\w+) .*target=torch\.ops\.([\w.]+)", texts)
+    if translated is not None:
+        node = next((node for node in all_nodes(program) if node.name == translated[1]), None)
+        return "" if node is None else source_location(node), translated[2]
+
+    def stem(name: str) -> str:
+        # a program that is made functional has nodes with other numbers
+        return re.sub(r"_*\d*$", "", name)
+
+    nodes = {stem(node.name): node for node in all_nodes(program)}
+    named = (nodes[stem(name)] for name in re.findall(r"%(\w+)", str(causes[-1])) if stem(name) in nodes)
+    return next(filter(None, map(source_location, named)), ""), ""
 
 
 def one_sentence(error: Exception, guard_lines: list[str], dims: list[str]) -> str:
@@ -153,6 +204,17 @@ def expect_exact_operators(program: ExportedProgram) -> None:
                     f"{source_location(node)}nn.LSTM{layer_name(node)} has a proj_size, and ONNX has no LSTM "
                     "with projections: use one without, or a loop over nn.LSTMCell and nn.Linear"
                 )
+        if node.target in BAGS:
+            raise UntraceableError(
+                f"{source_location(node)}nn.EmbeddingBag{layer_name(node)} cannot be exported, because "
+                "torch.onnx writes an invalid graph of it: use nn.Embedding, and the sum "
+                "or the mean of its rows"
+            )
+        if node.target is torch.ops.aten.scatter_reduce.two and named_arguments(node)["reduce"] == "mean":
+            raise UntraceableError(
+                f"{source_location(node)}torch.onnx writes scatter_reduce by mean without the mean: divide a "
+                "scatter_add of the numbers by a scatter_add of ones"
+            )
         if node.target in AVERAGE_POOLS and named_arguments(node)["divisor_override"] is not None:
             raise UntraceableError(
                 f"{source_location(node)}the average pool{layer_name(node)} has a divisor_override, and ONNX "
@@ -194,7 +256,7 @@ def source_location(node: fx.Node) -> str:
     """The line of user code that made a node, as the beginning of a sentence; empty if it is not known."""
     lines = str(node.meta.get("stack_trace") or "").splitlines()
     for number in range(len(lines) - 1, -1, -1):
-        if match := re.match(r'\s*File "(.+)", line (\d+), in (\w+)', lines[number]):
+        if match := re.match(r'\s*File "(.+)", line (\d+), in (\S+)', lines[number]):
             # torch generates code with a file name such as <eval_with_key>
             path = Path(match[1])
             if match[1].startswith("<") or any(map(path.is_relative_to, (TORCH_FOLDER, PACKAGE_FOLDER))):

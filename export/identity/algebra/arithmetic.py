@@ -95,6 +95,8 @@ class Algebra:
         # for c * x, with a known number c: both; for min(x, c), with a known c: both
         self._multiples: Notes[tuple[Value, Term]] = Notes()
         self._limited: Notes[tuple[Value, Array]] = Notes()
+        # for the number of true places of a mask: the mask, with one axis
+        self.counts: Notes[Term] = Notes()
         self._name_square_root_of_two()
 
     # ---- values
@@ -116,6 +118,8 @@ class Algebra:
             return Term(
                 self.numbers.from_integers(array), kind, Size(norm=math.log2(max(1, largest))), kind == "b"
             )
+        if array.dtype.kind != "f":
+            raise UndecidedError("a tensor whose length depends on the input")
         if np.isnan(array).any():
             raise UndecidedError("a constant is NaN")
         large = is_infinite(array)

@@ -13,13 +13,24 @@ from turnpike.export.identity.algebra import (
     convolutions,
     joining,
     normalizations,
+    positions,
     products,
     recurrent,
     resizing,
+    selections,
 )
-from turnpike.export.identity.algebra.reductions import softmax
-from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of, shape_of
+from turnpike.export.identity.algebra.reductions import softmax, sum_of
+from turnpike.export.identity.algebra.terms import (
+    Array,
+    Term,
+    UndecidedError,
+    Value,
+    kind_of,
+    known,
+    shape_of,
+)
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
+from turnpike.export.identity.aten.writes import columns_of, mask_of
 
 table = OperatorTable()
 
@@ -39,6 +50,15 @@ def add_product(call: Call, self_: Value, beta: Value = 1, alpha: Value = 1, **f
         self_ if beta == 1 else algebra.multiply(self_, beta),
         product if alpha == 1 else algebra.multiply(product, alpha),
     )
+
+
+@table.operators("addbmm")
+def add_products(
+    call: Call, self_: Value, batch1: Value, batch2: Value, beta: Value = 1, alpha: Value = 1
+) -> Value:
+    algebra = call.algebra
+    total = sum_of(algebra, products.matrix_product(algebra, batch1, batch2), 0)
+    return algebra.add(algebra.multiply(self_, beta), algebra.multiply(total, alpha))
 
 
 # `input` is the name in the schema, here and below
@@ -454,6 +474,14 @@ def image_to_columns(
     channels = call.algebra.move(call.algebra.sizes_of(self_), lambda data: np.asarray(data[1]))
     # torch.onnx computes this size, too
     int(call.algebra.multiply(channels, math.prod(kernel_size)))  # type: ignore[arg-type]
+    # and gathers at these places
+    for axis, (width, step, gap, low) in enumerate(zip(kernel_size, stride, dilation, padding, strict=True)):
+        length = call.algebra.move(
+            call.algebra.sizes_of(self_), lambda data, at=axis - 2: np.asarray(data[at])
+        )
+        end = call.algebra.add(length, 2 * low - gap * (width - 1))
+        starts = positions.count_up(call.algebra, 0, end, step)
+        known(call.algebra.add(starts, np.arange(0, width * gap, gap)[:, None]), "the places of windows")
 
     def cut(data: Array) -> Array:
         rows, channels = data.shape[:2]
@@ -464,11 +492,12 @@ def image_to_columns(
 
 
 @table.operators("index")
-def index(call: Call, self_: Value, indices: Sequence[Value | None]) -> Value:
+def index(call: Call, self_: Value, indices: Sequence[Value | None]) -> Any:
+    mask = mask_of(indices)
+    if mask is not None:
+        return selections.select(call.algebra, self_, mask)
     chosen = [(axis, ids) for axis, ids in enumerate(indices) if ids is not None]
     if any(isinstance(ids, Term) for _, ids in chosen):
-        if any(kind_of(ids) == "b" for _, ids in chosen):
-            raise UndecidedError("a mask that depends on the input chooses a number of rows")
         if len(chosen) == 1:
             ((axis, ids),) = chosen
             return joining.take(call.algebra, self_, ids, axis)
@@ -481,7 +510,9 @@ def index(call: Call, self_: Value, indices: Sequence[Value | None]) -> Value:
         found = joining.elements_at(call.algebra, front, [ids for _, ids in chosen])
         moved = range(first, first + len(places))
         return call.algebra.move(found, lambda data: np.moveaxis(data, range(len(places)), moved))
-    key = tuple(slice(None) if ids is None else np.asarray(ids) for ids in indices)
+    columns = columns_of(call, indices, len(shape_of(self_)))
+    joining.use_table(call.algebra, self_, *columns)
+    key = tuple(slice(None) if ids is None else known(ids, "ids") for ids in columns)
     return call.algebra.move(self_, lambda data: data[key])
 
 

@@ -17,8 +17,17 @@ Dims = Any
 
 
 @table.operators("sum")
-def sum_of(call: Call, self_: Value, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Value:
-    return reductions.sum_of(call.algebra, self_, dim, keepdims=keepdim)
+def sum_of(
+    call: Call,
+    self_: Value | None = None,
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+    **primitive: Any,
+) -> Value:
+    """prims.sum calls the input `inp`."""
+    x = primitive["inp"] if self_ is None else self_
+    return reductions.sum_of(call.algebra, x, primitive.get("dims", dim), keepdims=keepdim)
 
 
 @table.operators("mean")
@@ -135,6 +144,15 @@ def cumulative_sum(call: Call, self_: Value, dim: int, dtype: Any = None) -> Val
     return reductions.cumulative_sum(call.algebra, self_, dim)
 
 
+@table.operators("logcumsumexp")
+def cumulative_log_sum_exp(call: Call, self_: Value, dim: int) -> Value:
+    """With the maximum of all numbers, as torch.onnx has it."""
+    algebra = call.algebra
+    largest = reductions.maximum_of(algebra, self_, dim, keepdims=True)
+    powers = algebra.exp(algebra.subtract(self_, largest))
+    return algebra.add(algebra.log(reductions.cumulative_sum(algebra, powers, dim)), largest)
+
+
 # `ord` is the name in the schema
 @table.operators("linalg_vector_norm")
 def norm(
@@ -145,4 +163,13 @@ def norm(
     keepdim: bool = False,
     dtype: Any = None,
 ) -> Value:
-    return reductions.norm(call.algebra, self_, float(ord), dim, keepdims=keepdim)
+    algebra, order = call.algebra, float(ord)
+    if order == 0:
+        nonzero = algebra.cast(algebra.cast(self_, np.bool_), call.dtype)
+        return reductions.sum_of(algebra, nonzero, dim, keepdims=keepdim)
+    if order in (1, 2) or np.isinf(order):
+        return reductions.norm(algebra, self_, order, dim, keepdims=keepdim)
+    # an even power needs no absolute value
+    size = self_ if order > 0 and order % 2 == 0 else algebra.absolute(self_)
+    total = reductions.sum_of(algebra, algebra.power(size, np.float32(order)), dim, keepdims=keepdim)
+    return algebra.power(total, np.float32(1 / order))

@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.selections import Selection
 from turnpike.export.identity.algebra.terms import (
     Array,
     Sizes,
@@ -26,10 +27,12 @@ from turnpike.export.identity.algebra.terms import (
     kind_of,
     shape_of,
 )
-from turnpike.export.identity.aten import elementwise, layers, reductions, shapes
+from turnpike.export.identity.aten import elementwise, layers, reductions, shapes, writes
+from turnpike.export.identity.aten.chosen_places import run_on_chosen
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
 
-OPERATORS = OperatorTable({**elementwise.table, **reductions.table, **layers.table, **shapes.table})
+TABLES = (elementwise.table, reductions.table, layers.table, shapes.table, writes.table)
+OPERATORS = OperatorTable({name: handler for table in TABLES for name, handler in table.items()})
 # what PyTorch computes with sizes
 SIZE_ARITHMETIC: dict[Any, Callable[..., Value]] = {
     operator.add: Algebra.add,
@@ -93,6 +96,8 @@ def run_program(
     interpreter = _Interpreter(program.graph_module, algebra, constants or {})
     results = interpreter.run(*arguments, enable_io_processing=False)
     kinds = [spec.kind for spec in program.graph_signature.output_specs]
+    if any(isinstance(result, Selection) for result in pytree.tree_leaves(results)):
+        raise UndecidedError("a result has a length that depends on the input")
     outputs = [
         result
         for kind, result in zip(kinds, pytree.tree_leaves(results), strict=True)
@@ -157,7 +162,7 @@ class _Interpreter(fx.Interpreter):
         if not isinstance(target, torch._ops.OpOverload):
             # arithmetic on sizes
             function = SIZE_ARITHMETIC.get(target)
-            if function is not None and any(isinstance(value, Sizes) for value in args):
+            if function is not None and any(isinstance(value, Sizes | Term) for value in args):
                 return function(self._algebra, *args)
             return super().call_function(target, args, kwargs)
         name = target._schema.name.split("::")[1]
@@ -183,7 +188,10 @@ class _Interpreter(fx.Interpreter):
             else value
             for key, value in arguments.items()
         }
-        return handler(Call(self._algebra, node, name, overload), **named)
+        call = Call(self._algebra, node, name, overload)
+        if any(isinstance(value, Selection) for value in pytree.tree_leaves(named)):
+            return run_on_chosen(key, handler, call, named)
+        return handler(call, **named)
 
     def _decomposed(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that no table has, by PyTorch's own decomposition into others."""
@@ -191,6 +199,8 @@ class _Interpreter(fx.Interpreter):
         if function is None and not target._can_decompose():
             raise UndecidedError(f"operator {target}")
         leaves, structure = pytree.tree_flatten((args, kwargs), is_leaf=lambda leaf: isinstance(leaf, Term))
+        if any(isinstance(leaf, Selection) for leaf in leaves):
+            raise UndecidedError(f"operator {target} of a tensor whose length depends on the input")
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Term | np.ndarray)]
 
         def call(*tensors: torch.Tensor) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnpike.export.identity.algebra import reductions
-from turnpike.export.identity.algebra.terms import UndecidedError, Value, shape_of
+from turnpike.export.identity.algebra.terms import Term, UndecidedError, Value, shape_of
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()
@@ -25,7 +25,10 @@ def reduce(call: NodeCall, x: Value, axes: Value | None = None) -> Value:
     keep = bool(call.get("keepdims", 1))
     match call.operator:
         case "ReduceSum":
-            return reductions.sum_of(algebra, x, chosen, keepdims=keep)
+            total = reductions.sum_of(algebra, x, chosen, keepdims=keep)
+            if isinstance(x, Term) and isinstance(total, Term) and x.is_binary and total.data[0].size == 1:
+                algebra.counts.add(total, algebra.move(x, lambda data: data.reshape(-1)))
+            return total
         case "ReduceMean":
             return reductions.mean(algebra, x, chosen, keepdims=keep)
         case "ReduceMax":

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.selections import Selection
 from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, shape_of
 from turnpike.export.identity.numbers.reals import Reals
 from turnpike.export.identity.onnx import (
@@ -20,7 +21,9 @@ from turnpike.export.identity.onnx import (
     onnxruntime_operators,
     reductions,
     shapes,
+    writes,
 )
+from turnpike.export.identity.onnx.chosen_places import run_on_chosen
 from turnpike.export.identity.onnx.operator_table import MAX_ELEMENTS, NodeCall, OperatorTable, expect_memory
 
 OPERATORS = OperatorTable(
@@ -28,6 +31,7 @@ OPERATORS = OperatorTable(
         **elementwise.table,
         **reductions.table,
         **shapes.table,
+        **writes.table,
         **layers.table,
         **control_flow.table,
         **onnxruntime_operators.table,
@@ -163,6 +167,8 @@ class _Runner:
         for output in graph.outputs:
             if output not in values:
                 raise UndecidedError(f"the output {output.name} is not computed here")
+            if isinstance(values[output], Selection):
+                raise UndecidedError(f"the output {output.name} has a length that depends on the input")
         return [values[output] for output in graph.outputs]
 
     def run_node(self, node: ir.Node, values: dict[ir.Value, Value]) -> Sequence[Value]:
@@ -179,7 +185,11 @@ class _Runner:
             return self.run(graph, values)
 
         def call(algebra: Algebra, inputs: Sequence[Value | None]) -> Sequence[Value]:
-            result = handler(NodeCall(algebra, node, self._opset, run_inner), *inputs)
+            node_call = NodeCall(algebra, node, self._opset, run_inner)
+            if any(isinstance(value, Selection) for value in inputs):
+                result = run_on_chosen(handler, node_call, inputs)
+            else:
+                result = handler(node_call, *inputs)
             return result if isinstance(result, tuple | list) else [result]
 
         for value in node.inputs:

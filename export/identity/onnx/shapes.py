@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import joining, positions
+from turnpike.export.identity.algebra import joining, positions, selections
 from turnpike.export.identity.algebra.terms import (
     Array,
-    Term,
     UndecidedError,
     Value,
-    joint_kind,
     kind_of,
     known,
     shape_of,
 )
-from turnpike.export.identity.numbers.error_bound import Size
+from turnpike.export.identity.onnx import chosen_places
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, expect_memory, integers
 
 table = OperatorTable()
@@ -58,9 +56,11 @@ def count_up(call: NodeCall, start: Value, limit: Value, delta: Value) -> Value:
 
 @table.operators("EyeLike")
 def unit_matrix(call: NodeCall, like: Value) -> Value:
-    if call.has("dtype") or call.get("k", 0):
-        raise UndecidedError("EyeLike with another dtype or diagonal")
-    return np.eye(*shape_of(like), dtype=np.float32 if kind_of(like) == "f" else np.int64)
+    if call.has("dtype"):
+        raise UndecidedError("EyeLike with another dtype")
+    rows, columns = shape_of(like)
+    call.algebra.sizes.use_reach(call.get("k", 0), max(rows, columns))
+    return np.eye(rows, columns, call.get("k", 0), dtype=np.float32 if kind_of(like) == "f" else np.int64)
 
 
 @table.operators("Shape")
@@ -106,7 +106,10 @@ def unsqueeze(call: NodeCall, x: Value, axes: Value | None = None) -> Value:
 
 
 @table.operators("Expand")
-def expand(call: NodeCall, x: Value, sizes: Value) -> Value:
+def expand(call: NodeCall, x: Value, sizes: Value) -> Any:
+    counted = chosen_places.counted_shape(call, sizes)
+    if counted is not None:
+        return chosen_places.expand(call, x, counted)
     wanted = integers(sizes, "a shape") if np.size(known(sizes, "a shape")) else []
     shape = np.broadcast_shapes(shape_of(x), tuple(wanted))
     expect_memory(math.prod(shape))
@@ -120,8 +123,17 @@ def tile(call: NodeCall, x: Value, repeats: Value) -> Value:
     return call.algebra.move(x, lambda data: np.tile(data, counts))
 
 
+@table.operators("NonZero")
+def places(call: NodeCall, x: Value) -> Any:
+    return selections.places_of(call.algebra, x, "columns")
+
+
 @table.operators("Concat")
-def concatenate(call: NodeCall, *values: Value) -> Value:
+def concatenate(call: NodeCall, *values: Value) -> Any:
+    if {user.op_type for user in call.node.outputs[0].consumers()} == {"Expand"}:
+        counted = chosen_places.counted_shape(call, *values)
+        if counted is not None:
+            return counted
     return joining.concatenate(call.algebra, values, call.get("axis"))
 
 
@@ -188,39 +200,6 @@ def gather_places(call: NodeCall, x: Value, ids: Value) -> Value:
     if len(columns) == 1:
         return joining.take(call.algebra, x, columns[0], 0)
     return joining.elements_at(call.algebra, x, columns)
-
-
-@table.operators("ScatterND")
-def scatter_places(call: NodeCall, x: Value, ids: Value, updates: Value) -> Value:
-    if call.get("reduction", "none") != "none":
-        raise UndecidedError("ScatterND with a reduction")
-    key = tuple(np.moveaxis(known(ids, "the index of ScatterND"), -1, 0))
-    base, new = call.algebra.term(x), call.algebra.term(updates)
-    data = base.data.copy()
-    for part, values in zip(data, new.data, strict=True):
-        part[key] = values
-    size: Size = base.size.plus(new.size)
-    return Term(data, joint_kind(x, updates), size)
-
-
-@table.operators("ScatterElements")
-def scatter_elements(call: NodeCall, x: Value, ids: Value, updates: Value) -> Value:
-    reduction = call.get("reduction", "none")
-    if reduction not in ("none", "add"):
-        raise UndecidedError(f"ScatterElements with the reduction {reduction}")
-    places, axis = known(ids, "the index of ScatterElements"), call.get("axis", 0)
-    places = np.where(places < 0, places + shape_of(x)[axis], places)
-    if (np.diff(np.sort(places, axis), axis=axis) == 0).any():
-        raise UndecidedError("ScatterElements that writes twice to one place")
-    base, new = call.algebra.term(x), call.algebra.term(updates)
-    key = list(np.indices(places.shape))
-    key[axis] = places
-    everywhere: Any = (slice(None), *key)
-    data = base.data.copy()
-    data[everywhere] = (
-        call.algebra.numbers.add(data[everywhere], new.data) if reduction == "add" else new.data
-    )
-    return Term(data, joint_kind(x, updates), base.size.plus(new.size))
 
 
 @table.operators("Pad")

@@ -29,6 +29,7 @@ from tests.export.identity.honest import (
     positions,
     published,
     sequences,
+    writes,
 )
 from tests.export.identity.honest.written import Honest
 from tests.highways import carries, convolution, fused, recurrent
@@ -48,7 +49,7 @@ from turnpike.models.networks.families import build_network
 from turnpike.models.training.presets import PRESETS
 from turnpike.service.artifact.manifest import Manifest
 
-TABLES = (dense, gates, kinds, sequences, attention, positions, images, published, generated)
+TABLES = (dense, gates, kinds, sequences, attention, positions, images, published, generated, writes)
 OWN = [honest for table in TABLES for honest in table.NETWORKS]
 
 

@@ -6,12 +6,24 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.identity_operators import aten_elementwise, aten_layers, aten_reductions, aten_shapes
+from tests.support.identity_operators import (
+    aten_elementwise,
+    aten_layers,
+    aten_reductions,
+    aten_shapes,
+    aten_writes,
+)
 from turnpike.export.identity.decide import decide
 from turnpike.export.identity.decision import InputShape, Verdict
 from turnpike.export.trace.trace_network import clean_up
 
-CASES = {**aten_elementwise.CASES, **aten_reductions.CASES, **aten_shapes.CASES, **aten_layers.CASES}
+CASES = {
+    **aten_elementwise.CASES,
+    **aten_reductions.CASES,
+    **aten_shapes.CASES,
+    **aten_layers.CASES,
+    **aten_writes.CASES,
+}
 # cases that are not identical, by the reason
 EXCEPTIONS = {
     "torch.onnx does not export it": (

@@ -14,11 +14,13 @@ from tests.support.identity_operators import (
     aten_layers,
     aten_reductions,
     aten_shapes,
+    aten_writes,
     onnx_control_flow,
     onnx_elementwise,
     onnx_layers,
     onnx_reductions,
     onnx_shapes,
+    onnx_writes,
 )
 from tests.support.identity_operators.aten_case import AtenCase
 from tests.support.identity_operators.onnx_case import OnnxCase
@@ -27,8 +29,8 @@ from tests.support.identity_operators.runs import PACKAGE, Interpreters, changed
 CASES: dict[str, AtenCase | OnnxCase] = {
     f"{table}/{name}": case
     for table, modules in {
-        "aten": (aten_elementwise, aten_reductions, aten_shapes, aten_layers),
-        "onnx": (onnx_elementwise, onnx_reductions, onnx_shapes, onnx_control_flow, onnx_layers),
+        "aten": (aten_elementwise, aten_reductions, aten_shapes, aten_layers, aten_writes),
+        "onnx": (onnx_elementwise, onnx_reductions, onnx_shapes, onnx_control_flow, onnx_layers, onnx_writes),
     }.items()
     for module in modules
     for name, case in module.CASES.items()

@@ -111,6 +111,32 @@ class Noisy(nn.Module):
         return x + torch.rand(4)
 
 
+class Untranslated(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + x.cummax(-1)[0]
+
+
+class WrittenDiagonal(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        square = x[:, :, None] * x[:, None]
+        square.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+        return square
+
+
+class Bag(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.EmbeddingBag(9, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.words(x)
+
+
+class ScatteredMean(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.scatter_reduce(1, torch.zeros(3, 4).long(), x[:3], "mean")
+
+
 class LoopOperator(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return while_loop(lambda y: y.abs().max() > 1, lambda y: (y / 2,), (x,))[0]
@@ -171,6 +197,20 @@ def trace_module(module: nn.Module, *inputs: str) -> Any:
         (LoopOperator, ROWS, "while_loop(lambda y: ", "write a loop in Python over a fixed number of steps"),
         (Projected, STEPS, "nn.LSTM rnn has a proj_size", "a loop over nn.LSTMCell and nn.Linear"),
         (OtherDivisor, "x:float32[batch,2,4,4]", "pool has a divisor_override", "multiply the result"),
+        (
+            Untranslated,
+            ROWS,
+            "return x + x.cummax(-1)[0]",
+            "operator aten.cummax.default: compute it with others",
+        ),
+        (WrittenDiagonal, ROWS, "square.diagonal(", "write by an index, or use torch.where"),
+        (
+            Bag,
+            "x:int64[batch,3]",
+            "nn.EmbeddingBag words cannot be exported",
+            "use nn.Embedding, and the sum",
+        ),
+        (ScatteredMean, "x:float32[3,4]", "x.scatter_reduce(1", "divide a scatter_add of the numbers"),
         (Broken, ROWS, "raise ValueError(", "PyTorch stopped at ValueError: no such thing"),
     ],
 )

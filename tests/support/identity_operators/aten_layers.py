@@ -261,3 +261,10 @@ CASES.add(
 CASES.add(
     "einsum with an ellipsis", lambda x, y: torch.einsum("...i,ij->...j", x, y), floats(2, 5, 3), floats(3, 4)
 )
+CASES.add(
+    "addbmm",
+    lambda x, a, b: (torch.addbmm(x, a, b), torch.addbmm(x, a, b, beta=2, alpha=0.5)),
+    floats(3, 5),
+    floats(2, 3, 4),
+    floats(2, 4, 5),
+)

@@ -38,6 +38,17 @@ CASES.add(
     "var_mean", lambda x: (*torch.var_mean(x, 1), *torch.var_mean(x, -1, correction=0)), floats(2, 3, 4)
 )
 CASES.add("std_mean", lambda x: torch.std_mean(x, 1, keepdim=True), floats(2, 3, 4))
+CASES.add(
+    "prims.sum",
+    lambda x: (torch.ops.prims.sum(x, [1, 2]), torch.ops.prims.sum(x, [0])),
+    floats(2, 3, 4),
+)
+CASES.add("logcumsumexp", lambda x: (x.logcumsumexp(0), x.logcumsumexp(-1)), floats(2, 3, 4))
+CASES.add(
+    "norms of other orders",
+    lambda x: (x.norm(3, 1), x.norm(4, -1, True), x.norm(2.5, 0), x.norm(-1, 1), (x * (x > 0)).norm(0, 1)),
+    floats(2, 3, 4),
+)
 CASES.add("prims.var", lambda x: torch.ops.prims.var(x, [1, 2], 0.0), floats(2, 3, 4))
 CASES.add("max of an axis", lambda x: (x.max(1)[0], x.max(-1, keepdim=True)[0], x.min(0)[0]), floats(2, 3, 4))
 CASES.add("max and its index", lambda x: (*x.max(1), *x.max(-1, keepdim=True)), floats(2, 3, 4))

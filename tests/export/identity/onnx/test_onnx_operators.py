@@ -18,6 +18,7 @@ from tests.support.identity_operators import (
     onnx_layers,
     onnx_reductions,
     onnx_shapes,
+    onnx_writes,
 )
 from tests.support.identity_operators.onnx_case import (
     Known,
@@ -39,6 +40,7 @@ CASES = {
     **onnx_shapes.CASES,
     **onnx_control_flow.CASES,
     **onnx_layers.CASES,
+    **onnx_writes.CASES,
 }
 INTERPRETERS = Interpreters.load()
 
@@ -81,13 +83,13 @@ _refuse("of the last index", "ArgMax", x, select_last_index=1)
 _refuse("exclusive or reversed", "CumSum", x, number(1), exclusive=1)
 _refuse("that is exclusive or reversed", "CumSum", x, number(0), reverse=1)
 _refuse("before opset 13", "Softmax", x, opset=12)
-_refuse("another dtype or diagonal", "EyeLike", x[0], k=1)
 _refuse("EyeLike with another dtype", "EyeLike", x[0], dtype=TensorProto.DOUBLE)
 _refuse("batch_dims", "GatherND", x, Known(np.array([[0], [1]])), batch_dims=1)
-_refuse("a reduction", "ScatterND", x, known(0), floats(4, 5), reduction="add")
+_refuse("different numbers to one place", "ScatterND", x, Known(np.array([[0], [0]])), floats(2, 4, 5))
+_refuse("outside of a tensor", "ScatterND", x, Known(np.array([[3]])), floats(1, 4, 5))
+_refuse("Col2Im with 1 axes", "Col2Im", floats(1, 2, 4), known(5), known(2))
 twice = Known(np.array([[0, 0]]))
-_refuse("writes twice to one place", "ScatterElements", floats(2, 3), twice, floats(1, 2), axis=1)
-_refuse("the reduction max", "ScatterElements", floats(2, 3), known(0), floats(1, 2), reduction="max")
+_refuse("writes different numbers to one place", "ScatterElements", floats(2, 3), twice, floats(1, 2), axis=1)
 _refuse("output_shape or auto_pad", "ConvTranspose", x, known_floats(4, 2, 3), output_shape=[8])
 _refuse("or auto_pad", "ConvTranspose", x, known_floats(4, 2, 3), auto_pad="SAME_UPPER")
 _refuse("with dilations", "AveragePool", x, kernel_shape=[2], dilations=[2])
