@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from turnpike.export.identity.numbers.primes import random_primes
 from turnpike.export.identity.numbers.siphash import siphash
@@ -24,7 +25,9 @@ PRIMES = 6
 CHUNK = 1 << 16
 # of float64: bits of the fraction, exponent of its last bit, smallest exponent, and the bits of the exponent
 FRACTION_BITS, EXPONENT_SHIFT, EXPONENT_MASK = 52, 1075, 0x7FF
-# a sum of products of sums of 16-bit limbs is exact in float64 up to here
+# a residue is below 2**31, and whole numbers are exact in float64 up to 2**53
+RESIDUE_BITS, EXACT_BITS = 31, 53
+# with this many summands, limbs of a product are 4 bits wide
 MAX_SUMMANDS = 1 << 18
 
 
@@ -115,26 +118,32 @@ class Residues:
         )
 
     def product(self, a: Array, b: Array, number: int) -> Array:
-        """The matrix product modulo one of the primes, by float64 products of 16-bit limbs."""
-        if a.shape[-1] > MAX_SUMMANDS:
-            raise ValueError(f"expected at most {MAX_SUMMANDS} summands, got {a.shape[-1]}")
+        """The matrix product modulo one of the primes, by float64 products that are exact below 2**53.
+
+        The operand with fewer residues is split into limbs, so narrow that their sums stay below that.
+        """
+        count = a.shape[-1]
+        if count > MAX_SUMMANDS:
+            raise ValueError(f"expected at most {MAX_SUMMANDS} summands, got {count}")
         prime = U64(self.primes[number])
-        a_high, a_low = _limbs(a)
-        b_high, b_low = _limbs(b)
-        # three products in place of four (Karatsuba); all sums are exact below 2**53
-        high, low = np.matmul(a_high, b_high), np.matmul(a_low, b_low)
-        a_high += a_low
-        b_high += b_low
-        middle = np.matmul(a_high, b_high)
-        middle -= high
-        middle -= low
-        total = _remainder(high.astype(U64), prime)
-        total <<= U64(16)
-        total += middle.astype(U64)
-        _remainder(total, prime)
-        total <<= U64(16)
-        total += low.astype(U64)
-        return _remainder(total, prime)
+        # `count` products below 2**bits * 2**31 each
+        bits = EXACT_BITS - RESIDUE_BITS - (count - 1).bit_length()
+        limbs = -(-RESIDUE_BITS // bits)
+        rows, columns = a.shape[-2], b.shape[-1]
+        if b.size < a.size:
+            split = _limbs(b, bits, -2).reshape(*b.shape[:-1], limbs * columns)
+            sums = _float_product(a.astype(np.float64), split)
+            sums = np.moveaxis(sums.reshape(*sums.shape[:-1], limbs, columns), -2, 0)
+        else:
+            split = _limbs(a, bits, -3).reshape(*a.shape[:-2], limbs * rows, count)
+            sums = _float_product(split, b.astype(np.float64))
+            sums = np.moveaxis(sums.reshape(*sums.shape[:-2], limbs, rows, columns), -3, 0)
+        total = _remainder(sums[0].astype(U64), prime)
+        for limb in sums[1:]:
+            total <<= U64(bits)
+            total += limb.astype(U64)
+            _remainder(total, prime)
+        return total
 
     def _parts(self, array: Array) -> Iterator[tuple[Array, np.uint64]]:
         """Views of the residues of each prime, in pieces that stay in the processor's cache."""
@@ -245,9 +254,17 @@ def _remainder(a: Array, prime: np.uint64) -> Array:
     return a
 
 
-def _limbs(a: Array) -> tuple[Array, Array]:
-    """The upper and the lower 16 bits, as float64."""
-    return (a >> U64(16)).astype(np.float64), (a & U64(0xFFFF)).astype(np.float64)
+def _limbs(a: Array, bits: int, axis: int) -> Array:
+    """Residues as limbs of this width along a new axis, the highest first, in float64."""
+    shifts = [U64(shift) for shift in range(0, RESIDUE_BITS, bits)][::-1]
+    mask = U64((1 << bits) - 1)
+    return np.stack([(a >> shift & mask).astype(np.float64) for shift in shifts], axis)
+
+
+def _float_product(a: Array, b: Array) -> Array:
+    """A matrix product by PyTorch: NumPy's would start threads that wait for work by spinning."""
+    product: Array = torch.matmul(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+    return product
 
 
 def _power(a: Array, exponent: int, prime: U64) -> Array:
