@@ -15,6 +15,7 @@ import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.algebra.terms import Array, Term, Value
+from turnpike.export.identity.numbers.error_bound import ErrorBound
 from turnpike.export.identity.numbers.residues import Residues
 
 U64 = np.uint64
@@ -83,8 +84,8 @@ class Logits:
 class GateAlgebra(Algebra):
     """Records sigmoids, exponentials and quotients, and replaces results of the first two."""
 
-    def __init__(self) -> None:
-        super().__init__(Residues())
+    def __init__(self, numbers: Residues, bound: ErrorBound | None = None) -> None:
+        super().__init__(numbers, bound=bound)
         self.is_recording = False
         self._records: dict[str, list[Record]] = {"sigmoid": [], "exp": [], "divide": [], "reciprocal": []}
         self._replaced: dict[str, tuple[ElementTable, Array]] = {}

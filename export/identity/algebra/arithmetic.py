@@ -74,9 +74,12 @@ class Algebra:
     number of this run.
     """
 
-    def __init__(self, numbers: Numbers, *, symbolic_sizes: bool = True) -> None:
+    def __init__(
+        self, numbers: Numbers, *, symbolic_sizes: bool = True, bound: ErrorBound | None = None
+    ) -> None:
+        """`bound` counts for all runs on these numbers; without one, there is one run."""
         self.numbers = numbers
-        self.bound = ErrorBound(len(numbers.primes))
+        self.bound = ErrorBound(len(numbers.primes)) if bound is None else bound
         self.sizes = SizeLedger(numbers.from_integers)
         self._symbolic_sizes = symbolic_sizes
         # results of costly operators, by the operator and the digests of its operands
