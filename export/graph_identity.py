@@ -43,8 +43,8 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
 
     If it is, also decide whether each row of a batch is answered alone.
 
-    It runs at three sets of sizes: one, four and three rows. A graph whose levers do not do what its gates say
-    is different. Levers that are not decided leave the verdict as it is.
+    It runs at three sets of sizes: one, four and three rows. A graph whose levers do not do what its gates
+    say is different. Levers that are not decided leave the verdict as it is.
 
     Args:
         network: The network.
