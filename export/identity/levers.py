@@ -185,10 +185,9 @@ class _Levers:
         for part in poisoned:
             other = numbers.add(part.logits.results, numbers.random((1,)))
             results[part.logits.function].append((part.logits.arguments, other))
+        one = numbers.from_integers(np.ones(1, np.int64))
         for pair in results.get("sigmoid", [])[:]:
-            results["sigmoid"].append(
-                (self._negated(pair[0]), numbers.subtract(self._ones(pair[1]), pair[1]))
-            )
+            results["sigmoid"].append((self._negated(pair[0]), numbers.subtract(one, pair[1])))
         self._algebra.replace_results(
             {
                 name: (
@@ -226,9 +225,6 @@ class _Levers:
 
     def _negated(self, elements: Array) -> Array:
         return self._algebra.numbers.subtract(np.zeros_like(elements), elements)
-
-    def _ones(self, like: Array) -> Array:
-        return self._algebra.numbers.from_integers(np.ones(like.shape[1], np.int64))
 
     def _came(self, part: _Part) -> Array:
         """For each lever of a gate, and each element of T or C: whether the lever has moved its logit."""
