@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
+import torch
 
 from turnpike.export.errors import ParityError
 from turnpike.export.identity.decide import decide
@@ -18,8 +21,7 @@ from turnpike.export.identity.decision import (
     RowVerdict,
     Verdict,
 )
-from turnpike.export.identity.levers import decide_levers
-from turnpike.export.identity.rows import decide_rows
+from turnpike.export.identity.samples import ROW_SETS
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import choose_sizes
 from turnpike.export.parity.weights import expect_same_weights
@@ -27,10 +29,6 @@ from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.witness.find_witness import find_witness
 from turnpike.service.artifact.runtime import Runtime
 
-# Numbers of rows are drawn up to here. A graph may not compute with them, so a few are enough.
-MAX_ROWS = 4
-# rows that levers are decided on: two show a lever that works in the first one only
-LEVER_ROWS = 2
 # added to the ordinary size of other dimensions
 MAX_LONGER = 4
 # outputs that an error names
@@ -45,8 +43,8 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
 
     If it is, also decide whether each row of a batch is answered alone.
 
-    It runs at three sets of sizes: one row, an odd number of rows, and any number. A graph whose levers do
-    not do what its gates say is different. Levers that are not decided leave the verdict as it is.
+    It runs at three sets of sizes: one, four and three rows. A graph whose levers do not do what its gates
+    say is different. Levers that are not decided leave the verdict as it is.
 
     Args:
         network: The network.
@@ -58,32 +56,40 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
         name: HiddenOutput(origin.value, origin.row_axis, origin.complement)
         for name, origin in graph.gates.origins.items()
     }
-    shapes = _draw_shapes(network)
-    decision = decide(reference, model, shapes, hidden, trusted=graph.model)
+    sizes = choose_sizes(network)
+    row_axes = None if sizes.batch is None else [sizes.row_axis(spec) for spec in network.inputs]
+    with _one_thread():
+        decision = decide(
+            reference,
+            model,
+            _draw_shapes(network),
+            hidden,
+            trusted=graph.model,
+            row_axes=row_axes,
+            gates=graph.gates.gates,
+        )
     if decision.verdict is not Verdict.IDENTICAL:
         return decision
-    decision = replace(decision, rows=decide_row_independence(network, graph))
-    gates = graph.gates.gates
-    if not gates:
-        return decision
-    levers = decide_levers(model, gates, _input_shapes(network, LEVER_ROWS), graph.model)
-    decision = replace(
-        decision, levers=levers, error_bound=min(1.0, decision.error_bound + levers.error_bound)
-    )
-    if levers.verdict is not Verdict.DIFFERENT:
+    if row_axes is None:
+        rows = RowDecision(RowVerdict.NOT_DECIDED, reason="the network takes one number of rows only")
+        decision = replace(decision, rows=rows)
+    levers = decision.levers
+    if levers is None or levers.verdict is not Verdict.DIFFERENT:
         return decision
     return replace(
         decision, verdict=Verdict.DIFFERENT, different=levers.different, first_difference=levers.reason
     )
 
 
-def decide_row_independence(network: Network, graph: PreparedGraph) -> RowDecision:
-    """Decide whether the network answers each row of a batch alone, in its outputs, gates and layers."""
-    sizes = choose_sizes(network)
-    if sizes.batch is None:
-        return RowDecision(RowVerdict.NOT_DECIDED, reason="the network takes one number of rows only")
-    axes = [sizes.row_axis(spec) for spec in network.inputs]
-    return decide_rows(graph.model, _input_shapes(network, 1), axes, graph.gates.origins.keys())
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let PyTorch use one thread: products of residues are small, and more threads mostly wait."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _adopted_graph(network: Network) -> ir.Model:
@@ -94,14 +100,20 @@ def _adopted_graph(network: Network) -> ir.Model:
 
 
 def _draw_shapes(network: Network) -> list[list[InputShape]]:
+    """Shapes for each set of rows. The first have the ordinary sizes, which every network accepts."""
     sizes = choose_sizes(network)
     others = [name for name in sizes.sizes if name != sizes.batch]
-    shapes = []
-    for rows in (1, 3, 2 + secrets.randbelow(MAX_ROWS - 1)):
-        # the first set has the ordinary sizes, which every network accepts
-        longer = {name: sizes.sizes[name] + 1 + secrets.randbelow(MAX_LONGER) for name in others if rows > 1}
-        shapes.append(_input_shapes(network, rows, **longer))
-    return shapes if sizes.batch is not None or others else shapes[:1]
+
+    def longer() -> dict[str, int]:
+        return {name: sizes.sizes[name] + 1 + secrets.randbelow(MAX_LONGER) for name in others}
+
+    if sizes.batch is None:
+        drawn = [{}, longer(), longer()] if others else [{}]
+        return [_input_shapes(network, 1, **other) for other in drawn]
+    # rows are comparable at the same other sizes
+    same = longer()
+    first, *rest = ROW_SETS
+    return [_input_shapes(network, len(first)), *(_input_shapes(network, len(rows), **same) for rows in rest)]
 
 
 def _input_shapes(network: Network, rows: int, **longer: int) -> list[InputShape]:

@@ -132,12 +132,11 @@ class ClosedLayers:
             gate = columns_of(self._algebra.term(self._run.outputs[name]).data)
             # the gate, its complement, and tanh of half the logit
             for factor, offset in ((1, 0), (-1, 1), (2, -1), (-2, 1)):
-                scale, start = (
-                    numbers.from_integers(np.full(gate.shape[1], number, np.int64))
-                    for number in (factor, offset)
-                )
-                old.append(numbers.add(numbers.multiply(scale, gate), start))
-                new.append(numbers.from_integers(np.full(gate.shape[1], factor * end + offset, np.int64)))
+                scale, start, result = numbers.from_integers(
+                    np.array([factor, offset, factor * end + offset])
+                ).T[..., None]
+                old.append(numbers.add(numbers.multiply(gate, scale), start))
+                new.append(np.broadcast_to(result, gate.shape))
         table, replacements = ElementTable(np.concatenate(old, 1)), np.concatenate(new, 1)
         changed: dict[ir.Value, Value] = {}
         for node in nodes:

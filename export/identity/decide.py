@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -10,20 +11,26 @@ import onnx_ir as ir
 from torch.export import ExportedProgram
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of
+from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value
 from turnpike.export.identity.aten.run_program import run_program
 from turnpike.export.identity.decision import (
     MAX_ERROR_BOUND,
     Decision,
     HiddenOutput,
     InputShape,
+    LeverDecision,
     Verdict,
 )
 from turnpike.export.identity.folded_constants import FoldedConstant, folded_constants
+from turnpike.export.identity.gate_algebra import GateAlgebra
 from turnpike.export.identity.interface import interface_difference
-from turnpike.export.identity.numbers.error_bound import ATOM
+from turnpike.export.identity.levers import RecordedRun, decide_levers, record_run
+from turnpike.export.identity.numbers.error_bound import ErrorBound
 from turnpike.export.identity.numbers.residues import Residues
 from turnpike.export.identity.onnx.run_graph import run_graph
+from turnpike.export.identity.rows import decide_rows
+from turnpike.export.identity.samples import draw_inputs
+from turnpike.service.artifact.manifest import Gate
 
 
 def decide(
@@ -33,6 +40,8 @@ def decide(
     hidden: Mapping[str, HiddenOutput] | None = None,
     *,
     trusted: ir.Model | None = None,
+    row_axes: Sequence[int | None] | None = None,
+    gates: Sequence[Gate] = (),
 ) -> Decision:
     """Run both on the same random elements and compare all outputs.
 
@@ -44,91 +53,141 @@ def decide(
         trusted: A graph that was exported here from the same program. Constants that torch.onnx computes are
             taken from it, and those of `model` have to equal them bit for bit. So do the names and dtypes of
             inputs, outputs and levers.
+        row_axes: The axis of the rows of each input, or None for an input that all rows share. With them, the
+            sets of shapes are those of `ROW_SETS`, and it is decided whether rows depend on each other.
+        gates: The gates of the graph, whose levers and layers are decided on the last set of shapes.
     """
     if trusted is not None and (found := interface_difference(trusted, model, hidden or {})) is not None:
         return found
     folded: tuple[FoldedConstant, ...] = ()
     if isinstance(reference, ExportedProgram):
         folded = tuple(folded_constants(reference, dict(_initializers(trusted or model))))
-    decisions = []
-    for inputs in shapes:
-        decision = _decide_at(reference, model, inputs, hidden or {}, folded, trusted)
-        if decision.verdict is not Verdict.IDENTICAL:
-            return decision
-        decisions.append(decision)
-    bound = sum(decision.error_bound for decision in decisions)
-    if bound > MAX_ERROR_BOUND:
-        return undecided(
-            f"the programs are too large: the chance of an error is up to {bound:.0e}, expected at most "
-            f"{MAX_ERROR_BOUND:.0e}",
-            folded,
-        )
-    return Decision(
-        Verdict.IDENTICAL, decisions[0].compared, folded=folded, runs=len(shapes), error_bound=bound
-    )
-
-
-def _decide_at(
-    reference: ExportedProgram | ir.Model,
-    model: ir.Model,
-    inputs: Sequence[InputShape],
-    hidden: Mapping[str, HiddenOutput],
-    folded: tuple[FoldedConstant, ...],
-    trusted: ir.Model | None,
-) -> Decision:
-    """Decide for one set of shapes, and for other sizes as far as both compute the same with them."""
-    pair = partial(_Pair, reference, model, inputs, hidden, folded, trusted)
+    question = _Question(reference, model, hidden or {}, folded, trusted)
     # hashes wrap around
     with np.errstate(over="ignore"):
-        try:
-            symbolic = pair(symbolic_sizes=True)
-            if symbolic.decision.verdict is Verdict.IDENTICAL:
-                others = symbolic.other_sizes()
-                return symbolic.decision if not others else undecided(others[0], folded)
-            # the sizes of this run alone
-            numeric = pair(symbolic_sizes=False)
-        except UndecidedError as error:
-            # fx adds lines about where it was
-            return undecided(str(error).splitlines()[0], folded)
-    if numeric.decision.verdict is Verdict.DIFFERENT:
-        return numeric.decision
-    return undecided(f"the graph computes with its sizes at {symbolic.decision.first_difference}", folded)
+        return _Runs(question, shapes, row_axes, gates).decide()
 
 
-def undecided(reason: str, folded: tuple[FoldedConstant, ...] = ()) -> Decision:
-    return Decision(Verdict.NOT_DECIDED, reason=reason, folded=folded)
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """What is decided; see `decide`."""
+
+    reference: ExportedProgram | ir.Model
+    model: ir.Model
+    hidden: Mapping[str, HiddenOutput]
+    folded: tuple[FoldedConstant, ...]
+    trusted: ir.Model | None
+
+    def undecided(self, reason: str) -> Decision:
+        return Decision(Verdict.NOT_DECIDED, reason=reason, folded=self.folded)
+
+
+class _Runs:
+    """The runs of a decision, on several sets of shapes.
+
+    They have the same primes and random functions, so that rows can be compared between them, and one bound,
+    which counts all pairs of arguments and outputs of all runs. That is enough: each set is wrongly called
+    identical with at most the probability of its own pairs, whatever the other ones share with it.
+    """
+
+    def __init__(
+        self,
+        question: _Question,
+        shapes: Sequence[Sequence[InputShape]],
+        row_axes: Sequence[int | None] | None,
+        gates: Sequence[Gate],
+    ) -> None:
+        self._question, self._shapes, self._row_axes, self._gates = question, shapes, row_axes, gates
+        self._numbers = Residues()
+        self._bound = ErrorBound(len(self._numbers.primes))
+
+    def decide(self) -> Decision:
+        question, outputs = self._question, []
+        run: RecordedRun | None = None
+        decision = question.undecided("no shapes were given")
+        for number, inputs in enumerate(draw_inputs(self._numbers, self._shapes, self._row_axes)):
+            has_gates = bool(self._gates) and number == len(self._shapes) - 1
+            try:
+                pair = _Pair(question, self._algebra(has_gates=has_gates), inputs)
+                decision = self._decision_of(pair, inputs)
+            except UndecidedError as error:
+                # fx adds lines about where it was
+                return question.undecided(str(error).splitlines()[0])
+            if decision.verdict is not Verdict.IDENTICAL:
+                return decision
+            outputs.append(pair.outputs())
+            run = pair.recorded_run
+            # its values are not needed any more
+            del pair
+        rows = None
+        if self._row_axes is not None:
+            rows = decide_rows(outputs, self._bound, self._shapes, self._row_axes, question.hidden.keys())
+        if (excess := self._excess()) is not None:
+            return question.undecided(excess)
+        decision = replace(decision, runs=len(self._shapes), error_bound=self._bound.probability(), rows=rows)
+        if run is None:
+            return decision
+        levers = decide_levers(question.model, self._gates, run, question.trusted)
+        if (excess := self._excess()) is not None and levers.verdict is Verdict.IDENTICAL:
+            return replace(decision, levers=LeverDecision(Verdict.NOT_DECIDED, reason=excess))
+        return replace(decision, levers=levers, error_bound=self._bound.probability())
+
+    def _algebra(self, *, has_gates: bool) -> Algebra:
+        return (
+            GateAlgebra(self._numbers, self._bound)
+            if has_gates
+            else Algebra(self._numbers, bound=self._bound)
+        )
+
+    def _decision_of(self, symbolic: _Pair, inputs: Sequence[Term]) -> Decision:
+        """Decide for one set of shapes, and for other sizes as far as both compute the same with them."""
+        question = self._question
+        if symbolic.decision.verdict is Verdict.IDENTICAL:
+            others = symbolic.other_sizes()
+            return symbolic.decision if not others else question.undecided(others[0])
+        # the sizes of this run alone
+        numeric = _Pair(question, Algebra(self._numbers, symbolic_sizes=False, bound=self._bound), inputs)
+        if numeric.decision.verdict is Verdict.DIFFERENT:
+            return numeric.decision
+        return question.undecided(
+            f"the graph computes with its sizes at {symbolic.decision.first_difference}"
+        )
+
+    def _excess(self) -> str | None:
+        """What to say if too much was compared to be sure of it."""
+        chance = self._bound.probability()
+        if chance <= MAX_ERROR_BOUND:
+            return None
+        return (
+            f"the programs are too large: the chance of an error is up to {chance:.0e}, expected at most "
+            f"{MAX_ERROR_BOUND:.0e}"
+        )
 
 
 class _Pair:
     """A reference and a graph that have run on the same elements."""
 
-    def __init__(
-        self,
-        reference: ExportedProgram | ir.Model,
-        model: ir.Model,
-        inputs: Sequence[InputShape],
-        hidden: Mapping[str, HiddenOutput],
-        folded: Sequence[FoldedConstant],
-        trusted: ir.Model | None,
-        *,
-        symbolic_sizes: bool,
-    ) -> None:
-        algebra = self._algebra = Algebra(Residues(), symbolic_sizes=symbolic_sizes)
-        self._model, self._hidden = model, hidden
-        values = [random_term(algebra, shape) for shape in inputs]
+    def __init__(self, question: _Question, algebra: Algebra, inputs: Sequence[Term]) -> None:
+        self._algebra, self._model, self._hidden = algebra, question.model, question.hidden
+        reference, trusted = question.reference, question.trusted
         if isinstance(reference, ir.Model):
-            graph = run_graph(reference, algebra, values)
+            graph = run_graph(reference, algebra, inputs)
             self._outputs = tuple(graph.outputs.values())
             self._values = {str(value.name): result for value, result in graph.values.items()}
         else:
-            constants = {constant.node: constant.array for constant in folded}
-            program = run_program(reference, algebra, values, constants)
+            constants = {constant.node: constant.array for constant in question.folded}
+            program = run_program(reference, algebra, inputs, constants)
             self._outputs, self._values = program.outputs, dict(program.values)
         self._inside_loops: Mapping[str, Value] = {}
-        if trusted is not None and any(origin.value is None for origin in hidden.values()):
-            self._inside_loops = run_graph(trusted, algebra, values).outputs
+        if trusted is not None and any(origin.value is None for origin in self._hidden.values()):
+            self._inside_loops = run_graph(trusted, algebra, inputs).outputs
         algebra.sizes.is_open = False
-        self._graph = run_graph(model, algebra, values)
+        self.recorded_run: RecordedRun | None = None
+        if isinstance(algebra, GateAlgebra):
+            self.recorded_run = record_run(self._model, algebra, inputs)
+            self._graph = self.recorded_run.graph
+        else:
+            self._graph = run_graph(self._model, algebra, inputs)
         expected = self._expected_outputs()
         different = tuple(
             name for name, value in expected.items() if not self._is_same(value, self._graph.outputs[name])
@@ -138,9 +197,12 @@ class _Pair:
             tuple(expected),
             different,
             self._first_difference() if different else None,
-            folded=tuple(folded),
-            error_bound=algebra.bound.probability(),
+            folded=question.folded,
         )
+
+    def outputs(self) -> dict[str, Term]:
+        """The outputs of the graph."""
+        return {name: self._algebra.term(value) for name, value in self._graph.outputs.items()}
 
     def other_sizes(self) -> list[str]:
         """Where the graph shapes its tensors by sizes that the program does not compute."""
@@ -193,9 +255,3 @@ def _initializers(model: ir.Model) -> Iterator[tuple[str, Array]]:
     for name, value in model.graph.initializers.items():
         if value.const_value is not None and value.const_value.dtype is not ir.DataType.STRING:
             yield name, value.const_value.numpy()
-
-
-def random_term(algebra: Algebra, shape: InputShape) -> Term:
-    """An atom for each number of an input, ids and masks too."""
-    kind = kind_of(np.zeros(0, shape.dtype))
-    return Term(algebra.numbers.random(shape.sizes), kind, ATOM, is_binary=kind == "b")

@@ -15,6 +15,7 @@ import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.algebra.terms import Array, Term, Value
+from turnpike.export.identity.numbers.error_bound import ErrorBound
 from turnpike.export.identity.numbers.residues import Residues
 
 U64 = np.uint64
@@ -27,7 +28,7 @@ class ElementTable:
         self.elements = elements
         self._factors = np.array([secrets.randbits(64) | 1 for _ in elements], U64)
         keys = self._keys(elements)
-        self._order = np.argsort(keys, kind="stable")
+        self._order = np.argsort(keys)
         self._sorted = keys[self._order]
 
     def _keys(self, elements: Array) -> Array:
@@ -37,19 +38,27 @@ class ElementTable:
 
     def find(self, elements: Array) -> Array:
         """The column of each element; -1 for one that the table does not have."""
+        found = np.full(elements.shape[1], -1)
         if not self._sorted.size:
-            return np.full(elements.shape[1], -1)
-        places = np.searchsorted(self._sorted, self._keys(elements)).clip(max=self._sorted.size - 1)
-        columns = self._order[places]
-        return np.where((self.elements[:, columns] == elements).all(0), columns, -1)
+            return found
+        keys = self._keys(elements)
+        # a search for ascending keys stays in the processor's cache
+        order = np.argsort(keys)
+        keys = keys[order]
+        places = np.searchsorted(self._sorted, keys).clip(max=self._sorted.size - 1)
+        same = self._sorted[places] == keys
+        order, columns = order[same], self._order[places[same]]
+        agree = (self.elements[:, columns] == elements[:, order]).all(0)
+        found[order[agree]] = columns[agree]
+        return found
 
     def find_all(self, elements: Array) -> Array:
         """All columns that have one of these elements."""
-        keys = np.unique(self._keys(elements))
-        starts = np.searchsorted(self._sorted, keys)
-        ends = np.searchsorted(self._sorted, keys, side="right")
-        parts = [self._order[start:end] for start, end in zip(starts, ends, strict=True)]
-        return np.concatenate([np.zeros(0, np.intp), *parts])
+        keys, places = np.unique(self._keys(elements)), self._sorted.size + 1
+        starts = np.bincount(np.searchsorted(self._sorted, keys), minlength=places)
+        ends = np.bincount(np.searchsorted(self._sorted, keys, side="right"), minlength=places)
+        # 1 from the start of a key to its end, 0 between keys
+        return self._order[np.cumsum(starts - ends)[:-1] > 0]
 
 
 @dataclass(frozen=True)
@@ -83,8 +92,8 @@ class Logits:
 class GateAlgebra(Algebra):
     """Records sigmoids, exponentials and quotients, and replaces results of the first two."""
 
-    def __init__(self) -> None:
-        super().__init__(Residues())
+    def __init__(self, numbers: Residues, bound: ErrorBound | None = None) -> None:
+        super().__init__(numbers, bound=bound)
         self.is_recording = False
         self._records: dict[str, list[Record]] = {"sigmoid": [], "exp": [], "divide": [], "reciprocal": []}
         self._replaced: dict[str, tuple[ElementTable, Array]] = {}
@@ -161,15 +170,16 @@ class GateTables:
     def __init__(self, algebra: Algebra, records: dict[str, list[Record]]) -> None:
         self._algebra = algebra
         numbers = algebra.numbers
-        self._nodes: dict[str, list[str]] = {
-            name: [record.node for record in found for _ in range(record.result.shape[1])]
+        # the node of each column
+        self._nodes: dict[str, Array] = {
+            name: np.repeat([r.node for r in found], [r.result.shape[1] for r in found])
             for name, found in records.items()
         }
         self._arguments = {name: _joined([r.argument for r in found]) for name, found in records.items()}
         self._results = {name: _joined([r.result for r in found]) for name, found in records.items()}
         # sigmoid(-x) = 1 - sigmoid(x)
         results = self._results["sigmoid"]
-        one = numbers.from_integers(np.ones(results.shape[1], np.int64))
+        one = numbers.from_integers(np.ones(1, np.int64))
         both = np.concatenate([results, numbers.subtract(one, results)], 1)
         self._tables = {
             name: ElementTable(both if name == "sigmoid" else found) for name, found in self._results.items()
@@ -196,7 +206,7 @@ class GateTables:
         columns = self._tables["reciprocal"].find(elements)
         if (columns >= 0).all():
             divisors = self._arguments["reciprocal"][:, columns]
-            one = numbers.from_integers(np.ones(divisors.shape[1], np.int64))
+            one = numbers.from_integers(np.ones(1, np.int64))
             powers = self._tables["exp"].find(numbers.subtract(divisors, one))
             if (powers >= 0).all():
                 nodes = self._nodes_at("reciprocal", self._tables["reciprocal"].find_all(elements))
@@ -209,7 +219,7 @@ class GateTables:
 
     def _nodes_at(self, name: str, columns: Array) -> frozenset[str]:
         names = self._nodes[name]
-        return frozenset(names[column] for column in np.unique(columns))
+        return frozenset(map(str, np.unique(names[columns])))
 
 
 def columns_of(data: Array) -> Array:

@@ -1,10 +1,10 @@
 """Decides whether levers move their gates and nothing else, and whether closed layers carry their input.
 
-A lever is a bias of a gate that a caller may replace. The graph runs twice: with its own biases, and with a
-random element d added to each lever. In the second run, the sigmoids of the gates get the values of the
-first run back at the arguments logit + d, and random values at the arguments logit. So the second run has
-the results of the first one in all outputs if, and only if, each lever adds d to the logits of its own gate
-wherever they are read, and changes nothing else.
+A lever is a bias of a gate that a caller may replace. The graph has run with its own biases, and runs again
+with a random element d added to each lever. In the second run, the sigmoids of the gates get the values of
+the first run back at the arguments logit + d, and random values at the arguments logit. So the second run
+has the results of the first one in all outputs if, and only if, each lever adds d to the logits of its own
+gate wherever they are read, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -17,29 +17,45 @@ import onnx_ir as ir
 
 from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value
 from turnpike.export.identity.closed_layers import ClosedLayers
-from turnpike.export.identity.decide import random_term
-from turnpike.export.identity.decision import InputShape, LeverDecision, Verdict
+from turnpike.export.identity.decision import LeverDecision, Verdict
 from turnpike.export.identity.gate_algebra import GateAlgebra, GateTables, Logits, columns_of
 from turnpike.export.identity.numbers.error_bound import ATOM
 from turnpike.export.identity.onnx.run_graph import GraphRun, run_graph
 from turnpike.service.artifact.manifest import Gate, Lever
 
 
+@dataclass(frozen=True, eq=False)
+class RecordedRun:
+    """A run of a graph with its own biases, and what it ran on."""
+
+    algebra: GateAlgebra
+    inputs: Sequence[Value]
+    graph: GraphRun
+
+
+def record_run(model: ir.Model, algebra: GateAlgebra, inputs: Sequence[Value]) -> RecordedRun:
+    """Run a graph, and record what its gates are computed from."""
+    algebra.is_recording = True
+    graph = run_graph(model, algebra, inputs)
+    algebra.is_recording = False
+    return RecordedRun(algebra, inputs, graph)
+
+
 def decide_levers(
-    model: ir.Model, gates: Sequence[Gate], inputs: Sequence[InputShape], trusted: ir.Model | None = None
+    model: ir.Model, gates: Sequence[Gate], run: RecordedRun, trusted: ir.Model | None = None
 ) -> LeverDecision:
     """Decide about all levers and all layers of a graph.
 
     Args:
         model: The graph.
         gates: Its gates, as the manifest describes them.
-        inputs: The shapes to run: more than one row shows a lever that works in one row only.
+        run: A run of the graph. More than one row shows a lever that works in one row only.
         trusted: A graph that was exported here from the same network, for gates whose logits are not found:
             their levers have to do the same in both.
     """
     with np.errstate(over="ignore"):
         try:
-            return _Levers(model, gates, inputs, trusted).decide()
+            return _Levers(model, gates, run, trusted).decide()
         except UndecidedError as error:
             return LeverDecision(Verdict.NOT_DECIDED, reason=str(error).splitlines()[0])
 
@@ -57,14 +73,10 @@ class _Levers:
     """A graph with its own biases, and what it computes with others."""
 
     def __init__(
-        self, model: ir.Model, gates: Sequence[Gate], inputs: Sequence[InputShape], trusted: ir.Model | None
+        self, model: ir.Model, gates: Sequence[Gate], run: RecordedRun, trusted: ir.Model | None
     ) -> None:
         self._model, self._gates, self._trusted = model, gates, trusted
-        self._algebra = GateAlgebra()
-        self._inputs = [random_term(self._algebra, shape) for shape in inputs]
-        self._algebra.is_recording = True
-        self._base = run_graph(model, self._algebra, self._inputs)
-        self._algebra.is_recording = False
+        self._algebra, self._inputs, self._base = run.algebra, run.inputs, run.graph
         self._logits = self._find_logits(self._algebra.tables())
         self._parts = [part for gate in gates if gate.levers for part in self._parts_of(gate)]
         # what is added to each lever
@@ -173,10 +185,9 @@ class _Levers:
         for part in poisoned:
             other = numbers.add(part.logits.results, numbers.random((1,)))
             results[part.logits.function].append((part.logits.arguments, other))
+        one = numbers.from_integers(np.ones(1, np.int64))
         for pair in results.get("sigmoid", [])[:]:
-            results["sigmoid"].append(
-                (self._negated(pair[0]), numbers.subtract(self._ones(pair[1]), pair[1]))
-            )
+            results["sigmoid"].append((self._negated(pair[0]), numbers.subtract(one, pair[1])))
         self._algebra.replace_results(
             {
                 name: (
@@ -214,9 +225,6 @@ class _Levers:
 
     def _negated(self, elements: Array) -> Array:
         return self._algebra.numbers.subtract(np.zeros_like(elements), elements)
-
-    def _ones(self, like: Array) -> Array:
-        return self._algebra.numbers.from_integers(np.ones(like.shape[1], np.int64))
 
     def _came(self, part: _Part) -> Array:
         """For each lever of a gate, and each element of T or C: whether the lever has moved its logit."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, overload
@@ -18,6 +17,7 @@ from turnpike.export.identity.algebra.terms import (
     Term,
     UndecidedError,
     Value,
+    digest_of,
     joint_kind,
     kind_of,
     shape_of,
@@ -74,9 +74,12 @@ class Algebra:
     number of this run.
     """
 
-    def __init__(self, numbers: Numbers, *, symbolic_sizes: bool = True) -> None:
+    def __init__(
+        self, numbers: Numbers, *, symbolic_sizes: bool = True, bound: ErrorBound | None = None
+    ) -> None:
+        """`bound` counts for all runs on these numbers; without one, there is one run."""
         self.numbers = numbers
-        self.bound = ErrorBound(len(numbers.primes))
+        self.bound = ErrorBound(len(numbers.primes)) if bound is None else bound
         self.sizes = SizeLedger(numbers.from_integers)
         self._symbolic_sizes = symbolic_sizes
         # results of costly operators, by the operator and the digests of its operands
@@ -608,13 +611,14 @@ def _is_like(value: Value, *operands: Value) -> bool:
     return shape == shape_of(value) and joint_kind(*operands) == kind_of(value)
 
 
-def _digest(value: Value) -> bytes:
-    """A digest of the elements or bits of a value, and of its shape and kind."""
+def _digest(value: Value) -> tuple[object, ...]:
+    """A digest of the elements or bits of a value, and its shape and kind."""
     if isinstance(value, Sizes):
         value = value.term
-    array = value.data if isinstance(value, Term) else np.asarray(value)
-    form = f"{array.dtype} {array.shape} {kind_of(value)}"
-    return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=32).digest() + form.encode()
+    if isinstance(value, Term):
+        return value.digest, value.data.dtype.str, value.data.shape, value.kind
+    array = np.asarray(value)
+    return digest_of(array), array.dtype.str, array.shape, kind_of(array)
 
 
 def is_infinite(value: Value) -> Array:

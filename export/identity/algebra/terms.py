@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,6 +43,16 @@ class Term:
     def ndim(self) -> int:
         return self.data.ndim - 1
 
+    @cached_property
+    def digest(self) -> bytes:
+        """A digest of the elements."""
+        # residues have 31 bits
+        return digest_of(self.data.astype(np.uint32) if self.data.dtype == np.uint64 else self.data)
+
+
+def digest_of(array: Array) -> bytes:
+    return hashlib.sha256(np.ascontiguousarray(array).data).digest()
+
 
 # programs write bounds of this size for "to the end"
 NO_BOUND = 2**31 - 1
@@ -78,8 +89,7 @@ class SizeLedger:
 
     def use_table(self, table: Array) -> None:
         """Note a known table that is cut by sizes: its other numbers belong to longer inputs."""
-        digest = hashlib.blake2b(np.ascontiguousarray(table).tobytes(), digest_size=32).digest()
-        self.expect(("table", str(table.dtype), digest), "a table of numbers that is cut by sizes")
+        self.expect(("table", str(table.dtype), digest_of(table)), "a table of numbers that is cut by sizes")
 
     def expect(self, key: tuple[object, ...], what: str) -> None:
         """Note something that the second program may have only if the first one has it, too."""

@@ -9,22 +9,28 @@ import hashlib
 import math
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 
 from turnpike.export.identity.numbers.primes import random_primes
 from turnpike.export.identity.numbers.siphash import siphash
 
 Array = np.ndarray[Any, np.dtype[Any]]
 U64 = np.uint64
+Divisor: TypeAlias = np.uint64 | Array
 # Primes of a run. With six, the bound of the error is below 1e-18 for all networks that were tried.
 PRIMES = 6
+# exponents of the last bits of float64
+LOWEST_POWER, HIGHEST_POWER = -1074, 972
 # numbers converted at a time, to stay in the processor's cache
 CHUNK = 1 << 16
-# of float64: bits of the fraction, exponent of its last bit, smallest exponent, and the bits of the exponent
-FRACTION_BITS, EXPONENT_SHIFT, EXPONENT_MASK = 52, 1075, 0x7FF
-# a sum of products of sums of 16-bit limbs is exact in float64 up to here
+# residues up to which those of all primes are computed at once: more leave the processor's cache
+MAX_SMALL = 1 << 15
+# a residue is below 2**31, and whole numbers are exact in float64 up to 2**53
+RESIDUE_BITS, EXACT_BITS = 31, 53
+# with this many summands, limbs of a product are 4 bits wide
 MAX_SUMMANDS = 1 << 18
 
 
@@ -42,7 +48,12 @@ class Residues:
         self.primes = random_primes(count)
         self._secret = secrets.token_bytes(32)
         self._keys: dict[str, tuple[int, int]] = {}
-        self._powers = [_powers_of_two(prime) for prime in self.primes]
+        self._column = np.array(self.primes, U64)[:, None]
+        powers = np.array([_powers_of_two(prime) for prime in self.primes])
+        self._floats = {
+            4: _FloatTable(self._column, powers, np.dtype(np.uint32), fraction=23, last_bit=-150),
+            8: _FloatTable(self._column, powers, np.dtype(np.uint64), fraction=52, last_bit=-1075),
+        }
 
     # ---- conversion
 
@@ -53,33 +64,27 @@ class Residues:
 
     def from_floats(self, array: Array) -> Array:
         """The residues of finite numbers of 16, 32 or 64 bits: mantissa times a power of two, exactly."""
+        if array.size * len(self.primes) <= MAX_SMALL:
+            return self._from_floats(array, slice(None))
         return np.stack([self.from_floats_modulo(array, number) for number in range(len(self.primes))])
 
     def from_floats_modulo(self, array: Array, number: int) -> Array:
         """The same for one of the primes: six at once would take 12 times the memory of a layer's weights."""
-        prime, powers = U64(self.primes[number]), self._powers[number]
-        flat = np.ascontiguousarray(array).reshape(-1)
-        residues = np.empty(flat.size, U64)
+        return self._from_floats(array, slice(number, number + 1))[0]
+
+    def _from_floats(self, array: Array, chosen: slice) -> Array:
+        dtype = np.float64 if array.dtype.itemsize == 8 else np.float32
+        flat = np.ascontiguousarray(array, dtype).reshape(-1)
+        table, column = self._floats[flat.itemsize], self._column[chosen]
+        residues = np.empty((len(column), flat.size), U64)
         for start in range(0, flat.size, CHUNK):
-            bits = flat[start : start + CHUNK].astype(np.float64).view(U64)
-            exponent = (bits >> U64(FRACTION_BITS) & U64(EXPONENT_MASK)).astype(np.intp)
-            # a number below the normal ones has the exponent of the smallest, without the leading bit
-            mantissa = (bits & U64((1 << FRACTION_BITS) - 1)) | (
-                (exponent > 0).astype(U64) << U64(FRACTION_BITS)
-            )
-            value = _remainder(mantissa, prime)
-            value *= powers[np.maximum(exponent, 1)]
-            _remainder(value, prime)
-            negative = (bits >> U64(63)).astype(bool) & (value > 0)
-            np.subtract(prime, value, out=value, where=negative)
-            residues[start : start + CHUNK] = value
-        return residues.reshape(array.shape)
+            residues[:, start : start + CHUNK] = table.convert(flat[start : start + CHUNK], column, chosen)
+        return residues.reshape(-1, *array.shape)
 
     def from_integers(self, array: Array) -> Array:
         if array.dtype == np.uint64:
-            return np.stack([array % U64(prime) for prime in self.primes])
-        wide = array.astype(np.int64)
-        return np.stack([np.mod(wide, prime).astype(U64) for prime in self.primes])
+            return np.asarray(array % self._primes_for(array[None]))
+        return np.mod(array.astype(np.int64), self._primes_for(array[None]).astype(np.int64)).astype(U64)
 
     # ---- sums and products
 
@@ -115,29 +120,38 @@ class Residues:
         )
 
     def product(self, a: Array, b: Array, number: int) -> Array:
-        """The matrix product modulo one of the primes, by float64 products of 16-bit limbs."""
-        if a.shape[-1] > MAX_SUMMANDS:
-            raise ValueError(f"expected at most {MAX_SUMMANDS} summands, got {a.shape[-1]}")
-        prime = U64(self.primes[number])
-        a_high, a_low = _limbs(a)
-        b_high, b_low = _limbs(b)
-        # three products in place of four (Karatsuba); all sums are exact below 2**53
-        high, low = np.matmul(a_high, b_high), np.matmul(a_low, b_low)
-        a_high += a_low
-        b_high += b_low
-        middle = np.matmul(a_high, b_high)
-        middle -= high
-        middle -= low
-        total = _remainder(high.astype(U64), prime)
-        total <<= U64(16)
-        total += middle.astype(U64)
-        _remainder(total, prime)
-        total <<= U64(16)
-        total += low.astype(U64)
-        return _remainder(total, prime)
+        """The matrix product modulo one of the primes, by float64 products that are exact below 2**53.
 
-    def _parts(self, array: Array) -> Iterator[tuple[Array, np.uint64]]:
-        """Views of the residues of each prime, in pieces that stay in the processor's cache."""
+        The operand with fewer residues is split into limbs, so narrow that their sums stay below that.
+        """
+        count = a.shape[-1]
+        if count > MAX_SUMMANDS:
+            raise ValueError(f"expected at most {MAX_SUMMANDS} summands, got {count}")
+        prime = U64(self.primes[number])
+        # `count` products below 2**bits * 2**31 each
+        bits = EXACT_BITS - RESIDUE_BITS - (count - 1).bit_length()
+        limbs = -(-RESIDUE_BITS // bits)
+        rows, columns = a.shape[-2], b.shape[-1]
+        if b.size < a.size:
+            split = _limbs(b, bits, -2).reshape(*b.shape[:-1], limbs * columns)
+            sums = _float_product(a.astype(np.float64), split)
+            sums = np.moveaxis(sums.reshape(*sums.shape[:-1], limbs, columns), -2, 0)
+        else:
+            split = _limbs(a, bits, -3).reshape(*a.shape[:-2], limbs * rows, count)
+            sums = _float_product(split, b.astype(np.float64))
+            sums = np.moveaxis(sums.reshape(*sums.shape[:-2], limbs, rows, columns), -3, 0)
+        total = _remainder(sums[0].astype(U64), prime)
+        for limb in sums[1:]:
+            total <<= U64(bits)
+            total += limb.astype(U64)
+            _remainder(total, prime)
+        return total
+
+    def _parts(self, array: Array) -> Iterator[tuple[Array, Divisor]]:
+        """Views of the residues with their primes, in pieces that stay in the processor's cache."""
+        if array.size <= MAX_SMALL:
+            yield array, self._primes_for(array)
+            return
         for number, prime in enumerate(self.primes):
             # a view also of a vector, of which array[number] would be a copy
             part = array[number : number + 1]
@@ -147,6 +161,10 @@ class Residues:
             flat = part.reshape(-1)
             for start in range(0, flat.size, CHUNK):
                 yield flat[start : start + CHUNK], U64(prime)
+
+    def _primes_for(self, array: Array) -> Array:
+        """The primes, in a shape that is broadcast with residues of this one."""
+        return self._column.reshape(-1, *(1,) * (array.ndim - 1))
 
     def _reduced(self, array: Array) -> Array:
         for part, prime in self._parts(array):
@@ -186,7 +204,7 @@ class Residues:
 
     def rows(self, table: Array, ids: Array) -> Array:
         """The rows of a table at ids: a random function of table, id and place in the row."""
-        digest = hashlib.blake2b(np.ascontiguousarray(table).tobytes(), digest_size=32).hexdigest()
+        digest = hashlib.sha256(np.ascontiguousarray(table).data).hexdigest()
         places = np.arange(math.prod(table.shape[1:]))
         column = ids.reshape(len(ids), -1, 1)
         name = f"row of {table.dtype} {table.shape} {digest}"
@@ -206,8 +224,7 @@ class Residues:
         # Two residues from each word of 64 bits. A value of 32 bits modulo p has no value with a higher
         # probability than 2**-30, which is what the bound of the error assumes.
         halves = [half for word in hashes for half in (word >> U64(32), word & U64(0xFFFFFFFF))]
-        residues = [half % U64(prime) for half, prime in zip(halves, self.primes, strict=False)]
-        return np.stack(residues).reshape(count, *shape)
+        return self._reduced(np.stack(halves[:count])).reshape(count, *shape)
 
     def _oriented(self, a: Array) -> tuple[Array, Array, Array]:
         """One of x and -x, the same for both; whether that is -x; and whether x is zero."""
@@ -219,11 +236,43 @@ class Residues:
         return np.where(smaller, negated, a), smaller, undecided
 
 
+class _FloatTable:
+    """What the bits of a float above its fraction stand for: its sign and its exponent."""
+
+    def __init__(
+        self,
+        column: Array,
+        powers: Array,
+        word: np.dtype[np.unsignedinteger[Any]],
+        fraction: int,
+        last_bit: int,
+    ) -> None:
+        """The smallest exponent, 0, has the last bit 2**(last_bit + 1), and no leading bit."""
+        self._word, self._fraction = word, fraction
+        exponents = np.arange(1 << (8 * word.itemsize - 1 - fraction))
+        last = powers[:, np.maximum(exponents, 1) + last_bit - LOWEST_POWER]
+        lead = last * (U64(1 << fraction) % column) % column * (exponents > 0)
+        # behind the positive ones, and 0 stays 0
+        self._last = np.concatenate([last, column - last], 1)
+        self._lead = np.concatenate([lead, (column - lead) % column], 1)
+
+    def convert(self, numbers: Array, column: Array, chosen: slice) -> Array:
+        """The residues of numbers modulo the chosen primes."""
+        bits = numbers.view(self._word)
+        kinds = (bits >> self._word.type(self._fraction)).astype(np.intp)
+        fractions = (bits & self._word.type((1 << self._fraction) - 1)).astype(U64)
+        # below 2**54, which is 2**23 * 2**31, after a division if the fraction is longer
+        values = fractions % column if self._fraction > 31 else fractions
+        values = values * self._last[chosen].take(kinds, 1)
+        values += self._lead[chosen].take(kinds, 1)
+        return _remainder(values, column)
+
+
 def _powers_of_two(prime: int) -> Array:
-    """The values of the last bit of a float64, by its exponent."""
-    power = pow(2, -EXPONENT_SHIFT, prime)
+    """The powers from 2**LOWEST_POWER to that of the last bit of the largest float64."""
+    power = pow(2, LOWEST_POWER, prime)
     powers = []
-    for _ in range(EXPONENT_MASK):
+    for _ in range(LOWEST_POWER, HIGHEST_POWER + 1):
         powers.append(power)
         power = power * 2 % prime
     return np.array(powers, U64)
@@ -237,7 +286,7 @@ def _words(a: Array) -> list[Array]:
     return [high << U64(32) | low for high, low in zip(flat[::2], flat[1::2], strict=True)]
 
 
-def _remainder(a: Array, prime: np.uint64) -> Array:
+def _remainder(a: Array, prime: Divisor) -> Array:
     """The residues, in place. NumPy divides by one number with SIMD instructions; its remainder does not."""
     quotient = a // prime
     quotient *= prime
@@ -245,9 +294,17 @@ def _remainder(a: Array, prime: np.uint64) -> Array:
     return a
 
 
-def _limbs(a: Array) -> tuple[Array, Array]:
-    """The upper and the lower 16 bits, as float64."""
-    return (a >> U64(16)).astype(np.float64), (a & U64(0xFFFF)).astype(np.float64)
+def _limbs(a: Array, bits: int, axis: int) -> Array:
+    """Residues as limbs of this width along a new axis, the highest first, in float64."""
+    shifts = [U64(shift) for shift in range(0, RESIDUE_BITS, bits)][::-1]
+    mask = U64((1 << bits) - 1)
+    return np.stack([(a >> shift & mask).astype(np.float64) for shift in shifts], axis)
+
+
+def _float_product(a: Array, b: Array) -> Array:
+    """A matrix product by PyTorch: NumPy's would start threads that wait for work by spinning."""
+    product: Array = torch.matmul(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+    return product
 
 
 def _power(a: Array, exponent: int, prime: U64) -> Array:

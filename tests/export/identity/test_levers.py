@@ -16,7 +16,10 @@ from tests.highways.faults import wrong_carry
 from tests.support.gate_graphs import instrument_net
 from turnpike.export.gates.instrument import Instrumentation
 from turnpike.export.identity.decision import InputShape, LeverDecision, Verdict
-from turnpike.export.identity.levers import decide_levers
+from turnpike.export.identity.gate_algebra import GateAlgebra
+from turnpike.export.identity.levers import RecordedRun, decide_levers, record_run
+from turnpike.export.identity.numbers.residues import Residues
+from turnpike.export.identity.samples import draw_inputs
 from turnpike.export.options import SourceOptions
 from turnpike.export.prepared_graph import prepare
 from turnpike.export.sources.load import load_source
@@ -44,9 +47,14 @@ class Highways(nn.Module):
 
 def decided(graph: Graph, shape: tuple[int, ...], trusted: ir.Model | None = None) -> LeverDecision:
     model, instrumentation = graph
-    return decide_levers(
-        model, instrumentation.gates, [InputShape(np.dtype(np.float32), (ROWS, *shape))], trusted
-    )
+    return decide_levers(model, instrumentation.gates, recorded(model, (ROWS, *shape)), trusted)
+
+
+def recorded(model: ir.Model, shape: tuple[int, ...]) -> RecordedRun:
+    numbers = Residues()
+    (inputs,) = draw_inputs(numbers, [[InputShape(np.dtype(np.float32), shape)]])
+    with np.errstate(over="ignore"):
+        return record_run(model, GateAlgebra(numbers), inputs)
 
 
 @pytest.fixture(scope="module")
@@ -305,8 +313,7 @@ def test_layers_inside_a_loop_are_not_closed() -> None:
         nn.Sequential(nn.GRU(4, 5, batch_first=True)), SourceOptions(inputs=["x:float32[batch,time,4]"])
     )
     graph = prepare(network, open_recurrent=True)
-    inputs = [InputShape(np.dtype(np.float32), (ROWS, 4, 4))]
-    decision = decide_levers(graph.model, graph.gates.gates, inputs)
+    decision = decide_levers(graph.model, graph.gates.gates, recorded(graph.model, (ROWS, 4, 4)))
     assert decision.verdict is Verdict.NOT_DECIDED, decision
     assert "inside a loop" in str(decision)
     assert decision.moved == tuple(gate.name for gate in graph.gates.gates if gate.levers)

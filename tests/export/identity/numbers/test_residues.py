@@ -71,14 +71,33 @@ def test_sums_of_a_vector_are_scalars() -> None:
     assert all(value < prime for value, prime in zip(total.tolist(), NUMBERS.primes, strict=True))
 
 
-@pytest.mark.parametrize("count", [1, 3, 1000])
-def test_matrix_products_are_exact(count: int) -> None:
-    """Also of the largest residues."""
+@pytest.mark.parametrize("count", [1, 3, 64, 65, 1000, 2048, 2049, 1 << 15])
+@pytest.mark.parametrize(("rows", "columns"), [(4, 3), (3, 4)])
+def test_matrix_products_are_exact(count: int, rows: int, columns: int) -> None:
+    """Also of the largest limbs and residues, and with as many summands as a width of limbs allows."""
     for number, prime in enumerate(NUMBERS.primes):
-        a, b = random_residues(4, count)[number], random_residues(count, 3)[number]
-        a[0], b[:, 0] = prime - 1, prime - 1
+        a, b = random_residues(rows, count)[number], random_residues(count, columns)[number]
+        lowest, highest = np.uint64((1 << 30) - 1), np.uint64(prime - 1)
+        a[0], a[1], b[:, 0], b[:, 1] = lowest, highest - a[1] % 1000, highest - b[:, 0] % 1000, lowest
         expected = np.dot(a.astype(object), b.astype(object)) % prime
         assert (NUMBERS.product(a, b, number) == expected).all()
+
+
+def test_products_of_stacks_and_of_nothing() -> None:
+    for a_shape, b_shape in (
+        ((2, 3, 5), (2, 5, 4)),
+        ((2, 1, 3, 5), (4, 5, 1)),
+        ((3, 5), (2, 5, 4)),
+        ((2, 3, 5), (5, 2)),
+        ((2, 0), (0, 3)),
+        ((0, 2), (2, 3)),
+        ((2, 3), (3, 0)),
+    ):
+        a, b = random_residues(*a_shape)[0], random_residues(*b_shape)[0]
+        expected = np.matmul(a.astype(object), b.astype(object)) % NUMBERS.primes[0]
+        product = NUMBERS.product(a, b, 0)
+        assert product.shape == expected.shape
+        assert (product == expected).all()
 
 
 def test_too_long_sums_are_refused() -> None:
