@@ -60,7 +60,9 @@ class Windows:
             end = (counts[axis] - 1) * self.strides[axis] + self.extents[axis]
             widths.append((low, high))
             beyond.append((0, max(0, end - sizes[axis] - low - high)))
-        array = np.pad(np.pad(array, widths, constant_values=padding), beyond)
+        for margins, number in ((widths, padding), (beyond, 0)):
+            if any(map(any, margins)):
+                array = np.pad(array, margins, constant_values=number)
         axes = tuple(range(array.ndim - self.rank, array.ndim))
         view = np.lib.stride_tricks.sliding_window_view(array, self.extents, axes)
         steps = [slice(None)] * (array.ndim - self.rank)
@@ -101,7 +103,8 @@ def _convolve(algebra: Algebra, x: Value, weight: Value, windows: Windows, group
     maps = shape_of(weight)[0]
     parts = []
     for number in range(len(algebra.numbers.primes)):
-        view = windows.cut(algebra.part(x, number))
+        # as the product needs them: windows repeat each number many times
+        view = windows.cut(algebra.part(x, number).astype(np.float64))
         rows, channels = view.shape[:2]
         places = view.shape[2 : 2 + windows.rank]
         view = view.reshape(rows, groups, channels // groups, *places, *windows.kernel)

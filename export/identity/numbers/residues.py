@@ -123,6 +123,7 @@ class Residues:
         """The matrix product modulo one of the primes, by float64 products that are exact below 2**53.
 
         The operand with fewer residues is split into limbs, so narrow that their sums stay below that.
+        Residues may be given in float64.
         """
         count = a.shape[-1]
         if count > MAX_SUMMANDS:
@@ -133,12 +134,12 @@ class Residues:
         limbs = -(-RESIDUE_BITS // bits)
         rows, columns = a.shape[-2], b.shape[-1]
         if b.size < a.size:
-            split = _limbs(b, bits, -2).reshape(*b.shape[:-1], limbs * columns)
-            sums = _float_product(a.astype(np.float64), split)
+            split = _limbs(b.astype(U64, copy=False), bits, -2).reshape(*b.shape[:-1], limbs * columns)
+            sums = _float_product(a.astype(np.float64, copy=False), split)
             sums = np.moveaxis(sums.reshape(*sums.shape[:-1], limbs, columns), -2, 0)
         else:
-            split = _limbs(a, bits, -3).reshape(*a.shape[:-2], limbs * rows, count)
-            sums = _float_product(split, b.astype(np.float64))
+            split = _limbs(a.astype(U64, copy=False), bits, -3).reshape(*a.shape[:-2], limbs * rows, count)
+            sums = _float_product(split, b.astype(np.float64, copy=False))
             sums = np.moveaxis(sums.reshape(*sums.shape[:-2], limbs, rows, columns), -3, 0)
         total = _remainder(sums[0].astype(U64), prime)
         for limb in sums[1:]:
@@ -303,7 +304,9 @@ def _limbs(a: Array, bits: int, axis: int) -> Array:
 
 def _float_product(a: Array, b: Array) -> Array:
     """A matrix product by PyTorch: NumPy's would start threads that wait for work by spinning."""
-    product: Array = torch.matmul(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+    # views of windows are not writable, which PyTorch warns about
+    first, second = (torch.from_numpy(np.require(operand, requirements="W")) for operand in (a, b))
+    product: Array = torch.matmul(first, second).numpy()
     return product
 
 

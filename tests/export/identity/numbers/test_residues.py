@@ -81,6 +81,11 @@ def test_matrix_products_are_exact(count: int, rows: int, columns: int) -> None:
         a[0], a[1], b[:, 0], b[:, 1] = lowest, highest - a[1] % 1000, highest - b[:, 0] % 1000, lowest
         expected = np.dot(a.astype(object), b.astype(object)) % prime
         assert (NUMBERS.product(a, b, number) == expected).all()
+        x, y = a.astype(float), b.astype(float)
+        # as views of windows are
+        x.setflags(write=False)
+        y.setflags(write=False)
+        assert (NUMBERS.product(x, y, number) == expected).all()
 
 
 def test_products_of_stacks_and_of_nothing() -> None:
