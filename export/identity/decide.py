@@ -163,13 +163,16 @@ class _Pair:
             elif origin.value in values:
                 moved = partial(np.moveaxis, source=origin.row_axis, destination=0)
                 value: Value = self._algebra.move(values[origin.value], moved)
-                outputs[name] = self._algebra.subtract(1, value) if origin.is_complement else value
+                if (origin.scale, origin.offset) != (1.0, 0.0):
+                    scaled = self._algebra.multiply(np.float64(origin.scale), value)
+                    value = self._algebra.add(scaled, np.float64(origin.offset))
+                outputs[name] = value
         return outputs
 
     def _first_difference(self) -> str | None:
         """The first node of the graph that differs from the reference's value of the same name."""
         names = {name: origin.value for name, origin in self._hidden.items() if origin.value is not None}
-        moved = {name for name, origin in self._hidden.items() if origin.is_complement or origin.row_axis}
+        moved = {name for name, origin in self._hidden.items() if origin.is_moved}
         for node in self._model.graph:
             for output in node.outputs:
                 expected = self._values.get(names.get(str(output.name), str(output.name)))

@@ -99,6 +99,32 @@ def difference_of_squares(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tens
     return x + ((t + d) ** 2 - (t - d) ** 2) / 4, t
 
 
+def weight_of_a_tanh(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    q = torch.tanh(z)
+    return 0.5 * ((1 + q) * h + (1 - q) * x), 0.5 + 0.5 * q
+
+
+def carried_by_a_tanh(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    q = torch.tanh(z)
+    return 0.5 * ((1 - q) * h + (1 + q) * x), 0.5 - 0.5 * q
+
+
+def half_a_difference(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    q = torch.tanh(z)
+    middle = (h + x) / 2
+    return middle + q * (h - middle), 0.5 + 0.5 * q
+
+
+def tanh_in_einsum(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    q = torch.tanh(z)
+    return torch.einsum("...i,...i->...i", 1 - q, (h - x) / 2) + x, 0.5 - 0.5 * q
+
+
+def stacked_weights_of_a_tanh(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    q = torch.tanh(z)
+    return (torch.stack([1 + q, 1 - q]) / 2 * torch.stack([h, x])).sum(0), 0.5 + 0.5 * q
+
+
 GATES: dict[str, Formula] = {
     "e / (e + 1)": mixed(exponential),
     "power": mixed(lambda z: torch.pow(1 + torch.exp(-z), -1)),
@@ -116,4 +142,9 @@ SUMS: dict[str, Formula] = {
     "transposed": of_transposed,
     "einsum": in_einsum,
     "difference of squares": difference_of_squares,
+    "weight of a tanh": weight_of_a_tanh,
+    "carried by a tanh": carried_by_a_tanh,
+    "half a difference": half_a_difference,
+    "tanh in einsum": tanh_in_einsum,
+    "stacked weights of a tanh": stacked_weights_of_a_tanh,
 }

@@ -31,7 +31,7 @@ def decided(graph: PreparedGraph, model: ir.Model, shape: tuple[int, ...]) -> De
     """The decision about a graph for the program that another one was exported from."""
     assert graph.traced is not None
     hidden = {
-        name: HiddenOutput(origin.value, origin.row_axis, origin.complement)
+        name: HiddenOutput(origin.value, origin.row_axis, origin.scale, origin.offset)
         for name, origin in graph.gates.origins.items()
         if origin.value is not None
     }
