@@ -201,10 +201,10 @@ class GatedSumFinder:
         for gate in gates:
             if (branches := _match_coupled(expanded, gate)) is not None:
                 return [GatedSum(output, True, branches)]
-        for value in values:
-            if self._ranges.can_be_signed_gate(value) and value not in self._accepted:
-                if (branches := _match_signed(expanded, value)) is not None:
-                    return [GatedSum(output, True, branches)]
+        for value in filter(self._ranges.can_be_signed_gate, values):
+            branches = None if value in self._accepted else _match_signed(expanded, value)
+            if branches is not None:
+                return [GatedSum(output, True, branches)]
         return [
             GatedSum(output, False, tuple(map(self._unscaled, branches)))
             for branches in _match_independent(expanded, gates)

@@ -2,8 +2,8 @@
 
 `gated_sums` knows forms, and there is always one more: a product with a diagonal matrix, a difference of
 squares. Here the surroundings of each gate without a highway are computed in exact arithmetic, and each
-value after the gate is tried as y. For every b before it, (y - b) / T + b is looked up among the others. T may
-also be (1 + q) / 2 of a value q.
+value after the gate is tried as y. For every b before it, (y - b) / T + b is looked up among the others. T
+may also be (1 + q) / 2 of a value q.
 
 Neither a nor b may depend on the gate, or on the sigmoid that it is a multiple of: what a highway carries
 exists without its gate.
@@ -60,11 +60,7 @@ class ValueSearch:
         if not around:
             return
         before = {value: self._values_before(value) for users in around.values() for value in users}
-        surroundings = {
-            *(gate.gate for gate in around),
-            *before,
-            *(value for values in before.values() for value in values),
-        }
+        surroundings = {gate.gate for gate in around}.union(before, *before.values())
         producers = {value.producer() for value in surroundings}
         nodes = [node for node in producers if node is not None and not self._is_boundary(node)]
         exact = ExactValues(self._view, self._opset, nodes)
