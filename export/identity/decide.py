@@ -124,9 +124,10 @@ class _Pair:
             constants = {constant.node: constant.array for constant in folded}
             program = run_program(reference, algebra, values, constants)
             self._outputs, self._values = program.outputs, dict(program.values)
-        self._inside_loops: Mapping[str, Value] = {}
-        if trusted is not None and any(origin.value is None for origin in hidden.values()):
-            self._inside_loops = run_graph(trusted, algebra, values).outputs
+        # a value inside a loop, or one that the trusted graph computes from those of the reference
+        self._added: Mapping[str, Value] = {}
+        if trusted is not None and any(origin.value not in self._values for origin in hidden.values()):
+            self._added = run_graph(trusted, algebra, values).outputs
         algebra.sizes.is_open = False
         self._graph = run_graph(model, algebra, values)
         expected = self._expected_outputs()
@@ -158,9 +159,11 @@ class _Pair:
         # a hidden output may be a public one, too
         values = {**self._values, **outputs}
         for name, origin in hidden.items():
-            if origin.value is None and name in self._inside_loops:
-                outputs[name] = self._inside_loops[name]
-            elif origin.value in values:
+            if origin.value not in values:
+                if name not in self._added:
+                    raise UndecidedError(f"the network has no value {origin.value} for the output {name}")
+                outputs[name] = self._added[name]
+            else:
                 moved = partial(np.moveaxis, source=origin.row_axis, destination=0)
                 value: Value = self._algebra.move(values[origin.value], moved)
                 if (origin.scale, origin.offset) != (1.0, 0.0):

@@ -36,8 +36,8 @@ class HiddenOutput:
     It is scale * value + offset, of a value of the reference.
 
     Attributes:
-        value: The name of the node of the program, or of the value of the other graph; None for a value
-            inside a loop, which is compared with that of the trusted graph.
+        value: The name of the node of the program, or of the value of the other graph. None for a value
+            inside a loop: it is compared with that of the trusted graph, and so is one of another name.
         row_axis: The axis of the value that is axis 0 of the output.
         scale: 1 for the value itself, -1 for one minus it.
         offset: A number to add.
