@@ -105,13 +105,17 @@ class ClosedLayers:
         """The nodes that compute elements of a gate, whatever function it is: a clip, for example."""
         elements, _ = self._elements({name: 0})
         table = ElementTable(elements)
-        found = []
-        for value in ancestors([self._outputs[name]]):
-            node, result = value.producer(), self._run.values.get(value)
-            if node is not None and isinstance(result, Term) and result.kind == "f":
-                if (table.find(columns_of(result.data)) >= 0).any():
-                    found.append(node)
-        return found
+        sources = ancestors([self._outputs[name]]) & self._run.values.keys()
+        results = {value: self._run.values[value] for value in sources}
+        found = [
+            value.producer()
+            for value, result in results.items()
+            if isinstance(result, Term) and result.kind == "f" and self._has_any(table, result)
+        ]
+        return [node for node in found if node is not None]
+
+    def _has_any(self, table: ElementTable, term: Term) -> bool:
+        return bool((table.find(columns_of(term.data)) >= 0).any())
 
     def _of_layer(self, gate_value: Value, gate: Gate, result: Value, *, removed: int) -> Value:
         """T or C with the axes of its layer, and with a number in the place of units that were removed."""
@@ -129,6 +133,10 @@ class ClosedLayers:
         if [size for size in shape if size > 1] == [size for size in own if size > 1]:
             return algebra.move(gate_value, lambda data: data.reshape(shape))
         rank = max(len(shape), len(own))
+        if own == shape[: len(own)]:
+            # one gate for all units, without an axis for them
+            own += (1,) * (rank - len(own))
+            gate_value = algebra.move(gate_value, lambda data: data.reshape(own))
         pairs = zip(_of_rank(own, rank), _of_rank(shape, rank), strict=True)
         if any(size not in (1, other) for size, other in pairs):
             raise UndecidedError(f"a gate of shape {own} for a layer of shape {shape}")

@@ -74,7 +74,11 @@ def match_sigmoid(value: ir.Value) -> SigmoidMatch | None:
             line = None if node is None else _clip_source(node)
         # a sigmoid may be clipped, too, so that it never closes
         clipped = match_sigmoid(inner)
-        return SigmoidMatch(inner, sign) if clipped is None else SigmoidMatch(clipped.logit, sign * clipped.slope)
+        return (
+            SigmoidMatch(inner, sign)
+            if clipped is None
+            else SigmoidMatch(clipped.logit, sign * clipped.slope)
+        )
     # 1 / (1 + exp(u)) = sigmoid(-u)
     exponent = _logistic_exponent(node)
     return None if exponent is None else SigmoidMatch(exponent, -sign)

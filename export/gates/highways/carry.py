@@ -57,9 +57,45 @@ LINEAR_OPS = MOVE_OPS | {
 
 # operators that compute each number of their result from one number of each input
 NUMBERWISE_OPS = frozenset(
-    """Add Sub Sum Mul Div Neg Abs Pow Sqrt Reciprocal Exp Log Sigmoid HardSigmoid Tanh Relu LeakyRelu Elu Selu
-    Celu Gelu Mish HardSwish Softplus Softsign Erf Sin Cos Atan Clip Max Min Where Greater GreaterOrEqual Less
-    LessOrEqual""".split()
+    {
+        "Add",
+        "Sub",
+        "Sum",
+        "Mul",
+        "Div",
+        "Neg",
+        "Abs",
+        "Pow",
+        "Sqrt",
+        "Reciprocal",
+        "Exp",
+        "Log",
+        "Sigmoid",
+        "HardSigmoid",
+        "Tanh",
+        "Relu",
+        "LeakyRelu",
+        "Elu",
+        "Selu",
+        "Celu",
+        "Gelu",
+        "Mish",
+        "HardSwish",
+        "Softplus",
+        "Softsign",
+        "Erf",
+        "Sin",
+        "Cos",
+        "Atan",
+        "Clip",
+        "Max",
+        "Min",
+        "Where",
+        "Greater",
+        "GreaterOrEqual",
+        "Less",
+        "LessOrEqual",
+    }
 )
 WEIGHTED_OPS = frozenset({"Gemm", "MatMul", "Conv", "ConvTranspose"})
 

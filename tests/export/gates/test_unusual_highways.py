@@ -18,9 +18,9 @@ from turnpike.export.gates.highways.other_gates import UNDECIDED
 ROWS, TIMES = 3, 4
 TOLERANCE = 1e-5
 # gates whose bias is found
-WITH_LEVERS = {"power", *SUMS}
+WITH_LEVERS = {"power", "clamped", "attention over sources", *SUMS}
 # these are parts of one softmax
-KINDS = {"log softmax": "softmax"}
+KINDS = {"log softmax": "softmax", "attention over sources": "softmax"}
 
 
 @pytest.mark.parametrize("name", [*GATES, *SUMS])
