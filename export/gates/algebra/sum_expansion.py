@@ -113,8 +113,8 @@ class SumExpander:
         for source, factor, offset in lines:
             if (other := self._on_lines.get((source, -factor, 1.0 - offset))) is not None:
                 return GateFactor(other.gate, not other.complemented)
-        for line in lines:
-            self._on_lines.setdefault(line, GateFactor(value, False))
+        for key in lines:
+            self._on_lines.setdefault(key, GateFactor(value, False))
         # Reshape(1 - t) is the complement of Reshape(t)
         if node.op_type in MOVE_OPS:
             inner = self.gate_factor(first_input(node))

@@ -22,7 +22,13 @@ from turnpike.export.gates.algebra.gated_sums import Branch, GatedSum
 from turnpike.export.gates.algebra.sigmoids import linear_source
 from turnpike.export.gates.algebra.value_ranges import ValueRanges
 from turnpike.export.gates.graph.element_moves import before_moves
-from turnpike.export.gates.graph.nodes import Array, is_float, present_inputs
+from turnpike.export.gates.graph.nodes import (
+    Array,
+    constant_scalar,
+    is_all_ones,
+    is_float,
+    present_inputs,
+)
 from turnpike.export.gates.graph.view import GraphView
 from turnpike.export.gates.highways.carry import WEIGHTED_OPS
 from turnpike.export.gates.highways.exact_values import ExactValues
@@ -96,9 +102,18 @@ class ValueSearch:
                     continue
                 if self._ranges.can_be_gate(value):
                     yield Branch(value, False, {})
-                elif self._ranges.can_be_signed_gate(value) and self._core(value) is value:
+                elif self._ranges.can_be_signed_gate(value) and self._is_added_to_a_number(value):
                     yield Branch(value, False, {}, signed=True)
                 seen.add(value)
+
+    def _is_added_to_a_number(self, value: ir.Value) -> bool:
+        """Whether the graph computes 1 + q or the like; a search for each tanh of an LSTM would take long."""
+        users = {node for same in (value, *self._view.repeats(value)) for node, _ in same.uses()}
+        return any(
+            node.op_type in {"Add", "Sub"}
+            and any(constant_scalar(other) or is_all_ones(other) for other in present_inputs(node))
+            for node in users
+        )
 
     def _core(self, value: ir.Value) -> ir.Value:
         """The value without arithmetic with numbers, and before its elements were moved."""
