@@ -53,7 +53,7 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
     """
     reference = graph.traced.program if graph.traced is not None else _adopted_graph(network)
     hidden = {
-        name: HiddenOutput(origin.value, origin.row_axis, origin.complement)
+        name: HiddenOutput(origin.value, origin.row_axis, origin.scale, origin.offset)
         for name, origin in graph.gates.origins.items()
     }
     sizes = choose_sizes(network)

@@ -11,6 +11,8 @@ from turnpike.export.gates.highways.positions import GatePosition
 
 # the last part of a name; what is derived from a value continues after it, as in `transform_gate.bias`
 NAME_PARTS = ("transform_gate", "carry_gate", "transform", "output")
+# the constants that are added to a graph
+CONSTANT_NAMES = {1.0: "one", 0.5: "half"}
 
 
 class GateNames:
@@ -37,13 +39,12 @@ class GateNames:
             words.append(f"time{position.time:0{self._digits['time']}}")
         return ".".join([*words, part])
 
-    @property
-    def constant_one(self) -> str:
-        """The name of the constant 1."""
-        return f"{self._prefix}s.one"
+    def constant(self, number: float, dtype: str) -> str:
+        """The name of a constant number."""
+        return f"{self._prefix}s.{CONSTANT_NAMES[number]}.{dtype}"
 
     def _collides(self, name: str) -> bool:
-        if name.startswith(self.constant_one):
+        if name.startswith(tuple(f"{self._prefix}s.{word}" for word in CONSTANT_NAMES.values())):
             return True
         return bool(re.match(rf"{self._prefix}\d+\.((depth|time)\d+\.)*({'|'.join(NAME_PARTS)})\b", name))
 

@@ -2,14 +2,14 @@
 
 Works on any ONNX graph, whatever code it came from. A hidden output is a graph output that is returned only
 if it is requested by name. The graph is changed in place: values are renamed, outputs are appended, and at
-most a few small nodes are added (1 - gate where only the carry gate exists, Identity for values that keep
-another name, additions for levers).
+most a few small nodes are added (1 - gate where only the carry gate exists, (1 + q) / 2 for a gate that is
+written with q, Identity for values that keep another name, additions for levers).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -37,17 +37,19 @@ from turnpike.service.artifact.manifest import BiasStats, Gate, Lever
 
 @dataclass(frozen=True)
 class Origin:
-    """The place where the proof finds the value of a hidden output.
+    """The place where the proof finds the value of a hidden output, which is scale * value + offset.
 
     Attributes:
         value: Its name before it was renamed; None for a value inside a loop.
-        complement: Whether the output is 1 - value.
         row_axis: The axis of the value that was moved to the front.
+        scale: 1 if the output is the value itself, -1 if it is 1 - value.
+        offset: A number to add.
     """
 
     value: str | None
-    complement: bool = False
     row_axis: int = 0
+    scale: float = 1.0
+    offset: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,8 @@ class GateInstrumenter:
         self._public_outputs = set(graph.outputs)
         self._former_names: dict[ir.Value, str] = {}
         self._hidden_outputs: dict[ir.Value, str] = {}
-        self._complements: dict[ir.Value, ir.Value] = {}
-        self._ones: dict[ir.DataType, ir.Value] = {}
+        self._weights: dict[tuple[ir.Value, float, float], ir.Value] = {}
+        self._numbers: dict[tuple[float, ir.DataType], ir.Value] = {}
         self._layers: defaultdict[int, list[Highway]] = defaultdict(list)
         for highway, position in self._positions.items():
             self._layers[position.layer].append(highway)
@@ -206,14 +208,17 @@ class GateInstrumenter:
         return levers
 
     def _value_of(self, gate: ir.Value | None, branch: Branch) -> tuple[ir.Value, Origin]:
-        """The gate of a branch; if the graph has only its complement, 1 - complement is added to it."""
+        """The weight of a branch; if the graph does not compute it, nodes that do are added."""
         if gate is not None:
             return gate, self._origin(gate)
-        if branch.gate not in self._complements:
-            node = ir.node("Sub", [self._one(branch.gate), branch.gate])
-            self._insert_after(branch.gate, node)
-            self._complements[branch.gate] = node.outputs[0]
-        return self._complements[branch.gate], Origin(self._origin(branch.gate).value, complement=True)
+        scale, offset = branch.weight
+        if (key := (branch.gate, scale, offset)) not in self._weights:
+            value, first = branch.gate, self._number(offset, branch.gate)
+            if abs(scale) != 1:
+                value = self._with_node("Mul", [value, self._number(abs(scale), value)], after=value)
+            value = self._with_node("Sub" if scale < 0 else "Add", [first, value], after=value)
+            self._weights[key] = value
+        return self._weights[key], replace(self._origin(branch.gate), scale=scale, offset=offset)
 
     def _origin(self, value: ir.Value) -> Origin:
         return Origin(self._former_names.get(value, str(value.name)))
@@ -258,6 +263,11 @@ class GateInstrumenter:
         node.outputs[0].shape = ir.Shape([shape[other] for other in order])
         return node.outputs[0]
 
+    def _with_node(self, op: str, inputs: Sequence[ir.Value], *, after: ir.Value) -> ir.Value:
+        node = ir.node(op, inputs)
+        self._insert_after(after, node)
+        return node.outputs[0]
+
     def _insert_after(self, value: ir.Value, node: ir.Node) -> None:
         """Insert a node with a single output, of the type and shape of `value`, after the node of `value`."""
         (output,) = node.outputs
@@ -275,16 +285,16 @@ class GateInstrumenter:
             self._former_names[value] = str(value.name)
             rename(value, name)
 
-    def _one(self, like: ir.Value) -> ir.Value:
-        """The constant 1 in the dtype of another value."""
+    def _number(self, number: float, like: ir.Value) -> ir.Value:
+        """A constant number in the dtype of another value."""
         dtype = like.dtype or ir.DataType.FLOAT
-        if dtype not in self._ones:
-            name = f"{self._names.constant_one}.{dtype.name.lower()}"
-            data = ir.tensor(np.ones((), dtype=dtype.numpy()), name=name)
+        if (number, dtype) not in self._numbers:
+            name = self._names.constant(number, dtype.name.lower())
+            data = ir.tensor(np.array(number, dtype=dtype.numpy()), name=name)
             value = ir.Value(name=name, shape=ir.Shape(()), type=ir.TensorType(dtype), const_value=data)
             self._graph.register_initializer(value)
-            self._ones[dtype] = value
-        return self._ones[dtype]
+            self._numbers[number, dtype] = value
+        return self._numbers[number, dtype]
 
 
 def bias_statistics(bias: Array) -> BiasStats:

@@ -19,6 +19,8 @@ from turnpike.service.artifact.manifest import Gate
 
 # operators between a layer's output and its hidden output
 COPIES = frozenset({"Identity", "Transpose"})
+# operators whose graphs compute gates that are in none of the nodes outside
+LOOPS = frozenset({"Loop", "Scan", "If"})
 
 
 class ClosedLayers:
@@ -60,13 +62,13 @@ class ClosedLayers:
         parts = {gate.name: self._logits[gate.name] for gate in gates}
         if carry_gate is not None:
             parts[carry_gate] = self._logits[carry_gate]
-        known = {name: logits for name, logits in parts.items() if logits is not None}
-        if len(known) < len(parts):
-            return None, "a gate that is neither a sigmoid nor a softmax, so its layer was not closed"
-        names = {name for logits in known.values() for name in logits.nodes}
-        if not names <= self._nodes.keys():
-            return None, "its layer is inside a loop, and was not closed"
-        nodes = [self._nodes[name] for name in names]
+        nodes: list[ir.Node] = []
+        for name, logits in parts.items():
+            found = self._nodes_with(name) if logits is None else map(self._nodes.get, sorted(logits.nodes))
+            for node in found:
+                if node is None or node.op_type in LOOPS:
+                    return None, "its layer is inside a loop, and was not closed"
+                nodes.append(node)
 
         # y is T H + C x, for the ends of the gates
         closed = self._with_gates(nodes, gates, carry_gate, None)
@@ -86,6 +88,8 @@ class ClosedLayers:
             product = algebra.multiply(self._of_layer(outputs[gate.name], gate, opened, removed=0), opened)
             total = algebra.add(total, product)
         if not self._is_same(total, outputs[str(output.name)]):
+            if None in parts.values():
+                return None, "a gate that is neither a sigmoid nor a softmax, so its layer was not closed"
             return f"the output of its layer, {output.name}, is not T H + C x for the ends of its gates", None
         if gates[0].carry != "identity":
             return None, None
@@ -96,6 +100,22 @@ class ClosedLayers:
             return None, f"closed, its layer returns a value that the gate does not read, {output.name}"
         self.carried += [gate.name for gate in gates]
         return None, None
+
+    def _nodes_with(self, name: str) -> list[ir.Node]:
+        """The nodes that compute elements of a gate, whatever function it is: a clip, for example."""
+        elements, _ = self._elements({name: 0})
+        table = ElementTable(elements)
+        sources = ancestors([self._outputs[name]]) & self._run.values.keys()
+        results = {value: self._run.values[value] for value in sources}
+        found = [
+            value.producer()
+            for value, result in results.items()
+            if isinstance(result, Term) and result.kind == "f" and self._has_any(table, result)
+        ]
+        return [node for node in found if node is not None]
+
+    def _has_any(self, table: ElementTable, term: Term) -> bool:
+        return bool((table.find(columns_of(term.data)) >= 0).any())
 
     def _of_layer(self, gate_value: Value, gate: Gate, result: Value, *, removed: int) -> Value:
         """T or C with the axes of its layer, and with a number in the place of units that were removed."""
@@ -113,6 +133,10 @@ class ClosedLayers:
         if [size for size in shape if size > 1] == [size for size in own if size > 1]:
             return algebra.move(gate_value, lambda data: data.reshape(shape))
         rank = max(len(shape), len(own))
+        if own == shape[: len(own)]:
+            # one gate for all units, without an axis for them
+            own += (1,) * (rank - len(own))
+            gate_value = algebra.move(gate_value, lambda data: data.reshape(own))
         pairs = zip(_of_rank(own, rank), _of_rank(shape, rank), strict=True)
         if any(size not in (1, other) for size, other in pairs):
             raise UndecidedError(f"a gate of shape {own} for a layer of shape {shape}")
@@ -122,10 +146,23 @@ class ClosedLayers:
         self, nodes: Iterable[ir.Node], gates: Sequence[Gate], carry_gate: str | None, opened: Gate | None
     ) -> dict[ir.Value, Value]:
         """The results of the nodes of gates, with all gates closed, or one open."""
-        numbers = self._algebra.numbers
         ends = {gate.name: int(gate is opened) for gate in gates}
         if carry_gate is not None:
             ends[carry_gate] = int(opened is None)
+        elements, replacements = self._elements(ends)
+        table = ElementTable(elements)
+        changed: dict[ir.Value, Value] = {}
+        for node in nodes:
+            term = self._algebra.term(self._run.values[node.outputs[0]])
+            columns = columns_of(term.data).copy()
+            found = table.find(columns)
+            columns[:, found >= 0] = replacements[:, found[found >= 0]]
+            changed[node.outputs[0]] = Term(columns.reshape(term.data.shape), term.kind, term.size)
+        return changed
+
+    def _elements(self, ends: Mapping[str, int]) -> tuple[Array, Array]:
+        """The elements of gates as graphs compute them, and what they are at the ends of the gates."""
+        numbers = self._algebra.numbers
         old: list[Array] = []
         new: list[Array] = []
         for name, end in ends.items():
@@ -137,15 +174,7 @@ class ClosedLayers:
                 ).T[..., None]
                 old.append(numbers.add(numbers.multiply(gate, scale), start))
                 new.append(np.broadcast_to(result, gate.shape))
-        table, replacements = ElementTable(np.concatenate(old, 1)), np.concatenate(new, 1)
-        changed: dict[ir.Value, Value] = {}
-        for node in nodes:
-            term = self._algebra.term(self._run.values[node.outputs[0]])
-            columns = columns_of(term.data).copy()
-            found = table.find(columns)
-            columns[:, found >= 0] = replacements[:, found[found >= 0]]
-            changed[node.outputs[0]] = Term(columns.reshape(term.data.shape), term.kind, term.size)
-        return changed
+        return np.concatenate(old, 1), np.concatenate(new, 1)
 
     def _values(self, changed: Mapping[ir.Value, Value], wanted: Sequence[ir.Value]) -> list[Value]:
         # the first one is the output of the layer

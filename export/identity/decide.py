@@ -178,9 +178,10 @@ class _Pair:
             constants = {constant.node: constant.array for constant in question.folded}
             program = run_program(reference, algebra, inputs, constants)
             self._outputs, self._values = program.outputs, dict(program.values)
-        self._inside_loops: Mapping[str, Value] = {}
-        if trusted is not None and any(origin.value is None for origin in self._hidden.values()):
-            self._inside_loops = run_graph(trusted, algebra, inputs).outputs
+        # a value inside a loop, or one that the trusted graph computes from those of the reference
+        self._added: Mapping[str, Value] = {}
+        if trusted is not None and any(origin.value not in self._values for origin in self._hidden.values()):
+            self._added = run_graph(trusted, algebra, inputs).outputs
         algebra.sizes.is_open = False
         self.recorded_run: RecordedRun | None = None
         if isinstance(algebra, GateAlgebra):
@@ -220,18 +221,23 @@ class _Pair:
         # a hidden output may be a public one, too
         values = {**self._values, **outputs}
         for name, origin in hidden.items():
-            if origin.value is None and name in self._inside_loops:
-                outputs[name] = self._inside_loops[name]
-            elif origin.value in values:
+            if origin.value not in values:
+                if name not in self._added:
+                    raise UndecidedError(f"the network has no value {origin.value} for the output {name}")
+                outputs[name] = self._added[name]
+            else:
                 moved = partial(np.moveaxis, source=origin.row_axis, destination=0)
                 value: Value = self._algebra.move(values[origin.value], moved)
-                outputs[name] = self._algebra.subtract(1, value) if origin.is_complement else value
+                if (origin.scale, origin.offset) != (1.0, 0.0):
+                    scaled = self._algebra.multiply(np.float64(origin.scale), value)
+                    value = self._algebra.add(scaled, np.float64(origin.offset))
+                outputs[name] = value
         return outputs
 
     def _first_difference(self) -> str | None:
         """The first node of the graph that differs from the reference's value of the same name."""
         names = {name: origin.value for name, origin in self._hidden.items() if origin.value is not None}
-        moved = {name for name, origin in self._hidden.items() if origin.is_complement or origin.row_axis}
+        moved = {name for name, origin in self._hidden.items() if origin.is_moved}
         for node in self._model.graph:
             for output in node.outputs:
                 expected = self._values.get(names.get(str(output.name), str(output.name)))

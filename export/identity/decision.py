@@ -31,18 +31,27 @@ class InputShape:
 
 @dataclass(frozen=True)
 class HiddenOutput:
-    """What an output stands for that the network itself does not return: a value of the reference.
+    """What an output stands for that the network itself does not return.
+
+    It is scale * value + offset, of a value of the reference.
 
     Attributes:
-        value: The name of the node of the program, or of the value of the other graph; None for a value
-            inside a loop, which is compared with that of the trusted graph.
+        value: The name of the node of the program, or of the value of the other graph. None for a value
+            inside a loop: it is compared with that of the trusted graph, and so is one of another name.
         row_axis: The axis of the value that is axis 0 of the output.
-        is_complement: The output is one minus the value.
+        scale: 1 for the value itself, -1 for one minus it.
+        offset: A number to add.
     """
 
     value: str | None
     row_axis: int = 0
-    is_complement: bool = False
+    scale: float = 1.0
+    offset: float = 0.0
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the output is another array than the value."""
+        return (self.row_axis, self.scale, self.offset) != (0, 1.0, 0.0)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ def network_inputs(model: ir.Model) -> list[str]:
 def hidden_value(value: Array, origin: Origin) -> Array:
     """The value of a hidden output, from the value of the network that it represents."""
     value = np.moveaxis(value, origin.row_axis, 0) if origin.row_axis else value
-    return 1 - value if origin.complement else value
+    is_value = (origin.scale, origin.offset) == (1.0, 0.0)
+    return value if is_value else origin.scale * value + origin.offset
 
 
 def equal_up_to_rounding(first: Array, second: Array, noise: float = 0.0) -> bool:

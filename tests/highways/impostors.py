@@ -102,6 +102,66 @@ class Experts(nn.Module):
         return torch.stack([expert(x) for expert in self.experts], -1) @ shares.unsqueeze(-1)
 
 
+class Tempered(nn.Module):
+    """A learned weighting by a tanh, the same for all rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(6, 6)
+        self.alpha = nn.Parameter(torch.zeros(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = torch.tanh(self.alpha)
+        return 0.5 * ((1 + q) * torch.relu(self.a(x)) + (1 - q) * x)
+
+
+class Flow(nn.Module):
+    """Affine coupling: one half of the units is scaled and shifted by functions of the other half."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.shift = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.register_buffer("mask", torch.tensor([1.0, 0.0] * 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = self.mask * x
+        scaled = x * torch.sigmoid(self.scale(kept)) + self.shift(kept)
+        return kept + (1 - self.mask) * scaled
+
+
+class Interpolated(nn.Module):
+    """Samples a sequence at computed places between its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = nn.Linear(6, 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        share, values = x - x.floor(), self.values(x)
+        return (1 - share) * values[..., :-1] + share * values[..., 1:]
+
+
+def entropy(a: nn.Linear, b: nn.Linear, x: Tensor) -> Tensor:
+    p = torch.sigmoid(a(x))
+    return p * F.logsigmoid(a(x)) + (1 - p) * F.logsigmoid(-a(x))
+
+
+def exclusive_or(a: nn.Linear, b: nn.Linear, x: Tensor) -> Tensor:
+    p, q = torch.sigmoid(a(x)), torch.sigmoid(b(x))
+    return p * (1 - q) + q * (1 - p)
+
+
+def activation(a: nn.Linear, b: nn.Linear, x: Tensor) -> Tensor:
+    y = a(x)
+    t = torch.sigmoid(y)
+    return t * torch.tanh(y) + (1 - t) * y
+
+
+def smooth_leaky_relu(a: nn.Linear, b: nn.Linear, x: Tensor) -> Tensor:
+    y = a(x)
+    return torch.lerp(0.25 * y, y, 0.5 + 0.5 * torch.erf(2 * y))
+
+
 def attention(a: nn.Linear, b: nn.Linear, x: Tensor) -> Tensor:
     weights = torch.softmax(a(x) @ b(x).mT, dim=-1)
     return x + weights @ x
@@ -144,6 +204,17 @@ IMPOSTORS: dict[str, nn.Module] = {
     ),
     "silu": Impostor(lambda a, b, x: F.silu(a(x)) + x),
     "silu of both": Impostor(lambda a, b, x: F.silu(a(x)) + F.silu(b(x))),
+    "weighting by a tanh": Tempered(),
+    "affine coupling": Flow(),
+    "interpolation": Interpolated(),
+    "entropy": Impostor(entropy),
+    "exclusive or": Impostor(exclusive_or),
+    "activation": Impostor(activation),
+    "smooth leaky relu": Impostor(smooth_leaky_relu),
+    "geglu": Impostor(lambda a, b, x: x + a(x) * F.gelu(b(x), approximate="tanh")),
+    "film": Impostor(lambda a, b, x: (1 + torch.tanh(a(x))) * x + b(x)),
+    "residual by a tanh": Impostor(lambda a, b, x: x + torch.tanh(a(x)) * (b(x) - x)),
+    "rotation": Impostor(lambda a, b, x: x * torch.cos(a(x)) + x.flip(-1) * torch.sin(a(x))),
     "dropout": nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Sigmoid(), nn.Linear(6, 6)),
 }
 

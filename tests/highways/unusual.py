@@ -99,6 +99,58 @@ def difference_of_squares(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tens
     return x + ((t + d) ** 2 - (t - d) ** 2) / 4, t
 
 
+def weight_of_a_tanh(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    q = torch.tanh(z)
+    return 0.5 * ((1 + q) * h + (1 - q) * x), 0.5 + 0.5 * q
+
+
+def carried_by_a_tanh(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    q = torch.tanh(z)
+    return 0.5 * ((1 - q) * h + (1 + q) * x), 0.5 - 0.5 * q
+
+
+def half_a_difference(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    q = torch.tanh(z)
+    middle = (h + x) / 2
+    return middle + q * (h - middle), 0.5 + 0.5 * q
+
+
+def tanh_in_einsum(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    q = torch.tanh(z)
+    return torch.einsum("...i,...i->...i", 1 - q, (h - x) / 2) + x, 0.5 - 0.5 * q
+
+
+def stacked_weights_of_a_tanh(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    q = torch.tanh(z)
+    return (torch.stack([1 + q, 1 - q]) / 2 * torch.stack([h, x])).sum(0), 0.5 + 0.5 * q
+
+
+def two_steps_in_place(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    t = torch.sigmoid(z)
+    return x.clone().mul_(1 - t).addcmul_(t, h), t
+
+
+def batched_diagonals(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    t = torch.sigmoid(z)
+    diagonal = torch.diag_embed(t.reshape(-1, UNITS))
+    products = (
+        torch.bmm(diagonal, h.reshape(-1, UNITS, 1)),
+        torch.bmm(torch.eye(UNITS) - diagonal, x.reshape(-1, UNITS, 1)),
+    )
+    return sum(products, torch.zeros(())).reshape(x.shape), t
+
+
+def attention_over_sources(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    shares = torch.softmax(torch.stack([z, 2 - z], -2), -2)
+    return (shares * torch.stack([h, x], -2)).sum(-2), shares[..., 0, :]
+
+
+def per_head(h: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    t = torch.sigmoid(z[..., :2]).unsqueeze(-1)
+    heads, carried = h.unflatten(-1, (2, UNITS // 2)), x.unflatten(-1, (2, UNITS // 2))
+    return (t * heads + (1 - t) * carried).flatten(-2), t
+
+
 GATES: dict[str, Formula] = {
     "e / (e + 1)": mixed(exponential),
     "power": mixed(lambda z: torch.pow(1 + torch.exp(-z), -1)),
@@ -109,6 +161,8 @@ GATES: dict[str, Formula] = {
     "stable where": mixed(stable_where),
     "normalized exponentials": mixed(normalized_exponentials),
     "log softmax": two_parts_of_log_softmax,
+    "clamped": mixed(lambda z: torch.sigmoid(z).clamp(1e-7, 1 - 1e-7)),
+    "attention over sources": attention_over_sources,
 }
 SUMS: dict[str, Formula] = {
     "diagonal matrix": diagonal_matrix,
@@ -116,4 +170,12 @@ SUMS: dict[str, Formula] = {
     "transposed": of_transposed,
     "einsum": in_einsum,
     "difference of squares": difference_of_squares,
+    "two steps in place": two_steps_in_place,
+    "batched diagonals": batched_diagonals,
+    "per head": per_head,
+    "weight of a tanh": weight_of_a_tanh,
+    "carried by a tanh": carried_by_a_tanh,
+    "half a difference": half_a_difference,
+    "tanh in einsum": tanh_in_einsum,
+    "stacked weights of a tanh": stacked_weights_of_a_tanh,
 }

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -44,11 +44,22 @@ MAX_INDEPENDENT_GATES = 3
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """One product of a gated sum: `content` times `gate`, or times 1 - gate if `complemented`."""
+    """One product of a gated sum: `content` times a weight.
+
+    The weight is `gate`, or (1 + gate) / 2 for a gate between -1 and 1, which is `signed`. If `complemented`,
+    it is 1 minus that.
+    """
 
     gate: ir.Value
     complemented: bool
     content: Sum
+    signed: bool = False
+
+    @property
+    def weight(self) -> tuple[float, float]:
+        """The scale and the offset of the weight, which is scale * gate + offset."""
+        scale, offset = (0.5, 0.5) if self.signed else (1.0, 0.0)
+        return (-scale, 1.0 - offset) if self.complemented else (scale, offset)
 
     @property
     def values(self) -> list[ir.Value]:
@@ -68,7 +79,7 @@ class Branch:
         content = {term: coefficient * factor for term, coefficient in self.content.items()}
         # 3 * (1 / 3) is 1
         exact = {term: 1.0 if math.isclose(number, 1.0) else number for term, number in content.items()}
-        return Branch(self.gate, self.complemented, exact)
+        return replace(self, content=exact)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +156,7 @@ class GatedSumFinder:
             gate = branch.gate
             while (node := gate.producer()) is not None and node.op_type == "Unsqueeze":
                 gate = self._view.canonical(first_input(node))
-            branches.append(Branch(gate, branch.complemented, branch.content))
+            branches.append(replace(branch, gate=gate))
         return GatedSum(gated_sum.output, gated_sum.coupled, tuple(branches))
 
     def _match_expanded(self, node: ir.Node, expanded: Sum | None) -> list[GatedSum]:
@@ -189,6 +200,10 @@ class GatedSumFinder:
         ]
         for gate in gates:
             if (branches := _match_coupled(expanded, gate)) is not None:
+                return [GatedSum(output, True, branches)]
+        for value in filter(self._ranges.can_be_signed_gate, values):
+            branches = None if value in self._accepted else _match_signed(expanded, value)
+            if branches is not None:
                 return [GatedSum(output, True, branches)]
         return [
             GatedSum(output, False, tuple(map(self._unscaled, branches)))
@@ -254,6 +269,33 @@ def _match_coupled(expanded: Sum, gate: ir.Value) -> tuple[Branch, Branch] | Non
         # the gate chooses between p and a constant number
         return None
     return (Branch(gate, False, transformed), Branch(gate, True, ungated)) if transformed else None
+
+
+def _match_signed(expanded: Sum, gate: ir.Value) -> tuple[Branch, Branch] | None:
+    """Match y = p + G s for a gate between -1 and 1: y = (1 + G) / 2 (p + s) + (1 - G) / 2 (p - s).
+
+    Each term is in p and in s, and cancels in one of the two branches: any p + G s could be written so.
+    """
+    ungated: Sum = {}  # p
+    gated: Sum = {}  # s
+    for term, coefficient in expanded.items():
+        match term.count(gate):
+            case 0:
+                ungated[term] = coefficient
+            case 1:
+                gated[_without_factor(term, gate)] = coefficient
+            case _:
+                return None
+    if ungated.keys() != gated.keys() or any(abs(gated[term]) != abs(ungated[term]) for term in gated):
+        return None
+    contents = [
+        {term: 2 * coefficient for term, coefficient in ungated.items() if gated[term] == sign * coefficient}
+        for sign in (1, -1)
+    ]
+    # the gate chooses between a value and a constant number, or chooses nothing
+    if any(not content.keys() - {()} for content in contents) or () in ungated:
+        return None
+    return Branch(gate, False, contents[0], signed=True), Branch(gate, True, contents[1], signed=True)
 
 
 def _match_independent(expanded: Sum, gates: list[ir.Value]) -> Iterator[tuple[Branch, ...]]:

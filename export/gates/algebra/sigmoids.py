@@ -72,7 +72,13 @@ def match_sigmoid(value: ir.Value) -> SigmoidMatch | None:
             sign = sign if factor > 0 else -sign
             node = inner.producer()
             line = None if node is None else _clip_source(node)
-        return SigmoidMatch(inner, sign)
+        # a sigmoid may be clipped, too, so that it never closes
+        clipped = match_sigmoid(inner)
+        return (
+            SigmoidMatch(inner, sign)
+            if clipped is None
+            else SigmoidMatch(clipped.logit, sign * clipped.slope)
+        )
     # 1 / (1 + exp(u)) = sigmoid(-u)
     exponent = _logistic_exponent(node)
     return None if exponent is None else SigmoidMatch(exponent, -sign)

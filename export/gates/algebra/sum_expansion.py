@@ -68,6 +68,8 @@ class SumExpander:
         self._complements: dict[ir.Value, ir.Value] = {}
         self._gates: dict[ir.Value, GateFactor | None] = {}
         self._moved: dict[Hashable, GateFactor] = {}
+        # gates by the value that they are a x + b of, and by a and b
+        self._on_lines: dict[tuple[ir.Value, float, float], GateFactor] = {}
         # in graph order: each lookup then finds the result of the one before it and does not recurse deeply
         for node in view.nodes:
             for value in node.outputs:
@@ -106,6 +108,13 @@ class SumExpander:
                 return GateFactor(inner.gate, not inner.complemented)
             if (line.factor, line.offset) == (1.0, 0.0):
                 return inner
+        # (1 + q) / 2 and (1 - q) / 2 of a value q that is no gate
+        lines = [(self.view.canonical(line.value), line.factor, line.offset) for line in lines_of(value)]
+        for source, factor, offset in lines:
+            if (other := self._on_lines.get((source, -factor, 1.0 - offset))) is not None:
+                return GateFactor(other.gate, not other.complemented)
+        for key in lines:
+            self._on_lines.setdefault(key, GateFactor(value, False))
         # Reshape(1 - t) is the complement of Reshape(t)
         if node.op_type in MOVE_OPS:
             inner = self.gate_factor(first_input(node))

@@ -108,6 +108,11 @@ class ValueRanges:
         bounds = self[value]
         return -ROUNDING <= bounds.low < bounds.high <= 1 + ROUNDING and bounds.continuous
 
+    def can_be_signed_gate(self, value: ir.Value) -> bool:
+        """Whether a value is in [-1, 1], may be negative, and varies continuously with the input data."""
+        bounds = self[value]
+        return -1 - ROUNDING <= bounds.low < 0 < bounds.high <= 1 + ROUNDING and bounds.continuous
+
     def depends_on_input(self, value: ir.Value) -> bool:
         """Whether a value depends on the numbers of an input."""
         return self[value].input_dependent

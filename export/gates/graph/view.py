@@ -85,7 +85,7 @@ class GraphView:
         exclusive: dict[int, list[ir.Node]] = {LEFT: [], RIGHT: []}
 
         def reach(value: ir.Value | None, side: int) -> None:
-            position = -1 if value is None else self.position(value)
+            position = -1 if value is None else self.position(self.canonical(value))
             if position < 0:
                 return
             before = sides_of.get(position, 0)

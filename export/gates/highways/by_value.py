@@ -2,7 +2,8 @@
 
 `gated_sums` knows forms, and there is always one more: a product with a diagonal matrix, a difference of
 squares. Here the surroundings of each gate without a highway are computed in exact arithmetic, and each
-value after the gate is tried as y. For every b before it, (y - b) / T + b is looked up among the others.
+value after the gate is tried as y. For every b before it, (y - b) / T + b is looked up among the others. T
+may also be (1 + q) / 2 of a value q.
 
 Neither a nor b may depend on the gate, or on the sigmoid that it is a multiple of: what a highway carries
 exists without its gate.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -20,7 +22,13 @@ from turnpike.export.gates.algebra.gated_sums import Branch, GatedSum
 from turnpike.export.gates.algebra.sigmoids import linear_source
 from turnpike.export.gates.algebra.value_ranges import ValueRanges
 from turnpike.export.gates.graph.element_moves import before_moves
-from turnpike.export.gates.graph.nodes import Array, is_float, present_inputs
+from turnpike.export.gates.graph.nodes import (
+    Array,
+    constant_scalar,
+    is_all_ones,
+    is_float,
+    present_inputs,
+)
 from turnpike.export.gates.graph.view import GraphView
 from turnpike.export.gates.highways.carry import WEIGHTED_OPS
 from turnpike.export.gates.highways.exact_values import ExactValues
@@ -53,17 +61,17 @@ class ValueSearch:
         known_gates = {self._core(gate) for gate in gates}
         known_sums = {self._core(output) for output in outputs}
         around = {
-            gate: users for gate in self._free_gates(known_gates) if (users := self._values_after(gate))
+            gate: users for gate in self._free_gates(known_gates) if (users := self._values_after(gate.gate))
         }
         if not around:
             return
         before = {value: self._values_before(value) for users in around.values() for value in users}
-        surroundings = {*around, *before, *(value for values in before.values() for value in values)}
+        surroundings = {gate.gate for gate in around}.union(before, *before.values())
         producers = {value.producer() for value in surroundings}
         nodes = [node for node in producers if node is not None and not self._is_boundary(node)]
         exact = ExactValues(self._view, self._opset, nodes)
         for gate, users in around.items():
-            dependent = self._dependents(self._core(gate))
+            dependent = self._dependents(self._core(gate.gate))
             for output in users:
                 if self._core(output) in known_sums:
                     continue
@@ -78,19 +86,34 @@ class ValueSearch:
                     yield GatedSum(
                         output,
                         True,
-                        (Branch(gate, False, {(transformed,): 1.0}), Branch(gate, True, {(carried,): 1.0})),
+                        (
+                            replace(gate, content={(transformed,): 1.0}),
+                            replace(gate, complemented=True, content={(carried,): 1.0}),
+                        ),
                     )
 
-    def _free_gates(self, known: set[ir.Value]) -> Iterator[ir.Value]:
-        """The values that can be gates, and are none yet; once each."""
+    def _free_gates(self, known: set[ir.Value]) -> Iterator[Branch]:
+        """The values that can be gates, and are none yet; once each, as branches without content."""
         seen = set(known)
         for node in self._view.nodes:
             for output in node.outputs if not self._view.is_added(node) else ():
                 value = self._view.canonical(output)
-                if value is output and self._ranges.can_be_gate(value) and self._core(value) not in known:
-                    if value not in seen:
-                        yield value
-                    seen.add(value)
+                if value is not output or value in seen or self._core(value) in known:
+                    continue
+                if self._ranges.can_be_gate(value):
+                    yield Branch(value, False, {})
+                elif self._ranges.can_be_signed_gate(value) and self._is_added_to_a_number(value):
+                    yield Branch(value, False, {}, signed=True)
+                seen.add(value)
+
+    def _is_added_to_a_number(self, value: ir.Value) -> bool:
+        """Whether the graph computes 1 + q or the like; a search for each tanh of an LSTM would take long."""
+        users = {node for same in (value, *self._view.repeats(value)) for node, _ in same.uses()}
+        return any(
+            node.op_type in {"Add", "Sub"}
+            and any(constant_scalar(other) or is_all_ones(other) for other in present_inputs(node))
+            for node in users
+        )
 
     def _core(self, value: ir.Value) -> ir.Value:
         """The value without arithmetic with numbers, and before its elements were moved."""
@@ -152,10 +175,10 @@ class ValueSearch:
 
 
 def _solve(
-    exact: ExactValues, output: ir.Value, gate: ir.Value, branches: list[ir.Value]
+    exact: ExactValues, output: ir.Value, gate: Branch, branches: list[ir.Value]
 ) -> tuple[ir.Value, ir.Value] | None:
     """The a and the b of y - b = T (a - b) among the branches."""
-    y, t = exact.get(output), exact.get(gate)
+    y, t = exact.get(output), exact.weight(gate)
     if y is None or t is None or y.size == len(y) or not _fits(t, y):
         return None
     candidates: dict[bytes, tuple[ir.Value, Array]] = {}

@@ -15,9 +15,16 @@ from typing import Literal
 import onnx_ir as ir
 
 from turnpike.export.gates.algebra.gated_sums import Branch
+from turnpike.export.gates.algebra.sigmoids import linear_source
 from turnpike.export.gates.algebra.value_ranges import ValueRanges
 from turnpike.export.gates.graph.element_moves import MOVE_OPS, shape_of
-from turnpike.export.gates.graph.nodes import first_input, is_pass_through, present_inputs
+from turnpike.export.gates.graph.nodes import (
+    constant_scalar,
+    first_input,
+    is_all_ones,
+    is_pass_through,
+    present_inputs,
+)
 from turnpike.export.gates.graph.view import GraphView
 
 Carry = Literal["identity", "projected"]
@@ -48,7 +55,48 @@ LINEAR_OPS = MOVE_OPS | {
     "Tile",
 }
 
-
+# operators that compute each number of their result from one number of each input
+NUMBERWISE_OPS = frozenset(
+    {
+        "Add",
+        "Sub",
+        "Sum",
+        "Mul",
+        "Div",
+        "Neg",
+        "Abs",
+        "Pow",
+        "Sqrt",
+        "Reciprocal",
+        "Exp",
+        "Log",
+        "Sigmoid",
+        "HardSigmoid",
+        "Tanh",
+        "Relu",
+        "LeakyRelu",
+        "Elu",
+        "Selu",
+        "Celu",
+        "Gelu",
+        "Mish",
+        "HardSwish",
+        "Softplus",
+        "Softsign",
+        "Erf",
+        "Sin",
+        "Cos",
+        "Atan",
+        "Clip",
+        "Max",
+        "Min",
+        "Where",
+        "Greater",
+        "GreaterOrEqual",
+        "Less",
+        "LessOrEqual",
+    }
+)
 WEIGHTED_OPS = frozenset({"Gemm", "MatMul", "Conv", "ConvTranspose"})
 
 
@@ -61,8 +109,9 @@ class Evidence(IntEnum):
     NO_WEIGHTS = 3  # it has no weights of its own, and the other branch has some
     INITIAL_STATE = 4  # it depends on no input: the initial state of a recurrent layer
     NONE = 5  # the branches cannot be distinguished
-    # Nor has any of them weights: both are fixed functions of the same values, as in the cross entropy
-    # t log(p) + (1 - t) log(1 - p). Nothing is transformed, so nothing is carried past it.
+    # Nothing is transformed, so nothing is carried past it: none of the branches has weights, and both are
+    # fixed functions of the same values, as in the cross entropy t log(p) + (1 - t) log(1 - p); or one is a
+    # multiple of the other, or the whole sum is a function of one number, an activation.
     NO_LAYER = 6
 
 
@@ -144,7 +193,9 @@ class CarryClassifier:
         own_nodes = dict(zip(pair, ancestors, strict=True))
         bare = [number for number in pair if own_nodes[number] == []]
         if len(bare) == 1:
-            return self._decision(bare[0], Evidence.SOURCE_OF_OTHER, pair)
+            is_layer = self._is_layer(pair[bare[0]], pair[first + second - bare[0]])
+            evidence = Evidence.SOURCE_OF_OTHER if is_layer else Evidence.NO_LAYER
+            return self._decision(bare[0], evidence, pair)
 
         # the branch without activations, or else without weights, among its own nodes
         nodes = {number: own_nodes[number] or [] for number in pair}
@@ -164,6 +215,34 @@ class CarryClassifier:
         transformed = sum(pair) - carried
         carry = self._carry(pair[carried], pair[transformed])
         return CarryDecision(carried, transformed, evidence, carry)
+
+    def _is_layer(self, carried: Branch, other: Branch) -> bool:
+        """Whether the other branch, or a gate, is more than a function of each number that is carried."""
+        source = self.state(carried)
+        if source is None:
+            return True
+        if all(self._linear_source(value) is self._linear_source(source) for value in other.values):
+            return False
+        waiting = [*other.values, other.gate, carried.gate]
+        seen = {source}
+        while waiting:
+            value = self._view.canonical(waiting.pop())
+            if value in seen:
+                continue
+            seen.add(value)
+            node = value.producer()
+            if not self._ranges.depends_on_input(value):
+                if constant_scalar(value) is None and not is_all_ones(value):
+                    return True
+            elif node is None or not (node.op_type in NUMBERWISE_OPS or is_pass_through(node)):
+                return True
+            else:
+                waiting += present_inputs(node)
+        return False
+
+    def _linear_source(self, value: ir.Value) -> ir.Value:
+        """The value that another one is a x + b of, with numbers a and b."""
+        return self._view.canonical(linear_source(value).value)
 
     def _carry(self, carried: Branch, other: Branch) -> Carry:
         """Identity if the carried value itself is an input of the other branch, or of a gate."""

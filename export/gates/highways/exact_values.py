@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from turnpike.export.gates.algebra.gated_sums import Branch
 from turnpike.export.gates.graph.nodes import Array, constant_array, subgraphs
 from turnpike.export.gates.graph.view import GraphView
 from turnpike.export.identity.algebra.arithmetic import Algebra
@@ -50,6 +51,15 @@ class ExactValues:
         """The residues of a value that depends on the input; None if it has none, or was not computed."""
         found = self._values.get(self._view.canonical(value))
         return found.data if isinstance(found, Term) and found.kind == "f" else None
+
+    def weight(self, branch: Branch) -> Array | None:
+        """The residues of the weight of a branch, as `get` has those of its gate."""
+        scale, offset = branch.weight
+        found = self.get(branch.gate)
+        if found is None or (scale, offset) == (1.0, 0.0):
+            return found
+        scaled = self._algebra.multiply(np.float64(scale), Term(found, "f", ATOM))
+        return self._algebra.term(self._algebra.add(scaled, np.float64(offset))).data
 
     def inverse(self, residues: Array) -> Array:
         return self.residues.inverse(residues)

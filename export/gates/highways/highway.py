@@ -63,7 +63,9 @@ class Highway:
 
     @property
     def transform_gate(self) -> ir.Value | None:
-        """The value T; None if the graph only computes 1 - T."""
+        """The value T; None if the graph only computes 1 - T, or 2 T - 1."""
+        if self.transform.signed:
+            return None
         return self.complement if self.transform.complemented else self.transform.gate
 
     @property
@@ -71,6 +73,8 @@ class Highway:
         """The value C; None if the graph does not compute it."""
         if self.kind != "coupled":
             return self.carried_complement if self.carried.complemented else self.carried.gate
+        if self.transform.signed:
+            return None
         return self.transform.gate if self.transform.complemented else self.complement
 
 

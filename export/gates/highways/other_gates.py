@@ -23,7 +23,7 @@ SHAPE_OPS = frozenset({"Unsqueeze", "Squeeze", "Transpose", "Reshape", "Flatten"
 
 NOTHING_CARRIED = "T * H alone: nothing is added to the product"
 UNGATED_SUM = "T * H + x: what is added to the product has no gate"
-UNDECIDED = "T * H + C * G: neither product carries the input of the other"
+UNDECIDED = "T * H + C * G: neither product carries the input of a layer"
 OTHER_SUM = "its products do not add up to T * H + C * x"
 
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from tests.highways import carries, convolution, dense, fused, recurrent
 from tests.highways.example import ExampleChain
+from tests.highways.unusual import SUMS, UNITS, Unusual
 from tests.support.gate_graphs import instrument_net, open_graph, shifted_biases, trace_net
 from turnpike.export.gates.instrument import instrument
 from turnpike.export.parity.reference import hidden_value
@@ -66,15 +67,16 @@ def test_gates_of_every_highway_are_found(chain: ExampleChain) -> None:
 
 
 def test_hidden_outputs_equal_their_origins() -> None:
-    """Each is a value of the graph as it was, or 1 minus it."""
-    model = trace_net(nn.Sequential(dense.CarryOnly(4), dense.Layer(4)), (4,))
+    """Each is a value of the graph as it was, 1 minus it, or (1 + q) / 2."""
+    signed = Unusual(SUMS["weight of a tanh"])
+    model = trace_net(nn.Sequential(dense.CarryOnly(UNITS), dense.Layer(UNITS), signed), (UNITS,))
     before = ir.to_proto(model)
     origins = instrument(model).origins
     values = {origin.value for origin in origins.values()} - {value.name for value in before.graph.output}
     before.graph.output.extend(onnx.ValueInfoProto(name=name) for name in values)
-    feeds = {"x": np.random.default_rng(3).normal(size=(ROWS, 4)).astype(np.float32)}
+    feeds = {"x": np.random.default_rng(3).normal(size=(ROWS, UNITS)).astype(np.float32)}
     runtime = open_model(before.SerializeToString())
     expected = dict(zip(names := [t.name for t in runtime.outputs], runtime.run(feeds, names), strict=True))
-    assert {origin.complement for origin in origins.values()} == {False, True}
+    assert {(origin.scale, origin.offset) for origin in origins.values()} == {(1, 0), (-1, 1), (0.5, 0.5)}
     for (_, origin), value in zip(origins.items(), open_graph(model).run(feeds, list(origins)), strict=True):
         np.testing.assert_allclose(value, hidden_value(expected[origin.value], origin), atol=1e-6)

@@ -18,9 +18,9 @@ from turnpike.export.gates.highways.other_gates import UNDECIDED
 ROWS, TIMES = 3, 4
 TOLERANCE = 1e-5
 # gates whose bias is found
-WITH_LEVERS = {"power", *SUMS}
+WITH_LEVERS = {"power", "clamped", "attention over sources", *SUMS}
 # these are parts of one softmax
-KINDS = {"log softmax": "softmax"}
+KINDS = {"log softmax": "softmax", "attention over sources": "softmax"}
 
 
 @pytest.mark.parametrize("name", [*GATES, *SUMS])
@@ -50,7 +50,7 @@ def test_the_gates_are_found(name: str) -> None:
         np.testing.assert_allclose(carried, x, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ["e / (e + 1)", "diagonal matrix"])
+@pytest.mark.parametrize("name", ["e / (e + 1)", "diagonal matrix", "carried by a tanh", "tanh in einsum"])
 def test_they_are_exported(name: str, tmp_path: Path) -> None:
     """The file is decided to be the network, with its gates."""
     net = Unusual({**GATES, **SUMS}[name]).eval()

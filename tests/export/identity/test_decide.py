@@ -31,7 +31,7 @@ def decided(graph: PreparedGraph, model: ir.Model, shape: tuple[int, ...]) -> De
     """The decision about a graph for the program that another one was exported from."""
     assert graph.traced is not None
     hidden = {
-        name: HiddenOutput(origin.value, origin.row_axis, origin.complement)
+        name: HiddenOutput(origin.value, origin.row_axis, origin.scale, origin.offset)
         for name, origin in graph.gates.origins.items()
         if origin.value is not None
     }
@@ -43,6 +43,48 @@ def decided(graph: PreparedGraph, model: ir.Model, shape: tuple[int, ...]) -> De
 def digits() -> PreparedGraph:
     torch.manual_seed(7)
     return prepared(build_network(find_preset("digits-10").config), "x:float32[batch,1,8,8]")
+
+
+class TwoSources(nn.Module):
+    """A softmax over two sources: the parts of it are no values of the network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.score = nn.Linear(6, 6), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shares = torch.softmax(self.score(x), -1).unsqueeze(-2)
+        return (shares @ torch.stack([torch.relu(self.inner(x)), x], -2)).squeeze(-2)
+
+
+def test_a_gate_that_the_network_does_not_compute_is_compared() -> None:
+    """The graph that was exported here has it."""
+    graph = prepared(TwoSources(), "x:float32[batch,4,6]")
+    assert graph.traced is not None
+    (gate,) = graph.gates.gates
+    hidden = {
+        name: HiddenOutput(origin.value, origin.row_axis, origin.scale, origin.offset)
+        for name, origin in graph.gates.origins.items()
+    }
+    shapes = [[InputShape(np.dtype(np.float32), (2, 4, 6))]]
+    other = graph.model.clone()
+    output = next(value for value in other.graph.outputs if value.name == gate.name)
+    node = output.producer()
+    assert node is not None
+    doubled = ir.node("Add", [output, output])
+    other.graph.insert_after(node, doubled)
+    output.name, doubled.outputs[0].name = "before", gate.name
+    doubled.outputs[0].shape, doubled.outputs[0].type = output.shape, output.type
+    other.graph.outputs[list(other.graph.outputs).index(output)] = doubled.outputs[0]
+    results = [
+        decide(graph.traced.program, model, shapes, hidden, trusted=graph.model)
+        for model in (graph.model, other)
+    ]
+    assert [result.verdict for result in results] == [Verdict.IDENTICAL, Verdict.DIFFERENT]
+    assert gate.name in results[0].compared
+    assert results[1].different == (gate.name,)
+    alone = decide(graph.traced.program, other, shapes, hidden)
+    assert alone.verdict is Verdict.NOT_DECIDED
 
 
 def changed(graph: PreparedGraph, change: Callable[[ir.Model], None]) -> Decision:

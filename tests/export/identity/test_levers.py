@@ -291,11 +291,12 @@ class HardGate(nn.Module):
 
 
 def test_a_gate_of_another_function_is_not_decided_unless_its_lever_differs() -> None:
-    """The lever has to do what it does in the graph that was exported here."""
+    """The lever has to do what it does in the graph that was exported here. The layer is decided."""
     model, instrumentation = instrument_net(HardGate(), (UNITS,))
     decision = decided((model, instrumentation), (UNITS,), model)
     assert decision.verdict is Verdict.NOT_DECIDED
-    assert "neither a sigmoid nor a softmax" in str(decision)
+    assert "a lever of a gate that is neither a sigmoid nor a softmax" in str(decision)
+    assert decision.carried == tuple(gate.name for gate in instrumentation.gates)
     copy = model.clone()
     linear = next(node for node in copy.graph if node.op_type == "Gemm" and "gate" in str(node.inputs[2]))
     bias = linear.inputs[2]
@@ -305,6 +306,25 @@ def test_a_gate_of_another_function_is_not_decided_unless_its_lever_differs() ->
     copy.graph.register_initializer(dead)
     linear.replace_input_with(2, dead)
     assert decided((copy, instrumentation), (UNITS,), model).verdict is Verdict.DIFFERENT
+
+
+def test_a_layer_of_a_clipped_gate_that_does_not_carry_is_not_called_so() -> None:
+    """The square of its gate is added to it."""
+    model, instrumentation = instrument_net(HardGate(), (UNITS,))
+    (gate,) = instrumentation.gates
+    output = next(value for value in model.graph.outputs if value.name == gate.output)
+    node = output.producer()
+    assert node is not None
+    hidden = next(value for value in model.graph.outputs if value.name == gate.name)
+    first = node.inputs[0]
+    assert first is not None
+    square = ir.node("Mul", [hidden, hidden])
+    more = ir.node("Add", [first, square.outputs[0]])
+    model.graph.insert_before(node, [square, more])
+    node.replace_input_with(0, more.outputs[0])
+    decision = decided((model, instrumentation), (UNITS,), model)
+    assert decision.carried == ()
+    assert "so its layer was not closed" in str(decision)
 
 
 def test_layers_inside_a_loop_are_not_closed() -> None:

@@ -116,7 +116,7 @@ def test_an_onnx_source_is_its_own_reference() -> None:
     proto = model(
         [helper.make_node("Sigmoid", ["x"], ["g"]), helper.make_node("Mul", ["x", "g"], ["y"])], "y"
     )
-    reference = reference_for(proto, {"c": Origin("g"), "t": Origin("g", complement=True)})
+    reference = reference_for(proto, {"c": Origin("g"), "t": Origin("g", scale=-1.0, offset=1.0)})
     float64 = reference.float64(BATCH)
     g = 1 / (1 + np.exp(-X.astype(np.float64)))
     np.testing.assert_allclose(float64["renamed"], X * g, rtol=1e-15)

@@ -70,7 +70,7 @@ def test_outputs_and_gates_are_computed_in_float64(network: Network, traced: Tra
     """They equal the formula up to the rounding of float64. Native values are float32."""
     net = network.module
     reference = reference_for(
-        network, traced, {"t": Origin("sigmoid"), "c": Origin("sigmoid", complement=True)}
+        network, traced, {"t": Origin("sigmoid"), "c": Origin("sigmoid", scale=-1.0, offset=1.0)}
     )
     float64, native = reference.float64(BATCH), reference.native(BATCH)
     x = BATCH.arrays["x"].astype(np.float64)
