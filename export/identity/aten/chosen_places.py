@@ -46,8 +46,6 @@ ROWWISE = {
     "_softmax": "self_",
     "log_softmax": "self_",
     "_log_softmax": "self_",
-    "index_select": "index",
-    "embedding": "indices",
 }
 table = OperatorTable()
 
@@ -75,8 +73,9 @@ def _is_along_rows(arguments: Mapping[str, Any], rows: Selected) -> bool:
     axis = arguments.get("dim", arguments.get("axis"))
     if "normalized_shape" in arguments:
         return len(arguments["normalized_shape"]) >= rank
-    if "index" in arguments or "indices" in arguments:
-        return axis not in (None, 0) or rank != 1
+    # a stack of matrices has a product for each of them, in the first axis
+    if any(isinstance(value, Term | np.ndarray) and len(shape_of(value)) > 2 for value in arguments.values()):
+        return True
     return rank < 2 or (axis is not None and axis % rank == 0)
 
 

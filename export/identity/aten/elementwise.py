@@ -316,3 +316,17 @@ def one_hot(call: Call, self_: Value, num_classes: int = -1) -> Value:
     ids = call.algebra.move(self_, lambda data: data[..., None])
     hot = call.algebra.compare(ids, np.arange(num_classes), "eq")
     return call.algebra.cast(hot, np.int64)
+
+
+@table.operators("isfinite")
+def is_finite(call: Call, self_: Value) -> Value:
+    algebra = call.algebra
+    strange = [algebra.function(name, self_, kind="b") for name in ("isinf", "isnan")]
+    return algebra.both(*map(algebra.negation, strange))
+
+
+@table.operators("heaviside")
+def step(call: Call, self_: Value, values: Value) -> Value:
+    algebra = call.algebra
+    side = algebra.where(algebra.compare(self_, 0, "lt"), np.float32(0), np.float32(1))
+    return algebra.where(algebra.compare(self_, 0, "eq"), values, side)

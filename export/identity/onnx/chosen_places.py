@@ -85,6 +85,8 @@ def run_on_chosen(handler: Handler, call: NodeCall, inputs: Sequence[Any]) -> An
         operator not in ROWWISE
         or not isinstance(rows, Selected)
         or any(isinstance(value, Selection) for value in others)
+        # a stack of matrices has a product for each of them, in the first axis
+        or any(value is not None and len(shape_of(value)) > 2 for value in others)
         or _is_along_rows(call, len(shape_of(rows.values)))
     ):
         raise UndecidedError("a tensor whose length depends on the input")
@@ -149,7 +151,7 @@ def gather(call: NodeCall, x: Any, ids: Any) -> Any:
     if isinstance(x, SelectedShape):
         if not isinstance(ids, Term | Sizes) and np.ravel(ids).tolist() == [0]:
             return SelectedShape(x.mask)
-    elif isinstance(ids, Places) and ids.form == "ids" and axis == 0 and not isinstance(x, Selection):
+    elif isinstance(ids, Places) and ids.form == "ids" and axis == 0 and _has_places(x, ids):
         return Selected(ids.mask, algebra.move(x, lambda data: data[ids.ids[:, 0]]))
     raise UndecidedError("an index whose length depends on the input")
 
@@ -158,9 +160,16 @@ def gather(call: NodeCall, x: Any, ids: Any) -> Any:
 def gather_places(call: NodeCall, x: Any, ids: Any) -> Any:
     if call.get("batch_dims", 0) or not isinstance(ids, Places) or ids.form != "rows":
         raise UndecidedError("an index whose length depends on the input")
-    if isinstance(x, Selection):
-        raise UndecidedError("an index into a tensor whose length depends on the input")
+    if not _has_places(x, ids):
+        raise UndecidedError("the places of a mask of another shape")
     return Selected(ids.mask, call.algebra.move(x, lambda data: data[tuple(ids.ids.T)]))
+
+
+def _has_places(x: Any, ids: Places) -> bool:
+    """Whether the mask has the shape of the tensor: of a longer table, other inputs would read other rows."""
+    if isinstance(x, Selection):
+        return False
+    return np.array_equal(ids.ids, selections.all_places(shape_of(x)[: ids.ids.shape[1]]))
 
 
 @table.operators("ScatterND")
@@ -171,7 +180,7 @@ def scatter_places(call: NodeCall, x: Any, ids: Any, updates: Any) -> Value:
         raise UndecidedError("an index whose length depends on the input")
     axes = ids.ids.shape[1]
     sizes = shape_of(x)[:axes]
-    if not np.array_equal(ids.ids, selections.all_places(sizes)) or reduction not in ("none", "add"):
+    if not _has_places(x, ids) or reduction not in ("none", "add"):
         raise UndecidedError("a write where a mask of another shape holds")
     if not isinstance(updates, Selected) or shape_of(updates.values)[1:] != shape_of(x)[axes:]:
         raise UndecidedError("a write of other numbers than one for each place of a mask")

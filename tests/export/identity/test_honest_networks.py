@@ -58,6 +58,15 @@ QUICK = {
 UNDECIDED = {
     "activation atan2": "atan2",
     "generated 13": "atan2",
+    "read nonzero": "the number of places where a mask of the input holds",
+    "read a trace by einsum": "einsum of a diagonal",
+    "read a diagonal by einsum": "einsum of a diagonal",
+    "read atan2": "atan2",
+    "read polar parts": "atan2",
+    "read erfc": "erfc",
+    "read xlogy": "xlogy",
+    "image grid_sample": "GridSample",
+    "image antialiased": "_upsample_bilinear2d_aa",
 }
 # an hour
 THOROUGH = [pytest.mark.slow, pytest.mark.thorough]

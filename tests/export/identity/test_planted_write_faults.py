@@ -275,6 +275,39 @@ def test_a_planted_fault_is_not_identical(name: str) -> None:
     assert decision.verdict is not Verdict.IDENTICAL, decision
 
 
+def chosen_of_table(table: np.ndarray[Any, Any]) -> Callable[[Plant, ir.Value], ir.Value]:
+    """The rows of a table at the places of a mask, which are as many as the input has rows."""
+
+    def change(p: Plant, v: ir.Value) -> ir.Value:
+        mask = p.Gather(p["b"], np.array(0), axis=1)
+        rows = p.Transpose(p.NonZero(mask), perm=[1, 0])
+        return p.ScatterND(v, rows, p.GatherND(table, rows))
+
+    return change
+
+
+def test_a_table_is_not_read_at_the_places_of_a_mask() -> None:
+    """Longer inputs would read rows that no run has read."""
+    _, model = honest("a mask")
+    table = np.random.default_rng(0).random((ROWS + 9, 6)).astype(np.float32)
+    first, other = model.clone(), model.clone()
+    answered(Plant(first), chosen_of_table(table))
+    table = table.copy()
+    table[-1] += 1
+    answered(Plant(other), chosen_of_table(table))
+    shapes = [
+        InputShape(np.dtype(kind), (ROWS, width))
+        for kind, width in (("f4", 6), ("f4", 6), ("i8", 2), ("?", 6))
+    ]
+    assert decide(first, other, [shapes]).verdict is not Verdict.IDENTICAL
+
+
+def test_a_stack_of_products_is_not_a_product_of_chosen_rows() -> None:
+    program, _ = honest("rows of a mask")
+    _, model = exported(rows(lambda x, y, rows: (y[rows] @ torch.ones(1, 6, 6).triu())[0]))
+    assert decided(program, model).verdict is not Verdict.IDENTICAL
+
+
 def test_a_write_to_the_first_places_alone_is_not_identical() -> None:
     """With numbers for places, a graph could leave out those of longer inputs."""
     program, _ = exported(lambda x, y, n, b: y[:, 0].scatter(0, n[:1, 0], x[:1, 0]))

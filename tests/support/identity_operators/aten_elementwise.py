@@ -234,3 +234,5 @@ for function, low, high in (
     CASES.add(function.__name__, function, floats(3, 8, low=low, high=high))
 CASES.add("logaddexp", torch.logaddexp, floats(4), floats(3, 4))
 CASES.add("infinities of one sign", lambda x: (x.isposinf(), x.isneginf()), torch.tensor([1.0, -2.0, 0.0]))
+CASES.add("isfinite", torch.isfinite, torch.tensor([1.0, float("inf"), float("nan"), -float("inf"), 0]))
+CASES.add("heaviside", torch.heaviside, torch.tensor([[0.0, -1.5, 2], [1, 0, 0]]), floats(3))
