@@ -83,6 +83,9 @@ class Logits:
 class GateAlgebra(Algebra):
     """Records sigmoids, exponentials and quotients, and replaces results of the first two."""
 
+    # the arguments of exponentials are the logits, as the graph has them
+    normalizes = False
+
     def __init__(self) -> None:
         super().__init__(Residues())
         self.is_recording = False
