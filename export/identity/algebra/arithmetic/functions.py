@@ -25,9 +25,9 @@ class Functions(Values):
         self._results: dict[tuple[object, ...], Term] = {}
         self.formulas = Formulas()
         # terms that are nowhere below zero
-        self._not_negative: Notes[bool] = Notes(self.bound)
+        self._not_negative: Notes[bool] = Notes(self.bound, exact=self.numbers.exact)
         # terms that are one rational number
-        self._fractions: Notes[Fraction] = Notes(self.bound)
+        self._fractions: Notes[Fraction] = Notes(self.bound, exact=self.numbers.exact)
 
     def once(
         self, operator: tuple[object, ...], operands: Sequence[Value], compute: Callable[[], Term]
@@ -101,17 +101,21 @@ class Functions(Values):
     # ---- facts about values
 
     def fraction(self, value: Value) -> Fraction | None:
-        """The rational number that a value of size 1 is before the run, or None."""
+        """The rational number that a value is everywhere, known before the run; or None."""
         if isinstance(value, Term):
             return self._fractions.get(value)
-        if isinstance(value, Sizes) or np.size(value) != 1:
+        if isinstance(value, Sizes) or not np.size(value):
             return None
-        array = np.asarray(value)
+        array = np.asarray(value).reshape(-1)
+        # most other arrays have another last number
+        if array[0] != array[-1] or not (array == array[0]).all():
+            return None
+        array = array[:1]
         if array.dtype.kind != "f":
-            return Fraction(int(array.reshape(())))
+            return Fraction(int(array[0]))
         if not np.isfinite(array).all() or is_infinite(array).any() or array.tobytes() in self._roots:
             return None
-        return Fraction(float(array.reshape(())))
+        return Fraction(float(array[0]))
 
     def is_not_negative(self, value: Value) -> bool:
         """Whether a value is known to be nowhere below zero, whatever the inputs are."""
@@ -127,6 +131,18 @@ class Functions(Values):
         # most others differ in the first element
         if x.shape != y.shape or sample(x.data) != sample(y.data) or not np.array_equal(x.data, y.data):
             return False
+        self.bound.count_comparison(max(1, x.data[0].size), x.size.plus(y.size))
+        return True
+
+    def is_opposite(self, a: Value, b: Value) -> bool:
+        """Whether two values have the same shape, and their sum is zero for every input."""
+        x, y = self.term(a), self.term(b)
+        if x.shape != y.shape:
+            return False
+        for part in (slice(1), slice(None)):
+            flat = [term.data.reshape(len(term.data), -1)[:, part] for term in (x, y)]
+            if self.numbers.add(*flat).any():
+                return False
         self.bound.count_comparison(max(1, x.data[0].size), x.size.plus(y.size))
         return True
 

@@ -20,11 +20,12 @@ class Notes(Generic[Fact]):
     """A fact about each of some terms.
 
     A fact is about the elements: it holds for a term of another kind with the same elements, too, and is
-    forgotten when the elements are moved.
+    forgotten when the elements are moved. Rounded numbers may be equal by chance, so that their facts are
+    about that array alone.
     """
 
-    def __init__(self, bound: ErrorBound) -> None:
-        self._bound = bound
+    def __init__(self, bound: ErrorBound, *, exact: bool) -> None:
+        self._bound, self._exact = bound, exact
         # by a few of the elements
         self._facts: dict[tuple[object, ...], tuple[Term, Fact]] = {}
 
@@ -39,7 +40,7 @@ class Notes(Generic[Fact]):
         if noted is None:
             return None
         if noted.data is not value.data:
-            if not np.array_equal(noted.data, value.data):
+            if not self._exact or not np.array_equal(noted.data, value.data):
                 return None
             self._bound.count_comparison(value.data[0].size, value.size.plus(noted.size))
         return fact

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic.notes import Notes
-from turnpike.export.identity.algebra.arithmetic.selections import Selections
+from turnpike.export.identity.algebra.arithmetic.selections import Selections, is_float
 from turnpike.export.identity.algebra.arithmetic.values import Numbers, is_everywhere
 from turnpike.export.identity.algebra.terms import Array, Sizes, Term, Value, joint_kind, kind_of, shape_of
 
@@ -40,21 +40,22 @@ class Powers(Selections):
 
     def __init__(self, numbers: Numbers, *, symbolic_sizes: bool = True) -> None:
         super().__init__(numbers, symbolic_sizes=symbolic_sizes)
-        # for exp(x), log(x), sqrt(x), sigmoid(x), x * x: x
-        self._powers: Notes[Term] = Notes(self.bound)
-        self._logarithms: Notes[Term] = Notes(self.bound)
-        self._square_roots: Notes[Term] = Notes(self.bound)
-        self._sigmoids: Notes[Term] = Notes(self.bound)
-        self._squares: Notes[Term] = Notes(self.bound)
+        # for exp(x), log(x), sqrt(x), x * x: x
+        self._powers: Notes[Term] = Notes(self.bound, exact=self.numbers.exact)
+        self._logarithms: Notes[Term] = Notes(self.bound, exact=self.numbers.exact)
+        self._square_roots: Notes[Term] = Notes(self.bound, exact=self.numbers.exact)
+        self._squares: Notes[Term] = Notes(self.bound, exact=self.numbers.exact)
+        # for sigmoid(x) and sigmoid(-x): x, and 1 or -1
+        self._sigmoids: Notes[tuple[Term, int]] = Notes(self.bound, exact=self.numbers.exact)
         # for 1 / x: x
-        self._reciprocals: Notes[Term] = Notes(self.bound)
+        self._reciprocals: Notes[Term] = Notes(self.bound, exact=self.numbers.exact)
         # for exp(a) + exp(b): both; 1 is exp(0)
-        self._pairs: Notes[tuple[Value, Term]] = Notes(self.bound)
+        self._pairs: Notes[tuple[Value, Term]] = Notes(self.bound, exact=self.numbers.exact)
         # for a sum of exponentials, and for its logarithm
-        self._sums: Notes[SumOfPowers] = Notes(self.bound)
-        self._logarithms_of_sums: Notes[SumOfPowers] = Notes(self.bound)
+        self._sums: Notes[SumOfPowers] = Notes(self.bound, exact=self.numbers.exact)
+        self._logarithms_of_sums: Notes[SumOfPowers] = Notes(self.bound, exact=self.numbers.exact)
         # for a softmax: its numbers and its axis
-        self._softmaxes: Notes[tuple[Term, int]] = Notes(self.bound)
+        self._softmaxes: Notes[tuple[Term, int]] = Notes(self.bound, exact=self.numbers.exact)
 
     # ---- sums and products
 
@@ -69,6 +70,15 @@ class Powers(Selections):
             self._pairs.add(result, (exponents[0], exponents[1]))
         return result
 
+    def subtract(self, a: Value, b: Value) -> Value:
+        result = super().subtract(a, b)
+        found = self._sigmoids.get(b) if is_everywhere(a, 1) else None
+        if found is not None:
+            # 1 - sigmoid(x) is sigmoid(-x)
+            self._sigmoids.add(result, (found[0], -found[1]))
+            self._not_negative.add(result, True)
+        return result
+
     def note_sum(self, result: Value, summed: Value, axes: tuple[int, ...], *, keepdims: bool) -> None:
         """Note that a result is the sum of a value along axes."""
         if self.is_not_negative(summed):
@@ -79,9 +89,9 @@ class Powers(Selections):
     def multiply(self, a: Value, b: Value) -> Value:
         if self.normalizes and isinstance(a, Term) and isinstance(b, Term):
             for value, other in ((a, b), (b, a)):
-                found = self._times_power(value, other)
-                if found is not None:
-                    return found
+                for law in (self._times_power, self._quotient):
+                    if (found := law(value, other)) is not None:
+                        return found
             if a.shape == b.shape and self.is_same(a, b):
                 return self._square(a)
         return super().multiply(a, b)
@@ -94,16 +104,42 @@ class Powers(Selections):
         if (other := self._powers.get(value)) is not None:
             return self.exp(self.add(other, exponent))
         divisor = self._reciprocals.get(value)
-        pair = self._pairs.get(divisor) if divisor is not None else None
-        if pair is not None:
-            for first, second in (pair, pair[::-1]):
-                # exp(a) / (exp(a) + exp(b)) is the sigmoid of a - b
-                if isinstance(first, Term) and self.is_same(first, exponent):
-                    return self.sigmoid(self.subtract(first, second))
+        if divisor is not None and (share := self._share(power, divisor)) is not None:
+            return share
         total = self._sums.get(divisor) if divisor is not None else None
         if total is not None and total.axis is not None and self.is_same(total.exponents, exponent):
             return self.softmax(exponent, total.axis)
         return None
+
+    def _share(self, power: Value, divisor: Term) -> Value | None:
+        """exp(a) / (exp(a) + exp(b)) is the sigmoid of a - b."""
+        pair, exponent = self._pairs.get(divisor), self._powers.get(power)
+        if pair is None or exponent is None:
+            return None
+        for first, second in (pair, pair[::-1]):
+            if isinstance(first, Term) and self.is_same(first, exponent):
+                return self.sigmoid(self.subtract(first, second))
+        return None
+
+    def _quotient(self, value: Term, inverse: Term) -> Value | None:
+        """(x + a) / (x + b) is 1 + (a - b) / (x + b), if the divisor is above zero."""
+        divisor = self._reciprocals.get(inverse)
+        if divisor is None or value.shape != divisor.shape:
+            return None
+        formula = self.formulas.get(value)
+        if formula is not None and formula.name in ("add", "subtract"):
+            shares = [self._share(operand, divisor) for operand in formula.operands]
+            if shares[0] is not None and shares[1] is not None:
+                return formula.compute(*shares)
+        top, bottom = self.line(value), self.line(divisor)
+        is_positive = bottom.factor > 0 and bottom.offset > 0 and self.is_not_negative(bottom.base)
+        if not top.factor or not is_positive or not self.is_same(top.base, bottom.base):
+            return None
+        ratio = top.factor / bottom.factor
+        rest = top.offset - ratio * bottom.offset
+        if not (is_float(ratio) and is_float(rest)):
+            return None
+        return self.add(self.term(float(ratio)), self.product(np.float64(float(rest)), inverse))
 
     def _square(self, a: Term) -> Value:
         value = self._absolutes.get(a)
@@ -161,6 +197,15 @@ class Powers(Selections):
 
     # ---- functions
 
+    def _center(self, term: Term) -> tuple[Term, int]:
+        """The sign of exp(x) - 1 is that of x."""
+        line = self.line(term)
+        exponent = self._powers.get(line.base)
+        if self.normalizes and exponent is not None and line.factor and line.offset == -line.factor:
+            center, factor = super()._center(exponent)
+            return center, factor if line.factor > 0 else -factor
+        return super()._center(term)
+
     def exp(self, a: Value) -> Value:
         if self.normalizes and (simpler := self._simpler_exp(a)) is not None:
             result = simpler
@@ -206,8 +251,8 @@ class Powers(Selections):
         if (pair := self._pairs.get(a)) is not None:
             # log(exp(a) + exp(b)) is a + log(1 + exp(b - a))
             return self.add(pair[0], self._softplus(self.subtract(pair[1], pair[0])))
-        if (logit := self._sigmoids.get(a)) is not None:
-            return self.negate(self._softplus(self.negate(logit)))
+        if (gate := self._sigmoids.get(a)) is not None:
+            return self.negate(self._softplus(self.multiply(-gate[1], gate[0])))
         if (found := self._softmaxes.get(a)) is not None:
             return self.log_softmax(*found)
         if (total := self._sums.get(a)) is not None:
@@ -216,7 +261,9 @@ class Powers(Selections):
 
     def _softplus(self, a: Value) -> Value:
         """log(1 + exp(a)): a / 2 and an even function."""
-        result = self.add(self.scale(a, 1, 2), self.even_function("softplus - x/2", a))
+        result = self.split(self._softplus, a)
+        if result is None:
+            result = self.add(self.scale(a, 1, 2), self.even_function("softplus - x/2", a))
         self._not_negative.add(result, True)
         return result
 
@@ -240,12 +287,16 @@ class Powers(Selections):
 
     def sigmoid(self, a: Value) -> Value:
         result = self.add(self.odd_function("sigmoid - 1/2", a), np.float32(0.5))
-        self._sigmoids.add(result, self.term(a))
+        self._sigmoids.add(result, (self.term(a), 1))
         self._not_negative.add(result, True)
         return result
 
     def tanh(self, a: Value) -> Value:
-        """tanh(a) = 2 sigmoid(2a) - 1."""
+        """tanh(a) = 2 sigmoid(2a) - 1, and tanh(log(x)) = 1 - 2 / (1 + x * x)."""
+        number = self._logarithms.get(a) if self.normalizes else None
+        if number is not None and self.is_not_negative(number):
+            share = self.reciprocal(self.add(1, self.multiply(number, number)))
+            return self.subtract(1, self.multiply(2, share))
         return self.multiply(2, self.odd_function("sigmoid - 1/2", self.multiply(2, a)))
 
     # ---- softmax

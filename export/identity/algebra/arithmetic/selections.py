@@ -37,36 +37,65 @@ class Selections(Sums):
     def __init__(self, numbers: Numbers, *, symbolic_sizes: bool = True) -> None:
         super().__init__(numbers, symbolic_sizes=symbolic_sizes)
         # for a condition: a value, 1 or -1, and whether it holds where their product is above zero
-        self._conditions: Notes[tuple[Term, int, bool]] = Notes(self.bound)
+        self._conditions: Notes[tuple[Term, int, bool]] = Notes(self.bound, exact=self.numbers.exact)
         # for |x|: x
-        self._absolutes: Notes[Term] = Notes(self.bound)
+        self._absolutes: Notes[Term] = Notes(self.bound, exact=self.numbers.exact)
         # for min(x, c) and max(x, c), with a known c: both
-        self._limited: Notes[tuple[Value, Array]] = Notes(self.bound)
-        self._raised: Notes[tuple[Value, Array]] = Notes(self.bound)
+        self._limited: Notes[tuple[Value, Array]] = Notes(self.bound, exact=self.numbers.exact)
+        self._raised: Notes[tuple[Value, Array]] = Notes(self.bound, exact=self.numbers.exact)
+        # numbers that terms are nowhere below, or nowhere above
+        self._lowest: Notes[Array] = Notes(self.bound, exact=self.numbers.exact)
+        self._highest: Notes[Array] = Notes(self.bound, exact=self.numbers.exact)
 
     # ---- signs
 
     def sign(self, a: Value) -> Value:
         """The sign of a multiple of a value is that of the value."""
         center, factor = self._center(self.term(a))
+        if (number := self.number(center)) is not None:
+            return np.full(center.shape, (number > 0) - (number < 0), np.float32)
         result = self.odd_function("sign", center)
         self.formulas.add(result, "sign", self.sign, center)
         return result if factor > 0 else self.negate(result)
 
     def is_zero(self, a: Value) -> Value:
         center, _ = self._center(self.term(a))
+        if (number := self.number(center)) is not None:
+            return np.full(center.shape, number == 0, np.float32)
         result = self.even_function("is zero", center)
         self.formulas.add(result, "is zero", self.is_zero, center)
         return result
 
-    def _center(self, term: Term) -> tuple[Term, int]:
-        """A value of which this one is a multiple, the same for all multiples, and 1 or -1."""
+    def number(self, term: Term) -> Fraction | None:
+        """The number that a value is for every input, or None."""
         line = self.line(term)
+        return None if line.factor else line.offset
+
+    def _center(self, term: Term) -> tuple[Term, int]:
+        """A value of the same sign, or of the opposite one: the same for all multiples; and 1 or -1."""
+        line = self.line(term)
+        if not line.factor:
+            return term, 1
         shift = line.offset / line.factor
         if not is_float(shift):
             return term, 1
         center = self.term(self.add(line.base, np.float64(float(shift)))) if shift else line.base
-        return center, 1 if line.factor > 0 else -1
+        side = self._center_of_selection(center)
+        center, factor = (center, 1) if side is None else self._center(self.term(side))
+        return center, factor if line.factor > 0 else -factor
+
+    def _center_of_selection(self, center: Term) -> Value | None:
+        """A simpler value with the signs of one that is a number on one side: x - 2 for max(x, 1) - 2."""
+        other, above, below = self._sides(center)
+        if other is None:
+            return None
+        for factor, there, elsewhere in ((1, above, below), (-1, below, above)):
+            number = self.number(self.term(there))
+            if number is not None:
+                sign = np.full(center.shape, (number > 0) - (number < 0), np.float32)
+                if self.is_same(self._on_side(other, factor, self.sign(elsewhere)), sign):
+                    return elsewhere
+        return None
 
     def absolute(self, a: Value) -> Value:
         """|a| = a * sign(a)."""
@@ -88,6 +117,9 @@ class Selections(Sums):
         for value, other in ((a, b), (b, a)):
             if self._not_negative.get(value) and is_everywhere(other, 0) and _is_like(value, a, b):
                 return value
+            lowest = self._lowest.get(value)
+            if lowest is not None and _is_at_most(other, lowest) and _is_like(value, a, b):
+                return value
             limited = self._limited.get(value)
             if limited is not None and _is_at_most(other, limited[1]):
                 return self._between(limited[0], np.asarray(other), limited[1], joint_kind(a, b))
@@ -97,6 +129,7 @@ class Selections(Sums):
         for value, other in ((a, b), (b, a)):
             if not isinstance(other, Term | Sizes):
                 self._raised.add(larger, (value, np.asarray(other)))
+                self._lowest.add(larger, np.asarray(other))
         return larger
 
     def minimum(self, a: Value, b: Value) -> Value:
@@ -104,6 +137,9 @@ class Selections(Sums):
         if (result := self.integers(np.minimum, self.minimum, a, b)) is not None:
             return result
         for value, other in ((a, b), (b, a)):
+            highest = self._highest.get(value)
+            if highest is not None and _is_at_most(highest, other) and _is_like(value, a, b):
+                return value
             raised = self._raised.get(value)
             if raised is not None and _is_at_most(raised[1], other):
                 return self._between(raised[0], raised[1], np.asarray(other), joint_kind(a, b))
@@ -112,6 +148,7 @@ class Selections(Sums):
         for value, other in ((a, b), (b, a)):
             if not isinstance(other, Term | Sizes):
                 self._limited.add(smaller, (value, np.asarray(other)))
+                self._highest.add(smaller, np.asarray(other))
         return smaller
 
     def _between(self, value: Value, low: Array, high: Array, kind: str) -> Term:
@@ -127,6 +164,8 @@ class Selections(Sums):
         result = self._half(self.add(limits, distances), kind)
         if (low >= 0).all():
             self._not_negative.add(result, True)
+        self._lowest.add(result, low)
+        self._highest.add(result, high)
         return result
 
     def _half(self, value: Value, kind: str) -> Term:
@@ -206,17 +245,27 @@ class Selections(Sums):
 
         None if it depends on none, or on several.
         """
-        signs = self.formulas.operands_of(a, "sign") if self.normalizes and isinstance(a, Term) else []
-        centers = [operand for operand in signs if isinstance(operand, Term)]
-        if len(centers) != 1:
-            return None
-        above, below = (self._on_side(centers[0], factor, a) for factor in (1, -1))
-        differences = self.subtract(above, below), self.subtract(a, below)
-        if not all(self._vanishes_at(centers[0], difference) for difference in differences):
+        center, above, below = self._sides(a)
+        if center is None:
             return None
         first, second = function(below), function(above)
-        share = self.scale(self.add(1, self.sign(centers[0])), 1, 2)
+        share = self.scale(self.add(1, self.sign(center)), 1, 2)
         return self.add(self.term(first), self.product(self.subtract(second, first), share))
+
+    def _sides(self, a: Value) -> tuple[Term | None, Value, Value]:
+        """The one value on the sign of which a value depends, and that value where the sign is 1 or -1.
+
+        Both are the value itself where the sign is 0. None if it depends on several signs.
+        """
+        signs = self.formulas.operands_of(a, "sign") if self.normalizes else []
+        if len(signs) != 1:
+            return None, a, a
+        center = self.term(signs[0])
+        above, below = (self._on_side(center, factor, a) for factor in (1, -1))
+        differences = self.subtract(above, below), self.subtract(a, below)
+        if not all(self._vanishes_at(center, difference) for difference in differences):
+            return None, a, a
+        return center, above, below
 
     def _on_side(self, center: Term, factor: int, value: Value) -> Value:
         """A value, computed with the knowledge that factor * center is above zero."""
@@ -241,8 +290,8 @@ class Selections(Sums):
         is_shifted = line.base is not center and line.factor == 1 and is_float(line.offset)
 
         def replace(part: Term, formula: Formula | None) -> Value | None:
-            if self.is_same(part, center):
-                return zeros
+            if part.shape == center.shape and (relation := self._relation(part, center)) is not None:
+                return self.add(zeros, self.term(float(relation[1]))) if is_float(relation[1]) else None
             if is_shifted and self.is_same(part, line.base):
                 return zeros - float(line.offset)
             if formula is None or formula.name not in ("sign", "is zero"):
@@ -259,11 +308,11 @@ class Selections(Sums):
     def _relation(self, value: Term, center: Term) -> tuple[int, Fraction] | None:
         """1 or -1 and a number with value = 1 * center + number, or -1 * center + number; or None."""
         first, second = self.line(value), self.line(center)
-        if first.base.shape != second.base.shape or abs(first.factor) != abs(second.factor):
+        if not first.factor or abs(first.factor) != abs(second.factor):
             return None
         if self.is_same(first.base, second.base):
             return self._related(first, second, 1)
-        if self.is_zero_everywhere(self.add(first.base, second.base)):
+        if self.is_opposite(first.base, second.base):
             return self._related(first, second, -1)
         return None
 

@@ -21,7 +21,7 @@ MAX_LINEAR_STEPS = 6
 
 @dataclass(frozen=True)
 class Line:
-    """factor * base + offset."""
+    """factor * base + offset; with a factor of 0, the value is the offset."""
 
     factor: Fraction
     base: Term
@@ -46,6 +46,9 @@ class Sums(Functions):
         x, y = self.term(a), self.term(b)
         result = Term(self.numbers.add(*self.pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
         self.formulas.add(result, "add", self.add, a, b)
+        numbers = self.fraction(a), self.fraction(b)
+        if numbers[0] is not None and numbers[1] is not None:
+            self._fractions.add(result, numbers[0] + numbers[1])
         if self.is_not_negative(a) and self.is_not_negative(b):
             self._not_negative.add(result, True)
         return result
@@ -66,6 +69,9 @@ class Sums(Functions):
         x, y = self.term(a), self.term(b)
         result = Term(self.numbers.subtract(*self.pair(x, y)), joint_kind(a, b), x.size.plus(y.size))
         self.formulas.add(result, "subtract", self.subtract, a, b)
+        numbers = self.fraction(a), self.fraction(b)
+        if numbers[0] is not None and numbers[1] is not None:
+            self._fractions.add(result, numbers[0] - numbers[1])
         return result
 
     def multiply(self, a: Value, b: Value) -> Value:
@@ -78,9 +84,9 @@ class Sums(Functions):
         x, y = self.term(a), self.term(b)
         result = Term(self.numbers.multiply(*self.pair(x, y)), joint_kind(a, b), x.size.times(y.size))
         self.formulas.add(result, "multiply", self.multiply, a, b)
-        factors = self.fraction(a), self.fraction(b)
-        if factors[0] is not None and factors[1] is not None:
-            self._fractions.add(result, factors[0] * factors[1])
+        numbers = self.fraction(a), self.fraction(b)
+        if numbers[0] is not None and numbers[1] is not None:
+            self._fractions.add(result, numbers[0] * numbers[1])
         if self.is_not_negative(a) and self.is_not_negative(b):
             self._not_negative.add(result, True)
         return result
@@ -173,6 +179,8 @@ class Sums(Functions):
 
     def line(self, term: Term, steps: int = MAX_LINEAR_STEPS) -> Line:
         """A value as a multiple of another one, and a number: 2 * (x - 3) + x is 3 * x - 6."""
+        if (known := self.fraction(term)) is not None:
+            return Line(Fraction(0), term, known)
         formula = self.formulas.get(term) if steps else None
         if formula is None or formula.name not in ("add", "subtract", "multiply"):
             return Line(Fraction(1), term, Fraction(0))
@@ -197,6 +205,5 @@ class Sums(Functions):
             return Line(sign * second.factor, second.base, numbers[0] + sign * second.offset)
         if first is not None and second is not None and self.is_same(first.base, second.base):
             factor = first.factor + sign * second.factor
-            if factor:
-                return Line(factor, first.base, first.offset + sign * second.offset)
+            return Line(factor, first.base, first.offset + sign * second.offset)
         return Line(Fraction(1), term, Fraction(0))

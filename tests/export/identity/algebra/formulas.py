@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from turnpike.export.identity.decision import Decision, InputShape
 
 OPSET = 23
 ROWS, COLUMNS = (1, 5, 4), 6
+NO_CONSTANTS: Mapping[str, Any] = {}
 
 
 class Operators:
@@ -42,22 +43,29 @@ class Operators:
         return node.outputs[0]
 
 
-Formula = Callable[[Any, ir.Value, ir.Value], ir.Value]
+class Names(dict[str, Any]):
+    """The names of an expression: inputs, and constants that are given, and operators."""
+
+    def __missing__(self, name: str) -> Callable[..., ir.Value]:
+        operator: Callable[..., ir.Value] = getattr(self["operators"], name)
+        return operator
 
 
-def graph_of(formula: Formula, dtype: ir.DataType = ir.DataType.FLOAT) -> ir.Model:
-    """A graph with the inputs x and y, each (rows, columns)."""
+def graph_of(expression: str, constants: Mapping[str, Any]) -> ir.Model:
+    """A graph with the inputs x and y, each (rows, columns). `Add(x, 0.5)` is a node with a constant."""
     inputs = [
-        ir.Value(name=name, shape=ir.Shape(["batch", COLUMNS]), type=ir.TensorType(dtype))
+        ir.Value(name=name, shape=ir.Shape(["batch", COLUMNS]), type=ir.TensorType(ir.DataType.FLOAT))
         for name in ("x", "y")
     ]
     operators = Operators()
-    result = operators.Identity(formula(operators, *inputs))
+    names = Names(constants, operators=operators, x=inputs[0], y=inputs[1])
+    # of constants in this folder
+    result = operators.Identity(eval(expression, {"__builtins__": {}}, names))
     result.name = "result"
     graph = ir.Graph(inputs, [result], nodes=operators.nodes, opset_imports={"": OPSET, "com.microsoft": 1})
     return ir.Model(graph, ir_version=10)
 
 
-def decision_about(first: Formula, second: Formula, dtype: ir.DataType = ir.DataType.FLOAT) -> Decision:
-    shapes = [[InputShape(dtype.numpy(), (rows, COLUMNS))] * 2 for rows in ROWS]
-    return decide(graph_of(first, dtype), graph_of(second, dtype), shapes)
+def decision_about(first: str, second: str, constants: Mapping[str, Any] = NO_CONSTANTS) -> Decision:
+    shapes = [[InputShape(np.dtype(np.float32), (rows, COLUMNS))] * 2 for rows in ROWS]
+    return decide(graph_of(first, constants), graph_of(second, constants), shapes)
