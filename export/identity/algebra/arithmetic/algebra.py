@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic.powers import Powers
-from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, kind_of, shape_of
+from turnpike.export.identity.algebra.arithmetic.terms import (
+    Sizes,
+    Term,
+    UndecidedError,
+    Value,
+    kind_of,
+    shape_of,
+)
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "gt": np.greater,

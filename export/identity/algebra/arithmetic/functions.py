@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic.notes import Formulas, Notes, sample
+from turnpike.export.identity.algebra.arithmetic.terms import Sizes, Term, Value, joint_kind, kind_of
 from turnpike.export.identity.algebra.arithmetic.values import Numbers, Values, is_infinite, with_rank
-from turnpike.export.identity.algebra.terms import Sizes, Term, Value, joint_kind, kind_of
 from turnpike.export.identity.numbers.error_bound import ATOM
 
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from turnpike.export.identity.algebra.terms import Array, Term, Value
+from turnpike.export.identity.algebra.arithmetic.terms import Array, Term, Value
 from turnpike.export.identity.numbers.error_bound import ErrorBound
 
 Fact = TypeVar("Fact")

@@ -14,8 +14,16 @@ import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic.notes import Notes
 from turnpike.export.identity.algebra.arithmetic.selections import Selections, is_float
+from turnpike.export.identity.algebra.arithmetic.terms import (
+    Array,
+    Sizes,
+    Term,
+    Value,
+    joint_kind,
+    kind_of,
+    shape_of,
+)
 from turnpike.export.identity.algebra.arithmetic.values import Numbers, is_everywhere
-from turnpike.export.identity.algebra.terms import Array, Sizes, Term, Value, joint_kind, kind_of, shape_of
 
 # whole exponents up to here are products
 MAX_EXPONENT = 64
@@ -316,7 +324,7 @@ class Powers(Selections):
             difference = self.subtract(_at(self, x, (axis,), 0), _at(self, x, (axis,), 1))
             result = self.term(self.sigmoid(self.product(signs, difference)))
         else:
-            powers = self.function("exp", self.subtract(x, _at(self, x, (axis,), 0)))
+            powers = self.function("exp", self.subtract(x, self._reference(x, (axis,))))
             total = self._sum(powers, (axis,), keepdims=True)
             result = self.product(powers, self.odd_function("1/x", total))
         self._softmaxes.add(result, (x, axis))
@@ -341,18 +349,27 @@ class Powers(Selections):
     def _log_of_sum(self, total: SumOfPowers) -> Value:
         """The first number, and the logarithm of the sum of exponentials of distances from it."""
         x, axes = total.exponents, total.axes
-        first = _at(self, x, axes, 0)
+        first = self._reference(x, axes)
         count = math.prod(x.shape[axis] for axis in axes)
         if count == 1:
             result: Value = first
         elif count == 2 and len(axes) == 1:
-            result = self.add(first, self._softplus(self.subtract(_at(self, x, axes, 1), first)))
+            start = _at(self, x, axes, 0)
+            result = self.add(start, self._softplus(self.subtract(_at(self, x, axes, 1), start)))
         else:
             powers = self.function("exp", self.subtract(x, first))
             result = self.add(first, self.function("log", self._sum(powers, axes, keepdims=True)))
         if total.keepdims:
             return result
         return self.move(result, lambda data: data.squeeze(axes))
+
+    def _reference(self, x: Term, axes: tuple[int, ...]) -> Term:
+        """A number along axes from which the others are counted: any does."""
+        if self.numbers.exact:
+            return _at(self, x, axes, 0)
+        # from the largest, so that no exponential overflows
+        largest = x.data.max(tuple(axis + 1 for axis in axes), keepdims=True)
+        return Term(largest, x.kind, x.size)
 
     def _sum(self, a: Value, axes: Sequence[int], *, keepdims: bool) -> Term:
         term = self.term(a)

@@ -16,8 +16,7 @@ import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic.notes import Formula, Notes
 from turnpike.export.identity.algebra.arithmetic.sums import Line, Sums
-from turnpike.export.identity.algebra.arithmetic.values import Numbers, is_everywhere, is_infinite
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Array,
     Sizes,
     Term,
@@ -26,6 +25,7 @@ from turnpike.export.identity.algebra.terms import (
     kind_of,
     shape_of,
 )
+from turnpike.export.identity.algebra.arithmetic.values import Numbers, is_everywhere, is_infinite
 
 
 class Selections(Sums):

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic.functions import Functions
+from turnpike.export.identity.algebra.arithmetic.terms import Array, Sizes, Term, Value, joint_kind
 from turnpike.export.identity.algebra.arithmetic.values import Numbers, is_infinite, with_rank
-from turnpike.export.identity.algebra.terms import Array, Sizes, Term, Value, joint_kind
 from turnpike.export.identity.numbers.error_bound import ATOM, Size
 
 # Distinct numbers of which the inverses are exact; those of more are values of a random function.

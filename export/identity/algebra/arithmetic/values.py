@@ -8,7 +8,7 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Array,
     Known,
     SizeLedger,

@@ -32,7 +32,8 @@ EQUAL = [
         "Sigmoid(x)",
     ),
     (
-        "Where(GreaterOrEqual(x, 0.0), Div(1.0, Add(1.0, Exp(Neg(Abs(x))))), Div(Exp(Neg(Abs(x))), Add(1.0, Exp(Neg(Abs(x))))))",
+        "Where(GreaterOrEqual(x, 0.0), Div(1.0, Add(1.0, Exp(Neg(Abs(x))))), "
+        "Div(Exp(Neg(Abs(x))), Add(1.0, Exp(Neg(Abs(x))))))",
         "Sigmoid(x)",
     ),
     ("Div(Exp(x), Add(Exp(x), Exp(y)))", "Sigmoid(Sub(x, y))"),
@@ -104,24 +105,31 @@ EQUAL = [
     ("Mul(x, Div(Sub(Pow(Add(1.0, Exp(x)), 2.0), 1.0), Add(Pow(Add(1.0, Exp(x)), 2.0), 1.0)))", "Mish(x)"),
     ("Div(x, Add(1.0, Abs(x)))", "Softsign(x)"),
     (
-        "Add(Mul(Div(Sub(x, ReduceMean(x, last)), Sqrt(Add(ReduceMean(Pow(Sub(x, ReduceMean(x, last)), 2.0), last), 1e-5))), weight), bias)",
+        "Add(Mul(Div(Sub(x, ReduceMean(x, last)), Sqrt(Add(ReduceMean(Pow(Sub(x, "
+        "ReduceMean(x, last)), 2.0), last), 1e-5))), weight), bias)",
         "LayerNormalization(x, weight, bias)",
     ),
     (
-        "Add(Mul(Mul(Sub(x, ReduceMean(x, last)), Reciprocal(Sqrt(Add(ReduceMean(Mul(Sub(x, ReduceMean(x, last)), Sub(x, ReduceMean(x, last))), last), 1e-5)))), weight), bias)",
+        "Add(Mul(Mul(Sub(x, ReduceMean(x, last)), Reciprocal(Sqrt(Add(ReduceMean(Mul(Sub(x, "
+        "ReduceMean(x, last)), Sub(x, ReduceMean(x, last))), last), 1e-5)))), weight), bias)",
         "LayerNormalization(x, weight, bias)",
     ),
     (
-        "Add(Mul(Mul(Sub(x, ReduceMean(x, last)), Pow(Add(ReduceMean(Mul(Sub(x, ReduceMean(x, last)), Sub(x, ReduceMean(x, last))), last), 1e-5), -0.5)), weight), bias)",
+        "Add(Mul(Mul(Sub(x, ReduceMean(x, last)), Pow(Add(ReduceMean(Mul(Sub(x, ReduceMean(x, "
+        "last)), Sub(x, ReduceMean(x, last))), last), 1e-5), -0.5)), weight), bias)",
         "LayerNormalization(x, weight, bias)",
     ),
     (
-        "Add(Mul(Mul(Sub(x, ReduceMean(x, last)), Sqrt(Div(1.0, Add(ReduceMean(Mul(Sub(x, ReduceMean(x, last)), Sub(x, ReduceMean(x, last))), last), 1e-5)))), weight), bias)",
+        "Add(Mul(Mul(Sub(x, ReduceMean(x, last)), Sqrt(Div(1.0, Add(ReduceMean(Mul(Sub(x, "
+        "ReduceMean(x, last)), Sub(x, ReduceMean(x, last))), last), 1e-5)))), weight), bias)",
         "LayerNormalization(x, weight, bias)",
     ),
     ("Mul(Div(x, Sqrt(Add(ReduceMean(Mul(x, x), last), 1e-5))), weight)", "RMSNormalization(x, weight)"),
     (
-        "Add(Mul(Reshape(Div(Sub(Reshape(x, groups), ReduceMean(Reshape(x, groups), last)), Sqrt(Add(ReduceMean(Mul(Sub(Reshape(x, groups), ReduceMean(Reshape(x, groups), last)), Sub(Reshape(x, groups), ReduceMean(Reshape(x, groups), last))), last), 1e-5))), rows), weight), bias)",
+        "Add(Mul(Reshape(Div(Sub(Reshape(x, groups), ReduceMean(Reshape(x, groups), last)), "
+        "Sqrt(Add(ReduceMean(Mul(Sub(Reshape(x, groups), ReduceMean(Reshape(x, groups), "
+        "last)), Sub(Reshape(x, groups), ReduceMean(Reshape(x, groups), last))), last), "
+        "1e-5))), rows), weight), bias)",
         "GroupNormalization(x, weight, bias, num_groups=2)",
     ),
     (
