@@ -90,10 +90,14 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         },
         "witness": {"prepared_graph", "identity", "parity"},
         "graph_identity": {"prepared_graph", "identity", "gates", "parity", "witness"},
-        "identity": {"identity.aten", "identity.onnx", "identity.algebra", "identity.numbers"},
-        "identity.aten": {"identity.algebra", "identity.numbers"},
-        "identity.onnx": {"identity.algebra", "identity.numbers"},
-        "identity.algebra": {"identity.numbers"},
+        "identity": {
+            *("identity.aten", "identity.onnx", "identity.algebra", "identity.algebra.arithmetic"),
+            "identity.numbers",
+        },
+        "identity.aten": {"identity.algebra", "identity.algebra.arithmetic", "identity.numbers"},
+        "identity.onnx": {"identity.algebra", "identity.algebra.arithmetic", "identity.numbers"},
+        "identity.algebra": {"identity.algebra.arithmetic", "identity.numbers"},
+        "identity.algebra.arithmetic": {"identity.numbers"},
         "identity.numbers": set(),
         "pipeline": {
             *("sources", "sources.data", "prepared_graph", "proved_graph", "measure", "precision"),
@@ -115,7 +119,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "gates": {"gates.highways", "gates.algebra", "gates.graph"},
         "gates.highways": {
             *("gates.algebra", "gates.graph"),
-            *("identity.onnx", "identity.algebra", "identity.numbers"),
+            *("identity.onnx", "identity.algebra", "identity.algebra.arithmetic", "identity.numbers"),
         },
         "gates.algebra": {"gates.graph"},
         "gates.graph": set(),

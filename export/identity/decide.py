@@ -26,7 +26,7 @@ from turnpike.export.identity.gate_algebra import GateAlgebra
 from turnpike.export.identity.interface import interface_difference
 from turnpike.export.identity.levers import RecordedRun, decide_levers, record_run
 from turnpike.export.identity.numbers.error_bound import ErrorBound
-from turnpike.export.identity.numbers.residues import Residues
+from turnpike.export.identity.numbers.residues import PRIMES, Residues
 from turnpike.export.identity.onnx.run_graph import run_graph
 from turnpike.export.identity.rows import decide_rows
 from turnpike.export.identity.samples import draw_inputs
@@ -65,7 +65,12 @@ def decide(
     question = _Question(reference, model, hidden or {}, folded, trusted)
     # hashes wrap around
     with np.errstate(over="ignore"):
-        return _Runs(question, shapes, row_axes, gates).decide()
+        # most graphs are written as the network is, so that no law is needed; without laws a run is faster
+        bound = ErrorBound(PRIMES)
+        decision = _Runs(question, shapes, row_axes, gates, bound, normalizes=False).decide()
+        if decision.verdict is Verdict.IDENTICAL:
+            return decision
+        return _Runs(question, shapes, row_axes, gates, bound, normalizes=True).decide()
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +101,13 @@ class _Runs:
         shapes: Sequence[Sequence[InputShape]],
         row_axes: Sequence[int | None] | None,
         gates: Sequence[Gate],
+        bound: ErrorBound,
+        *,
+        normalizes: bool,
     ) -> None:
         self._question, self._shapes, self._row_axes, self._gates = question, shapes, row_axes, gates
-        self._numbers = Residues()
-        self._bound = ErrorBound(len(self._numbers.primes))
+        self._normalizes = normalizes
+        self._numbers, self._bound = Residues(), bound
 
     def decide(self) -> Decision:
         question, outputs = self._question, []
@@ -128,15 +136,20 @@ class _Runs:
         if run is None:
             return decision
         levers = decide_levers(question.model, self._gates, run, question.trusted)
+        if levers.verdict is not Verdict.IDENTICAL:
+            # the logits of a softmax are found without laws, those of exp(z) / (1 + exp(z)) with them
+            algebra = GateAlgebra(self._numbers, bound=self._bound, normalizes=not self._normalizes)
+            run = record_run(question.model, algebra, run.inputs)
+            other = decide_levers(question.model, self._gates, run, question.trusted)
+            levers = other if other.verdict is Verdict.IDENTICAL else levers
         if (excess := self._excess()) is not None and levers.verdict is Verdict.IDENTICAL:
             return replace(decision, levers=LeverDecision(Verdict.NOT_DECIDED, reason=excess))
         return replace(decision, levers=levers, error_bound=self._bound.probability())
 
-    def _algebra(self, *, has_gates: bool) -> Algebra:
-        return (
-            GateAlgebra(self._numbers, self._bound)
-            if has_gates
-            else Algebra(self._numbers, bound=self._bound)
+    def _algebra(self, *, has_gates: bool = False, symbolic_sizes: bool = True) -> Algebra:
+        kind = GateAlgebra if has_gates else Algebra
+        return kind(
+            self._numbers, bound=self._bound, normalizes=self._normalizes, symbolic_sizes=symbolic_sizes
         )
 
     def _decision_of(self, symbolic: _Pair, inputs: Sequence[Term]) -> Decision:
@@ -146,7 +159,7 @@ class _Runs:
             others = symbolic.other_sizes()
             return symbolic.decision if not others else question.undecided(others[0])
         # the sizes of this run alone
-        numeric = _Pair(question, Algebra(self._numbers, symbolic_sizes=False, bound=self._bound), inputs)
+        numeric = _Pair(question, self._algebra(symbolic_sizes=False), inputs)
         if numeric.decision.verdict is Verdict.DIFFERENT:
             return numeric.decision
         return question.undecided(

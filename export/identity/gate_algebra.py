@@ -10,12 +10,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.arithmetic.values import Options
 from turnpike.export.identity.algebra.terms import Array, Term, Value
-from turnpike.export.identity.numbers.error_bound import ErrorBound
 from turnpike.export.identity.numbers.residues import Residues
 
 U64 = np.uint64
@@ -92,8 +93,8 @@ class Logits:
 class GateAlgebra(Algebra):
     """Records sigmoids, exponentials and quotients, and replaces results of the first two."""
 
-    def __init__(self, numbers: Residues, bound: ErrorBound | None = None) -> None:
-        super().__init__(numbers, bound=bound)
+    def __init__(self, numbers: Residues, **options: Unpack[Options]) -> None:
+        super().__init__(numbers, **options)
         self.is_recording = False
         self._records: dict[str, list[Record]] = {"sigmoid": [], "exp": [], "divide": [], "reciprocal": []}
         self._replaced: dict[str, tuple[ElementTable, Array]] = {}

@@ -47,7 +47,9 @@ def sum_of(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = Fa
     term = algebra.term(a)
     size = term.size.summed(math.prod(term.shape[axis] for axis in chosen))
     data = algebra.numbers.sum(term.data, chosen, keepdims=keepdims)
-    return Term(data, "f" if term.kind == "f" else "i", size)
+    total = Term(data, "f" if term.kind == "f" else "i", size)
+    algebra.note_sum(total, a, chosen, keepdims=keepdims)
+    return total
 
 
 def mean(algebra: Algebra, a: Value, axes: Axes = None, *, keepdims: bool = False) -> Value:
@@ -187,17 +189,15 @@ def largest_of(
 
 
 def softmax(algebra: Algebra, a: Value, axis: int) -> Value:
-    """Without the maximum that implementations subtract first: the ratio is the same."""
-    powers = algebra.exp(a)
-    return algebra.divide(powers, sum_of(algebra, powers, axis, keepdims=True))
+    return algebra.softmax(a, axis)
 
 
 def log_softmax(algebra: Algebra, a: Value, axis: int) -> Value:
-    return algebra.subtract(a, log_sum_exp(algebra, a, axis, keepdims=True))
+    return algebra.log_softmax(a, axis)
 
 
 def log_sum_exp(algebra: Algebra, a: Value, axes: Axes, *, keepdims: bool = False) -> Value:
-    return algebra.log(sum_of(algebra, algebra.exp(a), axes, keepdims=keepdims))
+    return algebra.log_sum_exp(a, axes_of(a, axes), keepdims=keepdims)
 
 
 def cumulative_sum(algebra: Algebra, a: Value, axis: int) -> Value:
