@@ -20,10 +20,10 @@ class Functions(Values):
     """Functions that are no polynomials, each applied once to equal arguments."""
 
     def __init__(self, numbers: Numbers, *, symbolic_sizes: bool = True) -> None:
+        self.formulas = Formulas()
         super().__init__(numbers, symbolic_sizes=symbolic_sizes)
         # results of costly operators, by the operator and the digests of its operands
         self._results: dict[tuple[object, ...], Term] = {}
-        self.formulas = Formulas()
         # terms that are nowhere below zero
         self._not_negative: Notes[bool] = Notes(self.bound, exact=self.numbers.exact)
         # terms that are one rational number
