@@ -32,12 +32,12 @@ class Functions(Values):
     """Functions that are no polynomials, each applied once to equal arguments."""
 
     def __init__(self, numbers: Numbers, **options: Unpack[Options]) -> None:
+        self.formulas = Formulas()
         super().__init__(numbers, **options)
         # for the number of true places of a mask: the mask, with one axis
         self.counts: Notes[Term] = Notes(self.bound, exact=self.numbers.exact)
         # results of costly operators, by the operator and the digests of its operands
         self._results: dict[tuple[object, ...], Term] = {}
-        self.formulas = Formulas()
         # terms that are nowhere below zero
         self._not_negative: Notes[bool] = Notes(self.bound, exact=self.numbers.exact)
         # terms that are one rational number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Unpack
@@ -178,11 +179,19 @@ class Sums(Functions):
 
     # ---- multiples of one value
 
+    def _note_move(self, result: Term, value: Term, function: Callable[[Array], Array]) -> None:
+        self.formulas.add(result, "move", lambda moved: self.move(moved, function), value)
+
     def line(self, term: Term, steps: int = MAX_LINEAR_STEPS) -> Line:
         """A value as a multiple of another one, and a number: 2 * (x - 3) + x is 3 * x - 6."""
         if (known := self.fraction(term)) is not None:
             return Line(Fraction(0), term, known)
         formula = self.formulas.get(term) if steps else None
+        if formula is not None and formula.name == "move" and isinstance(formula.operands[0], Term):
+            inner = self.line(formula.operands[0], steps - 1)
+            if inner.base is formula.operands[0] or not inner.factor:
+                return Line(inner.factor, term, inner.offset)
+            return Line(inner.factor, self.term(formula.compute(inner.base)), inner.offset)
         if formula is None or formula.name not in ("add", "subtract", "multiply"):
             return Line(Fraction(1), term, Fraction(0))
         a, b = formula.operands

@@ -153,11 +153,16 @@ class Values:
         """Apply a function that only moves, repeats or drops numbers."""
         if isinstance(value, Term):
             data = np.stack([function(part) for part in value.data])
-            return Term(data, value.kind, value.size, value.is_binary)
+            result = Term(data, value.kind, value.size, value.is_binary)
+            self._note_move(result, value, function)
+            return result
         if isinstance(value, Sizes):
             moved = self.move(value.term, function)
             return Sizes(function(value.numbers), moved, value.ledger, value.is_growing)
         return function(np.asarray(value))
+
+    def _note_move(self, result: Term, value: Term, function: Callable[[Array], Array]) -> None:
+        """Note how the elements of a result were moved: nothing here."""
 
     def sizes_of(self, value: Value) -> Value:
         """The shape of a tensor, as the program reads it."""
