@@ -475,6 +475,21 @@ def with_other(function: Callable[..., Any]) -> nn.Module:
     return WrittenForTwo(at_ids(function), **pair())
 
 
+def with_lengths(function: Callable[[Tensor, Tensor], Any]) -> nn.Module:
+    def forward(net: Any, *inputs: Tensor) -> Any:
+        return function(net.h(inputs[0]), inputs[1])
+
+    return WrittenForTwo(forward, h=Highway(6))
+
+
+def of_steps(function: Callable[[Tensor], Any]) -> nn.Module:
+    return Written(lambda net, x: function(net.h(x)), h=Highway(6))
+
+
+def of_map(function: Callable[[Tensor], Any]) -> nn.Module:
+    return Written(lambda net, x: function(net.h(x)), h=ConvHighway(4, 2))
+
+
 NETWORKS = [
     Honest("experts of chosen rows", Experts),
     *(Honest(f"write {name}", partial(of_pair, function)) for name, function in WRITES.items()),
@@ -489,27 +504,12 @@ NETWORKS = [
         for name, function in UNDER_MASK.items()
     ),
     *(
-        Honest(
-            f"steps {name} by lengths",
-            lambda function=function: WrittenForTwo(lambda net, x, n: function(net.h(x), n), h=Highway(6)),
-            STEPS_WITH_LENGTHS,
-        )
+        Honest(f"steps {name} by lengths", partial(with_lengths, function), STEPS_WITH_LENGTHS)
         for name, function in OF_STEPS.items()
     ),
     *(
-        Honest(
-            f"steps {name}",
-            lambda function=function: Written(lambda net, x: function(net.h(x)), h=Highway(6)),
-            inputs,
-        )
+        Honest(f"steps {name}", partial(of_steps, function), inputs)
         for name, (function, inputs) in SEQUENCES.items()
     ),
-    *(
-        Honest(
-            f"image {name}",
-            lambda function=function: Written(lambda net, x: function(net.h(x)), h=ConvHighway(4, 2)),
-            IMAGE,
-        )
-        for name, function in MAPS.items()
-    ),
+    *(Honest(f"image {name}", partial(of_map, function), IMAGE) for name, function in MAPS.items()),
 ]
