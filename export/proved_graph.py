@@ -14,7 +14,7 @@ from turnpike.export.network import Network, Rows
 from turnpike.export.options import PrecisionOptions
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.output.repository import PLAIN_FILE, PlainTwin
-from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.parity.rounding import Rounding, measure_rounding
 from turnpike.export.precision.compare import Comparison, compare, require_agreement
 from turnpike.export.precision.lower import lower
 from turnpike.export.prepared_graph import PreparedGraph, open_on_all_devices
@@ -40,7 +40,7 @@ class ProvedGraph:
     graph: PreparedGraph
     runtime: Runtime
     identity: Decision
-    proof: Proof
+    proof: Rounding
     data: bytes
     comparison: Comparison | None = None
 
@@ -86,7 +86,7 @@ def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps)
     """Decide that the graph is the network's function, and measure its rounding on every device."""
     runtimes = open_on_all_devices(graph.data)
     identity = decide_file("the exported graph", network, graph, graph.model, runtimes[0])
-    proof = prove(
+    proof = measure_rounding(
         network,
         graph.traced,
         graph.model,

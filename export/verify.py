@@ -23,7 +23,7 @@ from turnpike.export.input_spec import InputSpec
 from turnpike.export.network import AnySource, Network
 from turnpike.export.options import DeviceOptions, SourceOptions
 from turnpike.export.output.model_bytes import weights_digest
-from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.parity.rounding import Rounding, measure_rounding
 from turnpike.export.precision.compare import Comparison, compare, require_agreement
 from turnpike.export.prepared_graph import prepare_like
 from turnpike.export.sources.load import load_source
@@ -50,7 +50,7 @@ class VerificationResult:
     """
 
     manifest: Manifest
-    proof: Proof = field(repr=False)  # many arrays
+    proof: Rounding = field(repr=False)  # many arrays
     comparison: Comparison | None
     claims: Claims
     warnings: tuple[str, ...]
@@ -165,7 +165,7 @@ def run_verification(
             expect_same_interface(path, model_in_file, fresh)
             proved_runtime = runtime if is_fp32 else open_model(fresh.data, device=proved_device)
             identity = decide_file(str(path), network, fresh, proved_model, proved_runtime)
-            proof = prove(
+            proof = measure_rounding(
                 network,
                 fresh.traced,
                 proved_model,

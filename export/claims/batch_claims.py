@@ -13,8 +13,8 @@ from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.network import Network, Rows
 from turnpike.export.parity.batches import REAL_ROWS, BatchGenerator
 from turnpike.export.parity.onnx_reference import OnnxReference
-from turnpike.export.parity.prove import choose_batch_generator
 from turnpike.export.parity.reference import Reference, RejectedError
+from turnpike.export.parity.rounding import choose_batch_generator
 from turnpike.export.parity.torch_reference import TorchReference
 from turnpike.service.artifact.limits import MAX_ROWS
 from turnpike.service.artifact.proof_records import ParityBatch

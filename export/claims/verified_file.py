@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from turnpike.export.identity.decision import Decision
 from turnpike.export.network import AnySource, Network
-from turnpike.export.parity.prove import Proof
+from turnpike.export.parity.rounding import Rounding
 from turnpike.export.precision.compare import Comparison
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.service.artifact.manifest import Manifest
@@ -41,7 +41,7 @@ class VerifiedFile:
     against: AnySource
     network: Network
     graph: PreparedGraph
-    proof: Proof
+    proof: Rounding
     identity: Decision
     comparison: Comparison | None = None
 

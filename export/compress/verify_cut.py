@@ -20,7 +20,7 @@ from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.network import AnySource, Network
 from turnpike.export.options import SourceOptions
 from turnpike.export.output.model_bytes import to_bytes
-from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.parity.rounding import Rounding, measure_rounding
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import Gate, Manifest
@@ -54,7 +54,7 @@ class VerifiedCut:
     model: ir.Model
     prepared: PreparedGraph
     identity: Decision
-    proof: Proof
+    proof: Rounding
 
 
 def verify_cut(
@@ -100,7 +100,7 @@ def verify_cut(
         network = with_reference(whole.network, reference)
         try:
             identity = decide_file("the graph", network, prepared, model, runtime)
-            proof = prove(
+            proof = measure_rounding(
                 network,
                 None,
                 model,

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from turnpike.export.identity.decision import Decision
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import BatchGenerator, ProofBatch
-from turnpike.export.parity.prove import choose_batch_generator
+from turnpike.export.parity.rounding import choose_batch_generator
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.witness.candidates import Candidates
 from turnpike.export.witness.literals import literals

@@ -26,7 +26,7 @@ from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
 from turnpike.export.options import SourceOptions
 from turnpike.export.output.model_bytes import embed_manifest
-from turnpike.export.parity.prove import prove
+from turnpike.export.parity.rounding import measure_rounding
 from turnpike.export.pipeline import export_model
 from turnpike.export.prepared_graph import prepare_like
 from turnpike.export.proved_graph import identity_record
@@ -75,7 +75,7 @@ def verified(path: Path, **options: Any) -> VerifiedFile:
     assert runtime.manifest is not None
     source = load_source(net, SourceOptions(inputs=parse_inputs([INPUT]), **options))
     graph = prepare_like(source, model, plain=False)
-    proof = prove(source, graph.traced, model, graph.gates.origins, runtimes=[runtime])
+    proof = measure_rounding(source, graph.traced, model, graph.gates.origins, runtimes=[runtime])
     identity = decide_identity(source, graph, model)
     return VerifiedFile(path, runtime, runtime.manifest, model, net, source, graph, proof, identity)
 

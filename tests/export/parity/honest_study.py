@@ -22,7 +22,7 @@ from tests.highways.honest import RandomHighway
 from turnpike.export.errors import ParityError
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
-from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.parity.rounding import Rounding, measure_rounding
 from turnpike.export.prepared_graph import PreparedGraph, prepare
 from turnpike.service.artifact.runtime import open_model
 
@@ -35,20 +35,22 @@ class Subject:
     network: Network
     graph: PreparedGraph
 
-    def prove(self) -> Proof:
+    def prove(self) -> Rounding:
         """Prove the graph as it is, on the rows of the network's seed."""
         return self._prove(self.graph.model)
 
-    def prove_faulty(self, change: Callable[[ir.Model], None]) -> Proof:
+    def prove_faulty(self, change: Callable[[ir.Model], None]) -> Rounding:
         """Prove a copy of the graph with a fault."""
         model = ir.from_proto(ir.to_proto(self.graph.model))
         change(model)
         return self._prove(model)
 
-    def _prove(self, model: ir.Model) -> Proof:
+    def _prove(self, model: ir.Model) -> Rounding:
         runtime = open_model(ir.to_proto(model).SerializeToString())
         origins = self.graph.gates.origins
-        return prove(self.network, self.graph.traced, model, origins, runtimes=[runtime], seed=self.net.seed)
+        return measure_rounding(
+            self.network, self.graph.traced, model, origins, runtimes=[runtime], seed=self.net.seed
+        )
 
 
 def random_subject(seed: int) -> Subject:

@@ -16,7 +16,7 @@ from turnpike.export.errors import ExportError, ParityError, UntraceableError
 from turnpike.export.gates.instrument import Origin, instrument
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
-from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.parity.rounding import Rounding, measure_rounding
 from turnpike.export.trace.trace_network import TracedGraph, trace
 from turnpike.models.networks.families import build_network
 from turnpike.models.networks.feedforward import MlpConfig
@@ -33,12 +33,12 @@ class Subject:
     traced: TracedGraph
     origins: dict[str, Origin]
 
-    def prove_changed(self, change: Callable[[ir.Model], None] = lambda model: None) -> Proof:
+    def prove_changed(self, change: Callable[[ir.Model], None] = lambda model: None) -> Rounding:
         """Prove a copy of the graph after changing it."""
         model = ir.from_proto(ir.to_proto(self.traced.model))
         change(model)
         runtime = open_model(ir.to_proto(model).SerializeToString())
-        return prove(self.network, self.traced, model, self.origins, runtimes=[runtime])
+        return measure_rounding(self.network, self.traced, model, self.origins, runtimes=[runtime])
 
 
 def subject_of(module: nn.Module, *inputs: str) -> Subject:

@@ -122,7 +122,6 @@ def test_the_page_shows_the_measurements(full: ReportData) -> None:
         "the network in float64",
         f"accuracy {manifest.lesion.accuracy:.4f}, loss {manifest.lesion.loss:.4f}",
         "0.9917",
-        "2 of 7",
         "relative rms error of logits",
         "0.0234",
         "0.9333",

@@ -1,4 +1,4 @@
-"""`prove`: measures on batches of rows how far a graph strays from its network, beside PyTorch.
+"""`measure_rounding`: measures on batches of rows how far a graph strays from its network, beside PyTorch.
 
 If the graph is decided to be the network's function of every input, this is about rounding alone. If not, the
 batches are all that shows that it computes what the network computes.
@@ -38,13 +38,13 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Proof:
-    """The result of a proof that succeeded.
+class Rounding:
+    """What was measured of a graph that passed.
 
     Attributes:
         parity: The manifest's record.
         batch_coupled: Whether the network mixes the rows of a batch, so that it must not be micro-batched.
-        warnings: What a user should know about the network and the proof.
+        warnings: What a user should know about the network and its rounding.
         histograms: For each tensor, the counts of onnxruntime's errors by magnitude and of PyTorch's, in the
             bins of `error_stats.ErrorHistogram`.
         errors: The errors of every tensor and batch, provider by provider.
@@ -65,7 +65,7 @@ class Proof:
         return format_table(self.parity.tensors)
 
 
-def prove(
+def measure_rounding(
     network: Network,
     traced: TracedGraph | None,
     model: ir.Model,
@@ -78,7 +78,7 @@ def prove(
     decided: bool = False,
     source_graph: ir.Model | None = None,
     coupled: str | None = None,
-) -> Proof:
+) -> Rounding:
     """Compare the open model with the network on batches, in every output and every hidden output.
 
     Args:
@@ -97,7 +97,7 @@ def prove(
         coupled: An output that is decided to change with the other rows of a batch.
 
     Returns:
-        The proof.
+        The errors, and what else the batches showed.
 
     Raises:
         ParityError: The first tensor, in data-flow order, that differs.
@@ -152,7 +152,7 @@ def prove(
             for name, (low, high) in network.ranges.items()
         ),
     )
-    return Proof(
+    return Rounding(
         parity,
         comparison.batch_coupled,
         (
@@ -248,7 +248,7 @@ def expect_enough_batches(batches: Sequence[ProofBatch], comparison: BatchCompar
     rejected = [name for name in names if name not in compared]
     if 2 * len(rejected) >= len(names):
         raise UntraceableError(
-            f"the network accepts too few batches of random rows for a proof: expected more than half of "
+            f"the network accepts too few batches of random rows to measure: expected more than half of "
             f"{len(names)}, got {len(names) - len(rejected)}; it does not accept "
             f"{', '.join(map(repr, rejected))} ({comparison.first_rejection})"
         )

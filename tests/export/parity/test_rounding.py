@@ -16,7 +16,7 @@ from turnpike.export.gates.instrument import Origin, instrument
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network, Rows
 from turnpike.export.parity.error_stats import BINS
-from turnpike.export.parity.prove import Proof, prove
+from turnpike.export.parity.rounding import Rounding, measure_rounding
 from turnpike.export.trace.trace_network import TracedGraph, trace
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.presets import PRESETS
@@ -35,9 +35,9 @@ class Traceable:
     def open(self) -> Runtime:
         return open_model(ir.to_proto(self.traced.model).SerializeToString())
 
-    def prove(self, **settings: object) -> Proof:
+    def prove(self, **settings: object) -> Rounding:
         runtimes = settings.pop("runtimes", None) or [self.open()]
-        return prove(
+        return measure_rounding(
             self.network, self.traced, self.traced.model, self.origins, runtimes=runtimes, **settings
         )
 
@@ -209,7 +209,7 @@ def test_ids_are_drawn_from_the_tables_of_the_source() -> None:
             node.replace_input_with(1, hidden.outputs[0])
             hiding.graph.register_initializer(hidden.inputs[1])
             break
-    proof = prove(
+    proof = measure_rounding(
         subject.network,
         subject.traced,
         hiding,
@@ -398,9 +398,9 @@ def test_an_onnx_source_is_proved_against_itself() -> None:
     origins = instrument(model).origins
     assert "layer00.transform_gate" in origins
 
-    def proof() -> Proof:
+    def proof() -> Rounding:
         runtime = open_model(ir.to_proto(model).SerializeToString())
-        return prove(network, None, model, origins, runtimes=[runtime])
+        return measure_rounding(network, None, model, origins, runtimes=[runtime])
 
     result = proof()
     assert result.parity.reference == "the graph as it came, by onnx's reference evaluator in float64"
