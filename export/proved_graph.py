@@ -86,7 +86,48 @@ def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps)
     """Decide that the graph is the network's function, and measure its rounding on every device."""
     runtimes = open_on_all_devices(graph.data)
     identity = decide_file("the exported graph", network, graph, graph.model, runtimes[0])
-    proof = measure_rounding(
+    rounding = _measure(
+        graph,
+        network,
+        runtimes,
+        seed,
+        steps,
+        decided=identity.verdict is Verdict.IDENTICAL,
+        coupled=identity.coupled,
+    )
+    return ProvedGraph(graph, runtimes[0], identity, rounding, graph.data)
+
+
+def prove_first(graphs: Sequence[PreparedGraph], network: Network, seed: int, steps: Steps) -> ProvedGraph:
+    """Try the graphs in order, and return the first that is proved.
+
+    A graph before the last is taken only if it is the network's function, answers each row alone, and its
+    rounding keeps all bounds, which is measured first.
+    """
+    *preferred, last = graphs
+    for graph in preferred:
+        with suppress(ParityError):
+            runtimes = open_on_all_devices(graph.data)
+            rounding = _measure(graph, network, runtimes, seed, steps, decided=True, coupled=None)
+            if not rounding.keeps_bounds:
+                continue
+            identity = decide_file("the exported graph", network, graph, graph.model, runtimes[0])
+            if identity.verdict is Verdict.IDENTICAL and identity.coupled is None:
+                return ProvedGraph(graph, runtimes[0], identity, rounding, graph.data)
+    return prove_graph(last, network, seed, steps)
+
+
+def _measure(
+    graph: PreparedGraph,
+    network: Network,
+    runtimes: Sequence[Runtime],
+    seed: int,
+    steps: Steps,
+    *,
+    decided: bool,
+    coupled: str | None,
+) -> Rounding:
+    return measure_rounding(
         network,
         graph.traced,
         graph.model,
@@ -94,24 +135,9 @@ def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps)
         runtimes=runtimes,
         seed=seed,
         progress=steps.listener.advanced,
-        decided=identity.verdict is Verdict.IDENTICAL,
-        coupled=identity.coupled,
+        decided=decided,
+        coupled=coupled,
     )
-    return ProvedGraph(graph, runtimes[0], identity, proof, graph.data)
-
-
-def prove_first(graphs: Sequence[PreparedGraph], network: Network, seed: int, steps: Steps) -> ProvedGraph:
-    """Try the graphs in order, and return the first whose proof passes.
-
-    A graph before the last is taken only if its rounding keeps all bounds as it is.
-    """
-    *preferred, last = graphs
-    for graph in preferred:
-        with suppress(ParityError):
-            proved = prove_graph(graph, network, seed, steps)
-            if proved.proof.keeps_bounds:
-                return proved
-    return prove_graph(last, network, seed, steps)
 
 
 def lower_precision(proved: ProvedGraph, rows: Rows | None, options: PrecisionOptions) -> ProvedGraph:

@@ -24,8 +24,17 @@ from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.trace.trace_network import uncompiled_branches
 from turnpike.export.trace.untraceable import source_location
 
-# the functions that choose an eps by the dtype of their input if they get none
+# the functions that choose an eps by the dtype of their input if they get none, and those that choose limits
 RMS_NORMS = frozenset((torch.rms_norm, nn.functional.rms_norm, torch.ops.aten.rms_norm.default))
+NAN_TO_NUMS = frozenset(
+    (
+        torch.nan_to_num,
+        torch.nan_to_num_,
+        Tensor.nan_to_num,
+        Tensor.nan_to_num_,
+        torch.ops.aten.nan_to_num.default,
+    )
+)
 
 NARROW_DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
@@ -45,6 +54,8 @@ class NetworkCopy:
         else:
             raise UntraceableError("expected a network to compare with, got only a graph")
         self._float64_weights: dict[str, Tensor] | None = None
+        dtypes = {tensor.dtype for tensor in self._weights().values() if tensor.is_floating_point()}
+        self._dtype = torch.float64 if dtypes == {torch.float64} else torch.float32
 
     def native(self, batch: ProofBatch) -> list[Array]:
         """The outputs that are tensors, in order. Exceptions of the network are not translated."""
@@ -53,7 +64,7 @@ class NetworkCopy:
 
     def float64(self, batch: ProofBatch) -> list[Array]:
         """The same outputs in float64."""
-        with isolated(), float64_mode():
+        with isolated(), float64_mode(self._dtype):
             tensors = [to_float64(tensor) for tensor in self.tensors(batch)]
             return self._outputs(lambda *args, **kwargs: self._call_in_float64(args, kwargs), tensors)
 
@@ -262,28 +273,39 @@ def _promoted(value: Any, in_place: bool) -> Any:
     return value
 
 
-class _FreezeEps(TorchFunctionMode):
-    """Gives RMSNorm the eps of float32 where it would take that of its input's dtype.
+class _FreezeLimits(TorchFunctionMode):
+    """Gives functions the numbers of the network's dtype where they would take those of their input's.
 
-    With the eps of float64, the float64 copy would be another function.
+    RMSNorm has an eps, and `nan_to_num` the largest numbers. With those of float64, the float64 copy would be
+    another function.
     """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._limits = torch.finfo(dtype)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
         if func in RMS_NORMS and (args[3] if len(args) > 3 else kwargs.get("eps")) is None:
-            args, kwargs["eps"] = args[:3], torch.finfo(torch.float32).eps
+            args, kwargs["eps"] = args[:3], self._limits.eps
+        if func in NAN_TO_NUMS:
+            for place, (name, limit) in enumerate(
+                (("posinf", self._limits.max), ("neginf", self._limits.min)), 2
+            ):
+                if (args[place] if len(args) > place else kwargs.get(name)) is None:
+                    args, kwargs[name] = args[:place], limit
         return func(*args, **kwargs)
 
 
 @contextmanager
-def float64_mode() -> Iterator[None]:
-    """Make PyTorch compute in float64 while the block runs."""
+def float64_mode(dtype: torch.dtype = torch.float32) -> Iterator[None]:
+    """Make PyTorch compute in float64 while the block runs. `dtype` is that of the network."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _FreezeEps(), _PromoteToFloat64():  # type: ignore[no-untyped-call]
+        with _FreezeLimits(dtype), _PromoteToFloat64():  # type: ignore[no-untyped-call]
             yield
     finally:
         torch.set_default_dtype(default)

@@ -51,6 +51,14 @@ class HalfWeights(nn.Module):
         return result
 
 
+class Odds(Highway):
+    """T and C are found only by the laws of exponentials, and so are their logits."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        odds = torch.exp(self.gate(x))
+        return odds / (1 + odds) * self.transform(x) + 1 / (1 + odds) * x
+
+
 @pytest.mark.parametrize(
     "build",
     [
@@ -61,11 +69,16 @@ class HalfWeights(nn.Module):
             lambda: Highway(F.selu, nn.LayerNorm(8, elementwise_affine=False)), id="norm without weights"
         ),
         pytest.param(HalfWeights, id="bfloat16"),
+        pytest.param(lambda: Highway(norm=nn.RMSNorm(8)).double(), id="rms norm in float64"),
+        pytest.param(lambda: Highway(torch.nan_to_num), id="nan_to_num"),
+        pytest.param(Odds, id="odds"),
     ],
 )
 def test_honest_networks_are_exported(build: Callable[[], nn.Module], tmp_path: Path) -> None:
     torch.manual_seed(0)
-    result = export_model(build().eval(), tmp_path, name="net", inputs=["x:float32[batch,8]"])
+    net = build().eval()
+    dtype = str(next(net.parameters()).dtype).removeprefix("torch.").replace("bfloat16", "float32")
+    result = export_model(net, tmp_path, name="net", inputs=[f"x:{dtype}[batch,8]"])
     assert result.manifest.identity is not None
     assert result.manifest.identity.proved
     assert result.warnings == ()

@@ -140,7 +140,7 @@ def recurrence(net: Any, x: Tensor) -> Tensor:
     state, states = torch.zeros_like(x[:, 0]), []
     for step in range(5):
         state = forget[:, step] * state + (1 - forget[:, step]) * values[:, step]
-        states.append(highway(net, x[:, step], torch.sigmoid(net.g(x[:, step])), state.tanh()))
+        states.append(highway(x[:, step], torch.sigmoid(net.a(x[:, step])), state.tanh()))
     return torch.stack(states, 1)
 
 
