@@ -281,7 +281,7 @@ class _FreezeLimits(TorchFunctionMode):
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._limits = torch.finfo(dtype)
 
     def __torch_function__(
