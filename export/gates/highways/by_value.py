@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.gates.algebra.gated_sums import Branch, GatedSum
-from turnpike.export.gates.algebra.sigmoids import linear_source
+from turnpike.export.gates.algebra.sigmoids import lines_of
 from turnpike.export.gates.algebra.value_ranges import ValueRanges
 from turnpike.export.gates.graph.element_moves import before_moves
 from turnpike.export.gates.graph.nodes import (
@@ -50,6 +50,8 @@ class ValueSearch:
         self._view = view
         self._ranges = ranges
         self._opset = opset
+        # what `_core` has found
+        self._cores: dict[ir.Value, ir.Value] = {}
 
     def find(self, gates: Iterable[ir.Value], outputs: Iterable[ir.Value]) -> Iterator[GatedSum]:
         """The gated sums of gates that have none yet.
@@ -117,9 +119,17 @@ class ValueSearch:
 
     def _core(self, value: ir.Value) -> ir.Value:
         """The value without arithmetic with numbers, and before its elements were moved."""
-        while (inner := before_moves(linear_source(value).value)) is not value:
+        path = []
+        while value not in self._cores:
+            path.append(value)
+            line = next(lines_of(value), None)
+            inner = before_moves(value if line is None else line.value)
+            if inner is value:
+                self._cores[value] = self._view.canonical(value)
             value = inner
-        return self._view.canonical(value)
+        # a chain is walked once, not from each of its values
+        self._cores |= dict.fromkeys(path, self._cores[value])
+        return self._cores[value]
 
     def _values_after(self, gate: ir.Value) -> list[ir.Value]:
         """The values that may be sums with a gate, in the order data flows."""

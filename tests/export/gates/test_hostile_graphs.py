@@ -11,7 +11,7 @@ from turnpike.export.gates.instrument import instrument
 
 LINKS = 1500
 JOIN = [
-    helper.make_node("Tanh", ["x"], ["h"]),
+    helper.make_node("MatMul", ["x", "w"], ["h"]),
     helper.make_node("Sub", ["h", "x"], ["more"]),
     helper.make_node("Mul", ["more", "t"], ["let"]),
     helper.make_node("Add", ["let", "x"], ["y"]),
