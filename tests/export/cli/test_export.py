@@ -326,7 +326,6 @@ def test_the_plain_twin_suits_other_runtimes(call: Callable[..., Result], tmp_pa
     shown = json.loads(call("inspect", "repo/net/1/plain.onnx", "--json").stdout)
     assert (shown["plain"], shown["gates"], shown["hidden"], shown["levers"]) == (True, [], [], [])
     assert [tensor["name"] for tensor in shown["parity"]["tensors"]] == ["output"]
-    assert shown["parity"]["identical"] == 10  # weights and biases of five linear layers
     assert "no gates" not in call("inspect", "repo/net/1/plain.onnx").stdout
     verified = call("verify", "repo/net/1/plain.onnx", "--against", "net.py:make")
     assert verified.exit_code == 0, verified.output
