@@ -191,7 +191,7 @@ class _Pair:
             constants = {constant.node: constant.array for constant in question.folded}
             program = run_program(reference, algebra, inputs, constants)
             self._outputs, self._values = program.outputs, dict(program.values)
-        # a value inside a loop, or one that the trusted graph computes from those of the reference
+        # values that the reference does not have: those inside loops, and those of nodes that the export adds
         self._added: Mapping[str, Value] = {}
         if trusted is not None and any(origin.value not in self._values for origin in self._hidden.values()):
             self._added = run_graph(trusted, algebra, inputs).outputs

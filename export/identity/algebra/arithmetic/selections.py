@@ -83,7 +83,7 @@ class Selections(Sums):
         return center, factor if line.factor > 0 else -factor
 
     def _center_of_selection(self, center: Term) -> Value | None:
-        """A simpler value with the signs of one that is a number on one side: x - 2 for max(x, 1) - 2."""
+        """A simpler value with the same sign everywhere: x - 2 for max(x, 1) - 2, which is -1 on one side."""
         other, above, below = self._sides(center)
         if other is None:
             return None
