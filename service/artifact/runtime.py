@@ -34,6 +34,10 @@ from turnpike.service.inference_types import Array
 from turnpike.service.low_priority import Caller, call_directly
 from turnpike.service.memory.thread_stacks import stack_room
 
+# Optimizers of onnxruntime that change results: this one joins padding with zeros to a MaxPool, which pads with
+# the smallest number.
+WRONG_OPTIMIZERS = ["Pad_Fusion"]
+
 # what the errors of onnxruntime's allocators contain
 NO_MEMORY = ("Failed to allocate memory", "bad_alloc")
 
@@ -305,6 +309,7 @@ def _open_session(
         providers=providers,
         # otherwise onnxruntime prints a message if the provider fails, and continues with another one
         enable_fallback=0,
+        disabled_optimizers=WRONG_OPTIMIZERS,
     )
     try:
         if threads == 1 and device == "cpu":

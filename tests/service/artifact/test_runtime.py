@@ -92,6 +92,25 @@ def test_a_fed_lever_overrides_its_initializer() -> None:
     assert output[0].tolist() == [7, 7, 7, 7]
 
 
+def test_padding_before_a_maximum_counts() -> None:
+    """An optimizer of onnxruntime would take the zeros for the smallest number."""
+    pads = helper.make_tensor("pads", TensorProto.INT64, [6], [0, 0, 1, 0, 0, 1])
+    graph = helper.make_graph(
+        [
+            helper.make_node("Pad", ["x", "pads"], ["padded"]),
+            helper.make_node("MaxPool", ["padded"], ["y"], kernel_shape=[2], strides=[1]),
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 1, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 1, 4])],
+        [pads],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    runtime = open_model(proto.SerializeToString())
+    (y,) = runtime.run({"x": np.float32([[[-1, -2, -3]]])}, ["y"])
+    assert y.tolist() == [[[0, -1, -2, 0]]]
+
+
 def test_a_manifest_of_another_graph_is_refused() -> None:
     """The outputs that the manifest names must exist."""
     data = model(outputs=("half",), metadata={METADATA_KEY: MANIFEST.to_json()})
