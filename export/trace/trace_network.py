@@ -37,6 +37,7 @@ from turnpike.export.input_spec import NAME_PATTERN, InputSpec
 from turnpike.export.module_copy import copy_module
 from turnpike.export.network import Network
 from turnpike.export.trace.bfloat16 import computes_in_bfloat16, without_bfloat16
+from turnpike.export.trace.exact_operators import TRANSLATIONS, correct_masked_attention
 from turnpike.export.trace.first_call import call_once
 from turnpike.export.trace.untraceable import (
     all_nodes,
@@ -91,13 +92,20 @@ def trace(network: Network, opset: int = DEFAULT_OPSET) -> TracedGraph:
         program = without_bfloat16(program)
         with explain_conversion(program):
             onnx_program = torch.onnx.export(
-                program, (), dynamo=True, verbose=False, optimize=False, opset_version=opset
+                program,
+                (),
+                dynamo=True,
+                verbose=False,
+                optimize=False,
+                opset_version=opset,
+                custom_translation_table=TRANSLATIONS,
             )
         # torch.onnx returns None only if it writes a file
         if onnx_program is None or onnx_program.exported_program is None:
             raise UntraceableError("torch.onnx returned no graph")
         expect_stateless(onnx_program.exported_program)
     expect_opset(opset, onnx_program.model.opset_imports.get(""))
+    correct_masked_attention(onnx_program.model, onnx_program.exported_program)
     clean_up(onnx_program.model)
     lines = {node.name: source_location(node) for node in all_nodes(onnx_program.exported_program)}
     located = locate(onnx_program.model, lines)

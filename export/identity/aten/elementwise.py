@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -330,3 +331,31 @@ def step(call: Call, self_: Value, values: Value) -> Value:
     algebra = call.algebra
     side = algebra.where(algebra.compare(self_, 0, "lt"), np.float32(0), np.float32(1))
     return algebra.where(algebra.compare(self_, 0, "eq"), values, side)
+
+
+@table.operators("atan2")
+def angle_of(call: Call, self_: Value, other: Value) -> Value:
+    algebra = call.algebra
+    half_turn = np.array(math.pi, call.dtype)
+    angle = algebra.function("atan", algebra.divide(self_, other))
+    behind = algebra.where(
+        algebra.compare(self_, 0, "lt"),
+        algebra.subtract(angle, half_turn),
+        algebra.add(angle, half_turn),
+    )
+    is_origin = algebra.both(algebra.compare(other, 0, "eq"), algebra.compare(self_, 0, "eq"))
+    forward = algebra.where(algebra.compare(other, 0, "lt"), behind, angle)
+    return algebra.where(is_origin, 0, forward)
+
+
+@table.operators("xlogy")
+def product_with_log(call: Call, self_: Value, other: Value) -> Value:
+    algebra = call.algebra
+    product = algebra.multiply(self_, algebra.log(other))
+    product = algebra.where(algebra.function("isnan", other, kind="b"), other, product)
+    return algebra.where(algebra.compare(self_, 0, "eq"), self_, product)
+
+
+@table.operators("erfc")
+def complement_of_erf(call: Call, self_: Value) -> Value:
+    return call.algebra.subtract(1, call.algebra.odd_function("erf", self_))

@@ -19,7 +19,7 @@ from turnpike.export.identity.algebra import (
     resizing,
     selections,
 )
-from turnpike.export.identity.algebra.reductions import softmax, sum_of
+from turnpike.export.identity.algebra.reductions import maximum_of, softmax, sum_of
 from turnpike.export.identity.algebra.terms import (
     Array,
     Term,
@@ -103,19 +103,20 @@ def attention(
         factor = algebra.root_of_scale(float(scale))
     keys = algebra.move(key, lambda data: data.swapaxes(-1, -2))
     logits = algebra.multiply(products.matrix_product(algebra, query, keys), factor)
-    is_boolean = attn_mask is not None and kind_of(attn_mask) == "b"
     if is_causal:
-        attn_mask = np.tril(np.ones(shape_of(logits)[-2:], bool))
-    is_boolean = attn_mask is not None and kind_of(attn_mask) == "b" and not is_causal
+        # torch.onnx has the smallest number here; no row is masked completely, so both give the same weights
+        allowed = np.tril(np.ones(shape_of(logits)[-2:], bool))
+        attn_mask = np.where(allowed, np.float32(0), np.finfo(np.float32).min)
     if attn_mask is not None:
         if kind_of(attn_mask) == "b":
             # torch.onnx adds infinities too; where the mask is known, they absorb the logits
             attn_mask = algebra.where(attn_mask, np.float32(0), np.float32(-np.inf))
         logits = algebra.add(logits, attn_mask)
     weights = softmax(algebra, logits, -1)
-    if is_boolean:
-        # a row whose mask is false everywhere has no weights
-        weights = algebra.where(algebra.function("isnan", weights, kind="b"), 0, weights)
+    if attn_mask is not None and not is_causal:
+        # a row that is masked completely has no weights
+        largest = maximum_of(algebra, attn_mask, (-1,), keepdims=True)
+        weights = algebra.where(algebra.compare(largest, np.float32(-np.inf), "eq"), 0, weights)
     return products.matrix_product(algebra, weights, value)
 
 

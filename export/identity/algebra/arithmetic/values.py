@@ -123,10 +123,14 @@ class Values:
 
     def _with_infinities(self, array: Array, large: Array) -> Term:
         finite = self.term(np.where(large, np.zeros((), array.dtype), array))
-        zeros = np.zeros(array.shape, np.int64)
-        infinity = self.numbers.function("infinity", [self.numbers.from_integers(zeros)])
-        negated = self.numbers.subtract(np.zeros_like(infinity), infinity)
-        data = np.where(large, np.where(array < 0, negated, infinity), finite.data)
+        zeros = self.numbers.from_integers(np.zeros(array.shape, np.int64))
+        data = finite.data
+        # a mask with the largest number differs from one with infinities where it hides a whole row
+        for name, places in (("infinity", np.isinf(array)), ("largest number", large & np.isfinite(array))):
+            if places.any():
+                number = self.numbers.function(name, [zeros])
+                negated = self.numbers.subtract(np.zeros_like(number), number)
+                data = np.where(places, np.where(array < 0, negated, number), data)
         return Term(data, "f", finite.size.plus(ATOM))
 
     def part(self, value: Value, number: int) -> Array:

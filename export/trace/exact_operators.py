@@ -1,0 +1,77 @@
+"""Corrects operators that torch.onnx writes as other functions than those of PyTorch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import onnx_ir as ir
+import onnxscript
+import torch
+from torch.export import ExportedProgram
+
+from turnpike.export.errors import UntraceableError
+from turnpike.export.trace.untraceable import all_nodes, named_arguments, source_location
+
+# its types allow no tensor of unknown dtype
+op: Any = onnxscript.opset18
+ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+
+
+def angle_of(y: Any, x: Any) -> Any:
+    """atan2(y, x). torch.onnx has -pi instead of pi where y is 0 and x is negative, and 0 for NaN."""
+    constants = (op.Constant(value=ir.tensor(number, ir.DataType.DOUBLE)) for number in (0.0, math.pi))
+    zero, half_turn = (op.CastLike(constant, y) for constant in constants)
+    angle = op.Atan(op.Div(y, x))
+    behind = op.Where(op.Less(y, zero), op.Sub(angle, half_turn), op.Add(angle, half_turn))
+    is_origin = op.And(op.Equal(x, zero), op.Equal(y, zero))
+    return op.Where(is_origin, zero, op.Where(op.Less(x, zero), behind, angle))
+
+
+# for torch.onnx, in place of its own
+TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {torch.ops.aten.atan2.default: angle_of}
+
+
+def correct_masked_attention(model: ir.Model, program: ExportedProgram) -> None:
+    """Give no weight to any step in rows of attention that are masked completely, in place.
+
+    PyTorch answers 0 there. torch.onnx writes NaN for masks of floats; for those of booleans, it masks with
+    the smallest number instead of minus infinity, so that all steps have the same weight.
+    """
+    values = {value.name: value for node in model.graph.all_nodes() for value in node.outputs}
+    for node in all_nodes(program):
+        if node.target is not ATTENTION or named_arguments(node).get("attn_mask") is None:
+            continue
+        result = values.get(node.name)
+        try:
+            _correct(None if result is None else result.producer(), node.meta["val"].dtype)
+        except (AttributeError, IndexError) as error:
+            raise UntraceableError(
+                f"{source_location(node)}masked attention: expected the nodes that torch.onnx writes for it, "
+                "got others"
+            ) from error
+
+
+def _correct(product: Any, dtype: torch.dtype) -> None:
+    """Correct the nodes before the last product of a masked attention."""
+    weights = product.inputs[0]
+    is_boolean = weights.producer().op_type == "Where"
+    softmax = weights.producer().inputs[2].producer() if is_boolean else weights.producer()
+    scores = softmax.inputs[0].producer()
+    if (softmax.op_type, scores.op_type) != ("Softmax", "Add"):
+        raise AttributeError(softmax.op_type)
+    mask = scores.inputs[1]
+    numbers = (torch.tensor(-torch.inf, dtype=dtype), torch.tensor(0, dtype=dtype), torch.tensor([-1]))
+    constants = [ir.node("Constant", [], {"value": ir.tensor(number.numpy())}) for number in numbers]
+    lowest, zero, last = (constant.outputs[0] for constant in constants)
+    largest = ir.node("ReduceMax", [mask, last], {"keepdims": 1})
+    hidden = ir.node("Equal", [largest.outputs[0], lowest])
+    chosen = ir.node("Where", [hidden.outputs[0], zero, softmax.outputs[0]])
+    if is_boolean:
+        product.graph.insert_before(mask.producer(), constants)
+        mask.producer().replace_input_with(2, lowest)
+    else:
+        product.graph.insert_before(scores, constants)
+    product.graph.insert_before(product, [largest, hidden, chosen])
+    product.replace_input_with(0, chosen.outputs[0])

@@ -1,0 +1,95 @@
+"""Operators that torch.onnx writes as other functions are corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from turnpike.export.errors import UntraceableError
+from turnpike.export.input_spec import parse_inputs
+from turnpike.export.network import Network
+from turnpike.export.trace import exact_operators
+from turnpike.export.trace.trace_network import trace
+
+
+class Applied(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        return self.function(x, y)
+
+
+def answers(function: Callable[..., Any], inputs: list[str], *feeds: Tensor) -> tuple[Any, Any]:
+    """What PyTorch answers, and what the graph does."""
+    module = Applied(function).eval()
+    graph = trace(Network("net", "module", parse_inputs(inputs), module=module)).model
+    session = onnxruntime.InferenceSession(ir.to_proto(graph).SerializeToString())
+    names = [value.name for value in session.get_inputs()]
+    given = {name: feed.numpy() for name, feed in zip(names, feeds, strict=True)}
+    return module(*feeds).numpy(), session.run(None, given)[0]
+
+
+def attend(x: Tensor, allowed: Tensor) -> Tensor:
+    return scaled_dot_product_attention(x, x, x, attn_mask=allowed[:, None, None, :])
+
+
+def attend_by_numbers(x: Tensor, allowed: Tensor) -> Tensor:
+    mask = torch.zeros_like(allowed, dtype=x.dtype).masked_fill(~allowed, -torch.inf)
+    return scaled_dot_product_attention(x, x, x, attn_mask=mask[:, None, None, :])
+
+
+@pytest.mark.parametrize("function", [attend, attend_by_numbers])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_attention_to_nothing_is_zero(function: Callable[..., Any], dtype: str) -> None:
+    allowed = torch.tensor([[True, True, False], [False, False, False], [False, True, True]])
+    x = torch.randn(3, 2, 3, 4, dtype=getattr(torch, dtype))
+    expected, actual = answers(function, [f"x:{dtype}[batch,2,3,4]", "y:bool[batch,3]"], x, allowed)
+    assert not expected[1].any()
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_a_mask_that_hides_nothing_changes_nothing() -> None:
+    x = torch.randn(2, 2, 3, 4)
+    spec = ["x:float32[batch,2,3,4]", "y:bool[batch,3]"]
+    expected, actual = answers(attend, spec, x, torch.ones(2, 3, dtype=torch.bool))
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_a_nan_in_the_input_of_attention_stays() -> None:
+    x = torch.randn(2, 2, 3, 4)
+    x[1, 0, 0, 0] = torch.nan
+    spec = ["x:float32[batch,2,3,4]", "y:bool[batch,3]"]
+    expected, actual = answers(attend, spec, x, torch.ones(2, 3, dtype=torch.bool))
+    np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+
+
+def test_other_nodes_than_those_of_torch_onnx_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = exact_operators.all_nodes
+
+    def renamed(program: Any) -> Any:
+        for node in nodes(program):
+            if node.target is exact_operators.ATTENTION:
+                node.name = "another_name"
+            yield node
+
+    monkeypatch.setattr(exact_operators, "all_nodes", renamed)
+    with pytest.raises(UntraceableError, match=r"test_exact_operators\.py:\d+ in .*: masked attention: "):
+        answers(attend, ["x:float32[batch,2,3,4]", "y:bool[batch,3]"])
+
+
+def test_angles_on_all_axes() -> None:
+    numbers = torch.tensor([-2.0, -1e-30, 0.0, 1e-30, 3.0, torch.inf, torch.nan])
+    y, x = (grid.reshape(-1, 1) for grid in torch.meshgrid(numbers, numbers, indexing="ij"))
+    expected, actual = answers(torch.atan2, ["x:float32[batch,1]", "y:float32[batch,1]"], y, x)
+    both_infinite = np.isinf(y.numpy()) & np.isinf(x.numpy())
+    np.testing.assert_allclose(actual[~both_infinite], expected[~both_infinite], rtol=1e-6)
