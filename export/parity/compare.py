@@ -135,7 +135,7 @@ class BatchComparison:
                         ort=_take(ort[name], rows),
                         native=_take(array, rows),
                         float64=_take(float64[name], rows),
-                        may_drop_nan=not batch.ordinary and name in self._nan_dropping,
+                        may_drop_nan=self._decided or (not batch.ordinary and name in self._nan_dropping),
                         reference_may_drop_nan=self._reference.may_drop_nan,
                     )
                     self._table.add(provider, errors)
@@ -197,7 +197,7 @@ class BatchComparison:
     def _warn_of_dropped_nans(self, errors: TensorErrors) -> None:
         if not self._warned_of_dropped_nans:
             self.warnings.append(
-                "onnxruntime loses NaN in maxima and recurrent layers: in "
+                "onnxruntime loses NaN in maxima, sigmoids and recurrent layers: in "
                 f"{errors.tensor} it gives numbers in {errors.dropped_nans} cells where the network gives "
                 "NaN (--input-range LOW:HIGH leaves NaN out of the proof)"
             )

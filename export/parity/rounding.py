@@ -111,7 +111,7 @@ def measure_rounding(
     reference: Reference = (
         OnnxReference(network, model, origins)
         if traced is None
-        else TorchReference(network, traced, model, origins)
+        else TorchReference(network, traced, model, origins, falls_back=decided)
     )
     generator = choose_batch_generator(network, reference, source_graph or model, seed, max_rows)
     table = ErrorTable(tensor_kinds(model, origins), len(runtimes))

@@ -12,7 +12,7 @@ from turnpike.export.gates.instrument import Origin
 from turnpike.export.network import Array, Network
 from turnpike.export.parity.batches import ProofBatch
 from turnpike.export.parity.network_runs import NetworkCopy, TracedValues
-from turnpike.export.parity.onnx_reference import GraphEvaluator
+from turnpike.export.parity.onnx_reference import GraphEvaluator, GraphRunner, onnxruntime_runner
 from turnpike.export.parity.reference import (
     RejectedError,
     TensorValues,
@@ -28,11 +28,18 @@ class TorchReference:
     """Takes outputs from the original network, and gates and layers from the program traced from it.
 
     A hidden value that is not a node of the program (inside an operator that was split into several, or
-    inside a loop) is computed from the graph by onnx's reference evaluator.
+    inside a loop) is computed from the graph by onnx's reference evaluator. With `falls_back`, onnxruntime
+    computes it if that evaluator cannot: then its rounding is not measured.
     """
 
     def __init__(
-        self, network: Network, traced: TracedGraph, model: ir.Model, origins: Mapping[str, Origin]
+        self,
+        network: Network,
+        traced: TracedGraph,
+        model: ir.Model,
+        origins: Mapping[str, Origin],
+        *,
+        falls_back: bool = True,
     ) -> None:
         self.description = "the original network in float64"
         self._no_float64 = ""
@@ -47,15 +54,18 @@ class TorchReference:
         self._source_inputs = dict(zip(network_inputs(model), source_names, strict=True))
         unknown = [name for name, origin in origins.items() if origin.value not in self._traced.known]
         self._unknown = unknown
-        self._evaluator = GraphEvaluator(ir.to_proto(model), unknown) if unknown else None
+        self._model, self._falls_back = model, falls_back
+        self._not_measured = ""
+        self._run_graph: GraphRunner | None = None
         if unknown:
+            self._run_graph = GraphEvaluator(ir.to_proto(model), unknown).run
             names = ", ".join(unknown)
             self.description += f"; the graph by onnx's reference evaluator in float64 for {names}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The reason if the network does not run in float64, and branches that were not run."""
-        return (*filter(None, [self._no_float64]), *self._traced.branches_not_run())
+        """Why the network does not run in float64, what was not measured, and branches that were not run."""
+        return (*filter(None, [self._no_float64, self._not_measured]), *self._traced.branches_not_run())
 
     def native(self, batch: ProofBatch) -> TensorValues:
         """Outputs of the original network, and if layers are compared, the program's inner values."""
@@ -123,15 +133,24 @@ class TorchReference:
 
     def _hidden(self, inner: Mapping[str, Tensor], batch: ProofBatch, float64: bool) -> TensorValues:
         values: TensorValues = {}
-        if self._evaluator is not None:
+        if self._run_graph is not None:
             feeds = {name: batch.arrays[source_name] for name, source_name in self._source_inputs.items()}
             try:
-                values = self._evaluator.run(feeds, float64=float64)
+                values = self._run_graph(feeds, float64=float64)
             except Exception as exc:  # the evaluator's operators raise almost anything
-                raise ParityError(
-                    f"onnx's reference evaluator cannot compute {', '.join(self._unknown)} with the batch "
-                    f"{batch.name!r}: {one_line(exc)}"
-                ) from exc
+                names = ", ".join(self._unknown)
+                reason = (
+                    f"onnx's reference evaluator cannot compute {names} with the batch {batch.name!r}: "
+                    f"{one_line(exc)}"
+                )
+                if not self._falls_back or self._not_measured:
+                    raise ParityError(reason) from exc
+                self._not_measured = f"the rounding of {names} was not measured: {reason}"
+                self.description = self.description.replace(
+                    "onnx's reference evaluator in float64", "onnxruntime"
+                )
+                self._run_graph = onnxruntime_runner(ir.to_proto(self._model), self._unknown)
+                values = self._run_graph(feeds, float64=float64)
         for name, origin in self._origins.items():
             if origin.value is not None and origin.value in inner:
                 values[name] = hidden_value(inner[origin.value].numpy(), origin)

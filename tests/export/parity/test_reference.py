@@ -16,6 +16,7 @@ from turnpike.export.gates.instrument import Origin
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
 from turnpike.export.parity.batches import ProofBatch
+from turnpike.export.parity.onnx_reference import GraphEvaluator
 from turnpike.export.parity.reference import RejectedError, equal_up_to_rounding
 from turnpike.export.parity.torch_reference import TorchReference
 from turnpike.export.trace.trace_network import TracedGraph, trace
@@ -118,6 +119,35 @@ def test_a_value_without_a_traced_node_is_computed_from_the_graph(
     np.testing.assert_allclose(reference.native(BATCH)["t"], known.native(BATCH)["t"], rtol=1e-5)
     assert reference.native(BATCH)["t"].dtype == np.float32
     assert reference.description.endswith("the graph by onnx's reference evaluator in float64 for t")
+
+
+def test_a_value_that_the_evaluator_cannot_compute_is_not_measured(
+    network: Network, traced: TracedGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """onnxruntime computes it, unless the graph is proved by this value."""
+    sigmoid = next(node for node in traced.model.graph if node.op_type == "Sigmoid")
+    sigmoid.outputs[0].name = "t"
+    traced.model.graph.outputs.append(sigmoid.outputs[0])
+    traced.model.graph.outputs[0].name = "output"
+    origins = {"t": Origin("val_of_no_node")}
+    known = reference_for(network, traced, {"t": Origin("sigmoid")}).native(BATCH)["t"]
+
+    def fail(*_: object, **__: object) -> None:
+        raise IndexError("out of bounds")
+
+    monkeypatch.setattr(GraphEvaluator, "run", fail)
+    reference = reference_for(network, traced, origins)
+    for run in (reference.native, reference.float64):
+        np.testing.assert_allclose(run(BATCH)["t"], known, rtol=1e-5)
+    (warning,) = reference.warnings
+    assert warning == (
+        "the rounding of t was not measured: onnx's reference evaluator cannot compute t with the batch 'b': "
+        "out of bounds"
+    )
+    assert reference.description.endswith("the graph by onnxruntime for t")
+    strict = TorchReference(network, traced, traced.model, origins, falls_back=False)
+    with pytest.raises(ParityError, match="cannot compute t with the batch 'b': out of bounds"):
+        strict.native(BATCH)
 
 
 def test_a_float32_only_network_is_replaced_by_its_program(network: Network, traced: TracedGraph) -> None:
