@@ -27,6 +27,7 @@ from turnpike.export.identity.interface import interface_difference
 from turnpike.export.identity.levers import RecordedRun, decide_levers, record_run
 from turnpike.export.identity.numbers.error_bound import ErrorBound
 from turnpike.export.identity.numbers.residues import PRIMES, Residues
+from turnpike.export.identity.onnx.literals import other_literal
 from turnpike.export.identity.onnx.run_graph import run_graph
 from turnpike.export.identity.rows import decide_rows
 from turnpike.export.identity.samples import draw_inputs
@@ -68,9 +69,12 @@ def decide(
         # most graphs are written as the network is, so that no law is needed; without laws a run is faster
         bound = ErrorBound(PRIMES)
         decision = _Runs(question, shapes, row_axes, gates, bound, normalizes=False).decide()
-        if decision.verdict is Verdict.IDENTICAL:
-            return decision
-        return _Runs(question, shapes, row_axes, gates, bound, normalizes=True).decide()
+        if decision.verdict is not Verdict.IDENTICAL:
+            decision = _Runs(question, shapes, row_axes, gates, bound, normalizes=True).decide()
+    if decision.verdict is not Verdict.IDENTICAL or trusted is None:
+        return decision
+    literal = other_literal(trusted, model)
+    return decision if literal is None else question.undecided(literal)
 
 
 @dataclass(frozen=True, eq=False)

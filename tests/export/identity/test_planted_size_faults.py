@@ -72,6 +72,22 @@ def split_rows(p: Plant, v: ir.Value) -> ir.Value:
     return p.Concat(parts[0], p.Mul(parts[1], 2.0), axis=0)
 
 
+def split_longer(p: Plant, v: ir.Value, bound: ir.Value | list[int]) -> ir.Value:
+    """Rows beyond a bound are doubled. Zeros come after the rows, so that it is within short inputs."""
+    longer = p.Concat(v, np.zeros((64, 64), np.float32), axis=0)
+    parts = p.add("Split", 2, longer, p.Concat(bound, p.Sub(p.Add(p.size(), [64]), bound), axis=0), axis=0)
+    return p.Slice(p.Concat(parts[0], p.Mul(parts[1], 2.0), axis=0), [0], p.size(), [0])
+
+
+def dilated_longer(p: Plant, v: ir.Value, distance: int) -> ir.Value:
+    """Each row plus half of the row `distance` after it, with zeros after all rows."""
+    weight = np.array([[[1, 0.5]]], np.float32)
+    longer = p.Concat(v, np.zeros((distance, 64), np.float32), axis=0)
+    rows = p.Unsqueeze(p.Transpose(longer, perm=[1, 0]), [1])
+    mixed = p.Conv(rows, weight, dilations=[distance], kernel_shape=[2])
+    return p.Transpose(p.Squeeze(mixed, [1]), perm=[1, 0])
+
+
 def tile_rows(p: Plant, v: ir.Value) -> ir.Value:
     """Rows from 64 on are copies of the first ones."""
     times = p.Concat(p.Add(p.Div(p.size(), [64]), [1]), [1], axis=0)
@@ -179,6 +195,13 @@ FAULTS = [
     Case("dense", "rows 9 apart mixed by Trilu", wrap("relu", far_pairs, 9)),
     Case("dense", "rows 9 apart added", wrap("relu", delayed, 9)),
     Case("dense", "split of 10 rows", wrap("relu", split_rows)),
+    Case("dense", "rows beyond 11 of a longer axis", wrap("relu", split_longer, [11])),
+    Case(
+        "dense",
+        "rows beyond the length of a weight",
+        wrap("relu", lambda p, v: split_longer(p, v, p.Shape(p["layers.3.gate.weight"], start=0, end=1))),
+    ),
+    Case("dense", "convolution over rows of a longer axis", wrap("relu", dilated_longer, 9)),
     Case("dense", "rows repeat after 64", wrap("relu", tile_rows)),
     Case("dense", "rows from 100 on negated", wrap("relu", late_rows)),
     Case("dense", "last row doubled", wrap("relu", last_row_doubled)),
