@@ -124,15 +124,18 @@ def main() -> None:
     for honest in [*OWN, *of_examples(), *of_presets(), *of_seeds(options.seeds)]:
         if options.only not in honest.name:
             continue
+        start = time.process_time()
         try:
             if options.export:
                 identity = export(honest).identity
                 counts["exported" if identity is None else identity.verdict] += 1
+                seconds[honest.name] = time.process_time() - start
                 continue
             result = study(honest)
         except Exception as error:
             counts["not exported"] += 1
             sys.stdout.write(f"{honest.name}: not exported: {str(error).splitlines()[0][:300]}\n")
+            sys.stdout.flush()
             continue
         counts[result.decision.verdict] += 1
         seconds[honest.name] = result.seconds
