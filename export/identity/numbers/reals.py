@@ -50,7 +50,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isnan": lambda x: np.isnan(x) * 1.0,
     "isinf": lambda x: np.isinf(x) * 1.0,
 }
-# in place of infinity, so that it stays a number under multiplication by 0
+# in place of infinity and of the largest float32, so that it stays a number under multiplication by 0
 INFINITY = 1e30
 
 
@@ -94,7 +94,7 @@ class Reals:
         return np.matmul(a, b)
 
     def function(self, name: str, arguments: Sequence[Array]) -> Array:
-        if name == "infinity":
+        if name in ("infinity", "largest number"):
             return np.full_like(arguments[0], INFINITY)
         if name.startswith("of this run: "):
             return arguments[0].copy()
@@ -113,7 +113,9 @@ class Reals:
             return np.take_along_axis(stacked, order[None], 0)[0]
         if name.startswith("element of "):
             return _element(ast.literal_eval(name.removeprefix("element of ")), arguments)
-        return np.asarray(FUNCTIONS[name](*np.broadcast_arrays(*arguments)), np.float64)
+        # laws ask for the values of both branches at their border
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(FUNCTIONS[name](*np.broadcast_arrays(*arguments)), np.float64)
 
     def odd_function(self, name: str, a: Array) -> Array:
         return self.function(name, [a])

@@ -75,7 +75,7 @@ REFUSALS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], str]] = {
     "another diagonal": (lambda x: torch.diag_embed(x, 1), (floats(3),), "diag_embed"),
     "numbers of another mask": (
         lambda x, b: x.index_put((b,), x[x > 0]),
-        (floats(3), booleans(3)),
+        (torch.tensor([1.0, -1.0, 2.0]), torch.tensor([True, True, False])),
         "where one mask holds are written where another one does",
     ),
     "numbers of a mask in other places": (
