@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.arithmetic.terms import Array, Term, Value, shape_of
 from turnpike.export.identity.algebra.joining import pad
 from turnpike.export.identity.algebra.products import known_size
 from turnpike.export.identity.algebra.reductions import maximum_of_last, sum_of
-from turnpike.export.identity.algebra.terms import Array, Term, Value, shape_of
 from turnpike.export.identity.numbers.error_bound import ATOM
 
 Pads = Sequence[tuple[int, int]]

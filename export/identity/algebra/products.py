@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra, is_infinite, size_of
-from turnpike.export.identity.algebra.reductions import sum_of
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Sizes,
     Term,
     UndecidedError,
@@ -17,6 +16,7 @@ from turnpike.export.identity.algebra.terms import (
     known_integers,
     shape_of,
 )
+from turnpike.export.identity.algebra.reductions import sum_of
 from turnpike.export.identity.numbers.error_bound import Size
 
 # bytes that the residues of one product's operands may take

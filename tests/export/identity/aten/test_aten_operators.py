@@ -23,7 +23,7 @@ from tests.support.identity_operators import (
 )
 from tests.support.identity_operators.aten_case import AtenCase, booleans, floats, integers
 from tests.support.identity_operators.runs import Interpreters
-from turnpike.export.identity.algebra.terms import UndecidedError
+from turnpike.export.identity.algebra.arithmetic.terms import UndecidedError
 from turnpike.export.identity.aten.run_program import OPERATORS
 
 CASES = {
