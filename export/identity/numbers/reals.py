@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from turnpike.export.identity.numbers.kept_weights import KeptWeights
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -59,6 +61,9 @@ class Reals:
 
     exact = False
     primes = (0,)
+
+    def __init__(self) -> None:
+        self.weights = KeptWeights()
 
     def random(self, shape: Sequence[int]) -> Array:
         raise NotImplementedError("inputs of real runs are given")
