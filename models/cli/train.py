@@ -52,6 +52,32 @@ Target = Annotated[
         metavar="COLUMN", help="Column of a table with the classes.", show_default="the last column"
     ),
 ]
+TaskOption = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        help="What a table's column to predict has: classes or number.",
+        show_default="by its values",
+    ),
+]
+Drop = Annotated[
+    list[str] | None, typer.Option("--drop", metavar="COLUMN", help="Leave out a column; can be repeated.")
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option("--keep", metavar="COLUMN", help="Use a column that seems to say nothing; can be repeated."),
+]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="COLUMN=KIND",
+        help="What a column holds: number, boolean, category, date or date:FORMAT; can be repeated.",
+    ),
+]
+Columns = Annotated[
+    bool, typer.Option("--columns", help="Show what the columns of the table hold, and exit.")
+]
 Features = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Names of the columns of an .npz file, one per line."),
@@ -75,6 +101,11 @@ def command(
     listing: Listing = False,
     data: Data = None,
     target: Target = None,
+    task: TaskOption = None,
+    drop: Drop = None,
+    keep: Keep = None,
+    kinds: Kinds = None,
+    columns: Columns = False,
     features: Features = None,
     data_dir: DataDir = None,
     epochs: Annotated[
@@ -161,7 +192,12 @@ def command(
         if not quiet:
             console.print(f"No PRESET: training {preset}; turnpike train --list shows others.")
     with collector_paused():
-        from turnpike.models.cli.training_run import train_preset
+        from turnpike.models.cli.training_run import show_table, train_preset
+        from turnpike.models.data.table.read import table_options
+    table = table_options(target, task, drop or (), keep or (), kinds or ())
+    if columns:
+        show_table(data, table)
+        return
     recipe: dict[str, Any] = {
         "epochs": epochs,
         "batch": batch,
@@ -182,7 +218,7 @@ def command(
             preset,
             out or RUNS_FOLDER / preset,
             data=data,
-            target=target,
+            table=table,
             features=features,
             data_dir=data_dir,
             recipe={name: value for name, value in recipe.items() if value is not None},

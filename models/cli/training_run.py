@@ -14,17 +14,23 @@ import torch
 import typer
 from rich.markup import escape
 
+from turnpike.models.cli.columns import show_columns
 from turnpike.models.cli.output_folder import expect_writable
 from turnpike.models.cli.progress import (
+    METRICS,
     console,
     download_bar,
+    metric_of,
     print_facts,
+    score_text,
     shell_command,
     show_next_step,
     training_bar,
 )
 from turnpike.models.data.dataset import Dataset
 from turnpike.models.data.load import load_dataset
+from turnpike.models.data.table.cells import is_table
+from turnpike.models.data.table.read import TableOptions, open_table
 from turnpike.models.errors import ConfigError
 from turnpike.models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
 from turnpike.models.networks.base import NetConfig, parameter_count
@@ -36,7 +42,12 @@ from turnpike.models.training.recipe import SMALL_TABLE_BATCH, SMALL_TABLE_WEIGH
 from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 from turnpike.models.training.train import TrainingOutcome, train
 
-FIXED_SETTINGS = ("family", "inputs", "classes")  # decided by the preset or the data, so --set refuses them
+FIXED_SETTINGS = (
+    "family",
+    "inputs",
+    "classes",
+    "columns",
+)  # decided by the preset or the data, so --set refuses them
 # what `turnpike export --name` accepts
 VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FIGURE_FILES = ("history.png", "misclassified.png", "gates.png")
@@ -47,7 +58,7 @@ def train_preset(
     folder: Path,
     *,
     data: str | None,
-    target: str | None = None,
+    table: TableOptions | None = None,
     features: Path | None = None,
     data_dir: Path | None,
     recipe: Mapping[str, Any],
@@ -64,7 +75,7 @@ def train_preset(
         preset: Name of the preset.
         folder: Folder of the run.
         data: Data set; None for the preset's own.
-        target: For a table, the column with the classes; None for the last one.
+        table: For a table, what is decided about its columns.
         features: File with the names of the columns of an .npz file.
         data_dir: Folder with the original files of the data set.
         recipe: Changes of the preset's recipe.
@@ -80,7 +91,7 @@ def train_preset(
     if resume and fresh:
         raise ConfigError("--resume and --fresh: one continues the run, the other replaces it; choose one")
     expect_usable_folder(folder, resume=resume, fresh=fresh)
-    dataset = read_data(data or defaults.data, data_dir, changed_recipe, seed, target, features)
+    dataset = read_data(data or defaults.data, data_dir, changed_recipe, seed, table, features)
     changed_recipe = recipe_for_data(changed_recipe, dataset, recipe)
     config = config_for_data(defaults.config, dataset, settings)
     plan = RunPlan(preset, config, changed_recipe, dataset, folder, seed=seed, device=device)
@@ -145,11 +156,12 @@ def draw_figures(plan: RunPlan) -> list[Path]:
 def show_result(record: TrainingRecord, folder: Path, pictures: list[Path]) -> None:
     """Print the results of a run and the paths of its files."""
     metrics, history = record.metrics, record.history
+    metric = METRICS[metric_of(metrics, "test_")]
     print_facts(
         [
-            ("test accuracy", f"{metrics['test_accuracy']:.2%}"),
+            (f"test {metric}", score_text(metrics, "test_")),
             ("test loss", f"{metrics['test_loss']:.4f}"),
-            ("validation", f"{metrics['valid_accuracy']:.2%} accuracy, best in epoch {metrics['epoch']:.0f}"),
+            ("validation", f"{metric} {score_text(metrics, 'valid_')}, best in epoch {metrics['epoch']:.0f}"),
             ("training", f"{history[-1]['seconds']:.1f} s, {len(history)} epochs"),
             ("network", str(folder / BEST_CHECKPOINT)),
             *([("pictures", "\n".join(map(str, pictures)))] if pictures else []),
@@ -183,25 +195,41 @@ def read_data(
     data_dir: Path | None,
     recipe: Recipe,
     seed: int,
-    target: str | None = None,
+    table: TableOptions | None = None,
     features: Path | None = None,
 ) -> Dataset:
     """Load a data set, with a progress bar if it is downloaded."""
     with download_bar() as progress:
         dataset = load_dataset(
             source,
-            target=target,
+            table=table,
             features=features,
             data_dir=data_dir,
             test_fraction=recipe.test_fraction,
             seed=seed,
             progress=progress,
         )
-    if dataset.target and target is None:
-        console.print(
-            f"The classes are in the last column, {escape(repr(dataset.target))}; --target names another."
-        )
+    if dataset.columns:
+        show_columns(dataset.columns)
+        options = table or TableOptions()
+        what = f"{len(dataset.labels)} classes" if dataset.task == "classes" else "a number"
+        hints = [
+            *(["the last column; --target names another"] if options.target is None else []),
+            *([] if options.task else [f"--task {'number' if dataset.task == 'classes' else 'classes'}"]),
+        ]
+        console.print(f"Predicted: {escape(dataset.target)}, {what} ({escape('; '.join(hints))})")
     return dataset
+
+
+def show_table(data: str | None, options: TableOptions) -> None:
+    """Print what the columns of a table hold; for `--columns`."""
+    path = Path(data or "")
+    if data is None or not (path.is_file() and is_table(path)):
+        raise ConfigError(f"--columns: expected --data with a .csv, .tsv or .parquet file, got {data}")
+    table = open_table(path, options)
+    show_columns(table.columns)
+    what = f"{len(table.labels)} classes" if table.task == "classes" else "a number"
+    console.print(f"Predicted: {escape(table.target)}, {what}")
 
 
 def recipe_for_data(recipe: Recipe, data: Dataset, chosen: Collection[str]) -> Recipe:
@@ -244,7 +272,17 @@ def config_for_data(config: NetConfig, data: Dataset, settings: Sequence[str]) -
         expect_setting_type(type(config), name, changes[name])
     if data.is_table and config.scaling != "none":
         changes.setdefault("scaling", "columns")
+        if changes["scaling"] == "columns":
+            changes["columns"] = column_specs(data)
     return config.for_data(data.inputs, data.classes, len(data.alphabet), **changes)
+
+
+def column_specs(data: Dataset) -> tuple[tuple[str, int, bool], ...]:
+    """What the network knows of a table's columns; nothing if all are numbers without blanks."""
+    forms = [column.form for column in data.columns if column.form is not None]
+    blanks = data.train.x.isnan().any(0).tolist()
+    specs = tuple((form.kind, len(form.categories), blank) for form, blank in zip(forms, blanks, strict=True))
+    return specs if set(specs) - {("number", 0, False)} else ()
 
 
 def _parse_value(text: str) -> Any:

@@ -10,6 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from turnpike.models.choices import Task
+from turnpike.models.data.table.kinds import Column
 from turnpike.models.errors import DataError
 
 RowKind = Literal["image", "text", "numbers"]
@@ -23,10 +25,10 @@ SMALL_TABLE_VALID_FRACTION = 0.2
 
 @dataclass(frozen=True)
 class Split:
-    """Rows and their classes.
+    """Rows, and their classes or the numbers to predict.
 
     Shapes: x (rows, *shape) in the dtype of the data set (uint8, float32 or int64), not scaled;
-    y (rows,) int64. `texts` are what the rows of ids were made from, if they are known.
+    y (rows,) int64, or float32 for numbers. `texts` are what the rows of ids were made from, if they are known.
     """
 
     x: Tensor
@@ -54,7 +56,9 @@ class RawDataset:
         kind: What a row is: "image", "text" or "numbers".
         alphabet: For text, the character of each id; id 0 is padding.
         features: For a table, the names of its columns without the target.
-        target: For a table, the name of the column with the classes.
+        target: For a table, the name of the column to predict.
+        task: Whether the rows have classes or numbers.
+        columns: For a table, what each column holds, without the one to predict; also those left out.
     """
 
     name: str
@@ -65,6 +69,8 @@ class RawDataset:
     alphabet: str = ""
     features: tuple[str, ...] = ()
     target: str = ""
+    task: Task = "classes"
+    columns: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,9 @@ class Dataset:
         kind: What a row is: "image", "text" or "numbers".
         alphabet: For text, the character of each id; id 0 is padding.
         features: For a table, the names of its columns without the target.
-        target: For a table, the name of the column with the classes.
+        target: For a table, the name of the column to predict.
+        task: Whether the rows have classes or numbers.
+        columns: For a table, what each column holds, without the one to predict; also those left out.
     """
 
     name: str
@@ -92,6 +100,8 @@ class Dataset:
     alphabet: str = ""
     features: tuple[str, ...] = ()
     target: str = ""
+    task: Task = "classes"
+    columns: tuple[Column, ...] = ()
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -100,7 +110,8 @@ class Dataset:
 
     @property
     def classes(self) -> int:
-        return len(self.labels)
+        """The number of classes; 1 if a number is predicted."""
+        return len(self.labels) if self.task == "classes" else 1
 
     @property
     def is_table(self) -> bool:
@@ -157,7 +168,19 @@ def split_dataset(
         small = raw.kind == "numbers" and rows.x.dim() == 2 and len(rows) < SMALL_TABLE_ROWS
         valid_fraction = SMALL_TABLE_VALID_FRACTION if small else DEFAULT_VALID_FRACTION
     train, valid = _hold_out(raw.name, rows, valid_fraction, seeded_generator("valid", seed))
-    return Dataset(raw.name, train, valid, test, raw.labels, raw.kind, raw.alphabet, raw.features, raw.target)
+    return Dataset(
+        raw.name,
+        train,
+        valid,
+        test,
+        raw.labels,
+        raw.kind,
+        raw.alphabet,
+        raw.features,
+        raw.target,
+        raw.task,
+        raw.columns,
+    )
 
 
 def _hold_out(name: str, rows: Split, fraction: float, generator: torch.Generator) -> tuple[Split, Split]:

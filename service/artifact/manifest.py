@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import cached_property
 from math import prod
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from turnpike.common.columns import ISO, ColumnForm, ColumnKind
 from turnpike.service.artifact.proof_records import Identity, InputRange, ManifestRecord, Parity
 from turnpike.service.artifact.protobuf import MalformedError, damaged_error, expect_graph, read_metadata
 from turnpike.service.errors import ModelFileError
@@ -215,7 +217,19 @@ class Compression(ManifestRecord):
 
 
 class Feature(ManifestRecord):
-    """A column of a table, and what its values are in real rows. `name` is all that its header says."""
+    """A column of a table, and what its values are in real rows. `name` is all that its header says.
+
+    `low`, `high`, `mean` and `sd` are those of the numbers that the network gets, without blanks: places of
+    categories, and days since 1970.
+
+    Attributes:
+        kind: What the column holds; see `ColumnForm` for this and the next four.
+        categories: The words of a category in training; none if they are not published.
+        date_format: How dates are written.
+        decimal_comma: Whether numbers have a comma before their decimals.
+        affix: What stands before or behind each number.
+        blanks: Whether cells may be blank: training had blanks.
+    """
 
     name: Annotated[str, Field(min_length=1)]
     unit: str = ""
@@ -223,6 +237,17 @@ class Feature(ManifestRecord):
     high: float
     mean: float
     sd: Annotated[float, Field(ge=0)]
+    kind: ColumnKind = "number"
+    categories: tuple[str, ...] = ()
+    date_format: str = ISO
+    decimal_comma: bool = False
+    affix: str = ""
+    blanks: bool = False
+
+    @cached_property
+    def form(self) -> ColumnForm:
+        """How cells become numbers."""
+        return ColumnForm(self.kind, self.categories, self.date_format, self.decimal_comma, self.affix)
 
     @model_validator(mode="after")
     def _check_range(self) -> Self:
