@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -127,6 +127,18 @@ def word_of(cell: object) -> str:
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
     return str(cell).lower() if isinstance(cell, bool) else str(cell).strip()
+
+
+def cell_text(form: ColumnForm, number: float) -> str:
+    """A cell that has this number, which is no blank, for people to read."""
+    if form.kind == "category":
+        place = int(number)
+        return form.categories[place] if place < len(form.categories) else "another word"
+    if form.kind == "boolean":
+        return "true" if number else "false"
+    if form.kind == "date":
+        return (EPOCH + timedelta(days=number)).isoformat(" ", "minutes").removesuffix(" 00:00")
+    return f"{number:.6g}"
 
 
 def in_words(cell: object) -> str:

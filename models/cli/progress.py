@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 # numbers are not highlighted: they are parts of names and paths too
 console = Console(highlight=False)
 
-
 # how answers are judged, as the terminal says it
 METRICS = {"accuracy": "accuracy", "r2": "R²"}
 

@@ -14,7 +14,8 @@ import torch
 import typer
 from rich.markup import escape
 
-from turnpike.models.cli.columns import show_columns
+from turnpike.common.columns import ColumnKind
+from turnpike.models.cli.columns import show_data
 from turnpike.models.cli.output_folder import expect_writable
 from turnpike.models.cli.progress import (
     METRICS,
@@ -29,8 +30,7 @@ from turnpike.models.cli.progress import (
 )
 from turnpike.models.data.dataset import Dataset
 from turnpike.models.data.load import load_dataset
-from turnpike.models.data.table.cells import is_table
-from turnpike.models.data.table.read import TableOptions, open_table
+from turnpike.models.data.table.options import TableOptions
 from turnpike.models.errors import ConfigError
 from turnpike.models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
 from turnpike.models.networks.base import NetConfig, parameter_count
@@ -42,15 +42,11 @@ from turnpike.models.training.recipe import SMALL_TABLE_BATCH, SMALL_TABLE_WEIGH
 from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 from turnpike.models.training.train import TrainingOutcome, train
 
-FIXED_SETTINGS = (
-    "family",
-    "inputs",
-    "classes",
-    "columns",
-)  # decided by the preset or the data, so --set refuses them
+# decided by the preset or the data, so --set refuses them
+FIXED_SETTINGS = ("family", "inputs", "classes", "columns")
 # what `turnpike export --name` accepts
 VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-FIGURE_FILES = ("history.png", "misclassified.png", "gates.png")
+FIGURE_FILES = ("history.png", "misclassified.png", "predictions.png", "gates.png")
 
 
 def train_preset(
@@ -156,17 +152,55 @@ def draw_figures(plan: RunPlan) -> list[Path]:
 def show_result(record: TrainingRecord, folder: Path, pictures: list[Path]) -> None:
     """Print the results of a run and the paths of its files."""
     metrics, history = record.metrics, record.history
-    metric = METRICS[metric_of(metrics, "test_")]
     print_facts(
         [
-            (f"test {metric}", score_text(metrics, "test_")),
+            *score_facts(record),
             ("test loss", f"{metrics['test_loss']:.4f}"),
-            ("validation", f"{metric} {score_text(metrics, 'valid_')}, best in epoch {metrics['epoch']:.0f}"),
+            (
+                "validation",
+                f"{METRICS[metric_of(metrics, 'valid_')]} {score_text(metrics, 'valid_')}, best in epoch "
+                f"{metrics['epoch']:.0f}",
+            ),
             ("training", f"{history[-1]['seconds']:.1f} s, {len(history)} epochs"),
             ("network", str(folder / BEST_CHECKPOINT)),
             *([("pictures", "\n".join(map(str, pictures)))] if pictures else []),
         ]
     )
+    if warning := useless_answers(record):
+        console.print(f"[yellow]warning:[/] {escape(warning)}")
+
+
+def score_facts(record: TrainingRecord) -> list[tuple[str, str]]:
+    """How good the answers on test rows are, beside those of the best constant answer."""
+    metrics = record.metrics
+    facts = [(f"test {METRICS[metric_of(metrics, 'test_')]}", score_text(metrics, "test_"))]
+    if "test_mae" in metrics:
+        baseline = f"{metrics['baseline_mae']:.5g} if the answer were always the mean"
+        facts.append(("test error", f"{metrics['test_mae']:.5g} on average (MAE); {baseline}"))
+    if "test_balanced_accuracy" in metrics:
+        baseline = f"{1 / len(record.data['labels']):.2%} if the answer were always the same"
+        facts.append(("balanced", f"accuracy {metrics['test_balanced_accuracy']:.2%}; {baseline}"))
+    if "test_rarest_recall" in metrics:
+        rarest = record.data["labels"][int(metrics["rarest_class"])]
+        facts.append(("rarest class", f"{metrics['test_rarest_recall']:.2%} of {rarest!r} found"))
+    return facts
+
+
+def useless_answers(record: TrainingRecord) -> str:
+    """Says that a constant answer is as good as the network, if so."""
+    metrics = record.metrics
+    if "baseline_accuracy" in metrics and metrics["test_accuracy"] <= metrics["baseline_accuracy"]:
+        return (
+            f"answering the commonest class every time is right in {metrics['baseline_accuracy']:.2%} of the test "
+            "rows, too: the network has learned nothing of use. More --epochs, another --lr or --class-weights "
+            "may help, or the columns do not tell the classes apart."
+        )
+    if "test_r2" in metrics and metrics["test_r2"] <= 0:
+        return (
+            "answering the mean every time is as good: the network has learned nothing of use. More --epochs or "
+            "another --lr may help, or the columns do not tell the number."
+        )
+    return ""
 
 
 def expect_usable_folder(folder: Path, *, resume: bool, fresh: bool) -> None:
@@ -210,26 +244,8 @@ def read_data(
             progress=progress,
         )
     if dataset.columns:
-        show_columns(dataset.columns)
-        options = table or TableOptions()
-        what = f"{len(dataset.labels)} classes" if dataset.task == "classes" else "a number"
-        hints = [
-            *(["the last column; --target names another"] if options.target is None else []),
-            *([] if options.task else [f"--task {'number' if dataset.task == 'classes' else 'classes'}"]),
-        ]
-        console.print(f"Predicted: {escape(dataset.target)}, {what} ({escape('; '.join(hints))})")
+        show_data(dataset, table or TableOptions())
     return dataset
-
-
-def show_table(data: str | None, options: TableOptions) -> None:
-    """Print what the columns of a table hold; for `--columns`."""
-    path = Path(data or "")
-    if data is None or not (path.is_file() and is_table(path)):
-        raise ConfigError(f"--columns: expected --data with a .csv, .tsv or .parquet file, got {data}")
-    table = open_table(path, options)
-    show_columns(table.columns)
-    what = f"{len(table.labels)} classes" if table.task == "classes" else "a number"
-    console.print(f"Predicted: {escape(table.target)}, {what}")
 
 
 def recipe_for_data(recipe: Recipe, data: Dataset, chosen: Collection[str]) -> Recipe:
@@ -270,19 +286,30 @@ def config_for_data(config: NetConfig, data: Dataset, settings: Sequence[str]) -
             )
         changes[name] = _parse_value(text)
         expect_setting_type(type(config), name, changes[name])
-    if data.is_table and config.scaling != "none":
+    specs = column_specs(data)
+    if data.is_table and (config.scaling != "none" or specs):
         changes.setdefault("scaling", "columns")
         if changes["scaling"] == "columns":
-            changes["columns"] = column_specs(data)
+            changes["columns"] = specs
+        elif specs:
+            raise ConfigError(
+                f"--set: scaling={changes['scaling']} needs numbers without blanks in all columns, and "
+                f"{data.name} has others: leave it out, or --drop them"
+            )
     return config.for_data(data.inputs, data.classes, len(data.alphabet), **changes)
 
 
-def column_specs(data: Dataset) -> tuple[tuple[str, int, bool], ...]:
+def column_specs(data: Dataset) -> tuple[tuple[ColumnKind, int, bool], ...]:
     """What the network knows of a table's columns; nothing if all are numbers without blanks."""
     forms = [column.form for column in data.columns if column.form is not None]
+    splits = (data.train, data.valid, data.test)
+    if all(form.kind == "number" for form in forms) and not any(
+        bool(rows.x.isnan().any()) for rows in splits
+    ):
+        return ()
+    # only blanks that training has seen say something
     blanks = data.train.x.isnan().any(0).tolist()
-    specs = tuple((form.kind, len(form.categories), blank) for form, blank in zip(forms, blanks, strict=True))
-    return specs if set(specs) - {("number", 0, False)} else ()
+    return tuple((form.kind, len(form.categories), blank) for form, blank in zip(forms, blanks, strict=True))
 
 
 def _parse_value(text: str) -> Any:

@@ -23,7 +23,8 @@ from turnpike.models.data.image_folder import read_image_folder
 from turnpike.models.data.mnist import IDX_DATASETS, find_idx_files, read_mnist
 from turnpike.models.data.npz import read_npz
 from turnpike.models.data.table.cells import is_table
-from turnpike.models.data.table.read import TableOptions, read_table
+from turnpike.models.data.table.options import TableOptions
+from turnpike.models.data.table.read import read_table
 from turnpike.models.errors import ConfigError, DataError
 
 # handwritten digits, with digits drawn by mouse among the training rows

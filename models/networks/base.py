@@ -15,7 +15,6 @@ from turnpike.models.layers.columns import ColumnEncoder, ColumnSpec
 
 Scaling = Literal["none", "unit", "standard", "columns"]
 
-
 # values converted to float64 at a time; bytes take eight times as much memory in float64
 SCALE_CHUNK_VALUES = 1 << 22
 
@@ -55,6 +54,10 @@ class NetConfig:
             f"scaling: columns needs rows of one axis, got rows of {self.inputs}",
         )
         expect(
+            not self.columns or ColumnEncoder.size(self.column_specs) > 0,
+            "columns: expected values in the training rows, got only blanks",
+        )
+        expect(
             not self.columns or (self.scaling == "columns" and self.inputs == (len(self.columns),)),
             f"columns: expected one for each of the {self.inputs} values of a row, and scaling columns",
         )
@@ -84,6 +87,8 @@ class NetConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, the family first, as they are saved in a checkpoint."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not self.columns:
+            del values["columns"]  # checkpoints of older versions lack it, too
         return {"family": self.family, **values}
 
 

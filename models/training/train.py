@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from turnpike.common.cpus import whole_cpus
+from turnpike.models.data.dataset import Split
 from turnpike.models.errors import TrainingError
 from turnpike.models.networks.base import Net
 from turnpike.models.networks.families import build_network
@@ -29,7 +30,7 @@ from turnpike.models.training.checkpoint import (
     read_checkpoint,
     save_checkpoint,
 )
-from turnpike.models.training.evaluate import evaluate, loss_of, metric_of, to_network_input
+from turnpike.models.training.evaluate import baseline, evaluate, loss_of, metric_of, to_network_input
 from turnpike.models.training.gate_budget import GatePenalty
 from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 
@@ -142,6 +143,14 @@ class _TrainingRun:
         if plan.data.task == "number":
             self.net.fit_target(plan.data.train.y)
         self.metric = metric_of(self.net)
+        # the score by which the best network is chosen
+        self.chosen_by = "balanced_accuracy" if plan.recipe.class_weights else self.metric
+        by_class = plan.recipe.class_weights or plan.data.is_imbalanced
+        self.rarest_class = int(plan.data.class_counts.argmin()) if by_class else None
+        self.class_weights: Tensor | None = None
+        if plan.recipe.class_weights:
+            counts = plan.data.class_counts.double().clamp(min=1)
+            self.class_weights = (len(plan.data.train) / (len(counts) * counts)).float().to(self.device)
         self.net.to(self.device).train()
         matrices = [p for p in self.net.parameters() if p.dim() > 1]
         vectors = [p for p in self.net.parameters() if p.dim() <= 1]
@@ -181,7 +190,7 @@ class _TrainingRun:
             group["lr"] = recipe.lr_at(state.step, self.plan.steps)
         with self._precision():
             logits = self.net(x)
-        loss = loss_of(self.net, logits.float(), y)
+        loss = loss_of(self.net, logits.float(), y, self.class_weights)
         loss_value = loss.item()
         if not torch.isfinite(loss):
             raise TrainingError(self._divergence_message(x, loss_value, epoch, step_in_epoch))
@@ -208,7 +217,8 @@ class _TrainingRun:
         """Validate, append the epoch to the history, and save the network if it is the best so far."""
         totals = self.state.totals
         started = time.perf_counter()
-        valid_loss, valid_score = evaluate(self.net, self.plan.data.valid)
+        scores = self._evaluate(self.plan.data.valid)
+        valid_loss = scores["loss"]
         self.state.seconds += time.perf_counter() - started
         if not math.isfinite(valid_loss):
             rows = self.plan.data.valid.x[: self.plan.recipe.batch].to(self.device)
@@ -222,16 +232,15 @@ class _TrainingRun:
             "epoch": len(self.state.history) + 1,
             "loss": totals["loss"] / totals["rows"],
             self.metric: totals["right"] / totals["rows"],
-            "valid_loss": valid_loss,
-            f"valid_{self.metric}": valid_score,
+            **{f"valid_{name}": value for name, value in scores.items()},
             "seconds": self.state.seconds,
         }
         if self.gate_penalty is not None:
             entry["gate_penalty"] = totals["gate_penalty"] / totals["rows"]
         self.state.history.append(entry)
-        best = self.state.best
+        best, chosen_by = self.state.best, f"valid_{self.chosen_by}"
         # if two networks have the same score, the one with the lower loss is better
-        if not best or (valid_score, -valid_loss) > (best[f"valid_{self.metric}"], -best["valid_loss"]):
+        if not best or (entry[chosen_by], -valid_loss) > (best[chosen_by], -best["valid_loss"]):
             self.state.best = entry
             record = self.plan.record(entry, self.state.history)
             save_checkpoint(self.plan.folder / BEST_CHECKPOINT, self.net.state_dict(), record)
@@ -240,11 +249,16 @@ class _TrainingRun:
         """Evaluate the best network on the test rows, once, and save the result in its checkpoint."""
         tensors, _ = read_checkpoint(self.plan.folder / BEST_CHECKPOINT)
         self.net.load_state_dict(tensors)
-        loss, score = evaluate(self.net, self.plan.data.test)
-        metrics = {**self.state.best, "test_loss": loss, f"test_{self.metric}": score}
+        scores = {f"test_{name}": value for name, value in self._evaluate(self.plan.data.test).items()}
+        metrics = {**self.state.best, **scores, **baseline(self.plan.data)}
+        if self.rarest_class is not None:
+            metrics["rarest_class"] = self.rarest_class
         record = self.plan.record(metrics, self.state.history)
         save_checkpoint(self.plan.folder / BEST_CHECKPOINT, tensors, record)
         return record
+
+    def _evaluate(self, split: Split) -> dict[str, float]:
+        return evaluate(self.net, split, class_weights=self.class_weights, rarest_class=self.rarest_class)
 
     def save_last(self) -> None:
         """Save the state that a resumed run needs, in `last.safetensors`."""
@@ -333,7 +347,8 @@ def _derive_seed(seed: int, position: int) -> int:
 
 def _find_non_finite(net: Net, x: Tensor) -> str:
     """Run the network once more and say which of its modules is the first to return NaN or infinity."""
-    if not torch.isfinite(x).all():
+    # NaN stands for a blank in a table whose columns the network encodes
+    if not torch.isfinite(x if net.encoder is None else x.nan_to_num(0.0)).all():
         return "the training rows themselves hold NaN or infinite values"
     names: list[str] = []
 

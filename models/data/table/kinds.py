@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Literal
 
@@ -32,9 +32,15 @@ MIN_ROWS_PER_CATEGORY = 2
 # with fewer rows, all numbers of a column may be distinct by chance
 MIN_ROWS_OF_IDS = 20
 ID_NAME = re.compile(
-    r"(^|[_\s.-])(id|ids|index|key|uuid|guid|row|rownames|unnamed)([_\s.:-]|\d|$)|[a-z]Id$", re.I
+    r"(^|[_\s.-])(id|ids|index|key|uuid|guid|row|rownames|unnamed)([_\s.:-]|\d|$)|[a-z]Id$", re.IGNORECASE
 )
-CODE_NAME = re.compile(r"(^|[_\s.-])(zip|zipcode|postal|postcode|plz|fips|iban|phone|isbn|ssn)", re.I)
+CODE_NAME = re.compile(
+    r"(^|[_\s.-])(zip|zipcode|postal|postcode|plz|fips|iban|phone|isbn|ssn)([_\s.-]|code|no|number|$)",
+    re.IGNORECASE,
+)
+# a column with this share of numbers among its values, and this many different ones, has mistakes in the others
+NUMBERS_SHARE = 0.9
+MIN_DISTINCT_NUMBERS = 20
 LEADING_ZERO = re.compile(r"0\d+")
 AFFIXES = ("%", "$", "€", "£", "¥")
 DATE_FORMATS = (
@@ -55,6 +61,10 @@ DATE_FORMATS = (
     "%d/%m/%y",
     "%m/%d/%y",
     "%d-%m-%Y",
+    "%m-%d-%Y",
+    "%Y-%m",
+    "%Y/%m",
+    "%b %Y",
     "%d %b %Y",
     "%d-%b-%Y",
     "%d-%b-%y",
@@ -64,7 +74,12 @@ DATE_FORMATS = (
     "%B %d, %Y",
 )
 # formats that read the same texts as other days
-DAY_AND_MONTH = {form: form.replace("%d/%m", "%m/%d") for form in DATE_FORMATS if form.startswith("%d/%m")}
+DAY_AND_MONTH = {
+    form: form.replace(f"%d{mark}%m", f"%m{mark}%d")
+    for mark in "/-"
+    for form in DATE_FORMATS
+    if form.startswith(f"%d{mark}%m")
+}
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,9 @@ class Column:
     problem: str = ""
 
 
-def kind_of_column(name: str, cells: Sequence[Any], delimiter: str = ",") -> Column:
+def kind_of_column(
+    name: str, cells: Sequence[Any], delimiter: str = ",", places: Sequence[str] = ()
+) -> Column:
     """What a column holds, by its cells and its name.
 
     Args:
@@ -98,6 +115,7 @@ def kind_of_column(name: str, cells: Sequence[Any], delimiter: str = ",") -> Col
         cells: Texts, or the values of a Parquet file.
         delimiter: What stands between the cells of the file. With another one than a comma, a comma in a number
             stands before its decimals if all of them allow that.
+        places: Names each cell in messages.
     """
     strong = [cell for cell in cells if not is_blank(cell, "category")]
     values = [cell for cell in strong if not is_blank(cell, "number")]
@@ -105,11 +123,37 @@ def kind_of_column(name: str, cells: Sequence[Any], delimiter: str = ",") -> Col
     if distinct <= 1 and (distinct == 0 or len(strong) == len(cells)):
         what = "no values" if distinct == 0 else f"always {in_words(strong[0])}"
         return Column(name, None, "constant", len(cells) - len(strong), distinct, what)
-    for form in (_boolean(values), _numeric(name, values, delimiter), _dates(values)):
-        if form is not None:
-            blanks = len(cells) - len(values)
-            return _checked(name, form, values, blanks, len(set(map(str, values))))
-    return _words(name, strong, len(cells) - len(strong), distinct)
+    if not name:
+        return Column(name, None, "id", len(cells) - len(strong), distinct, "has no name")
+    form = _boolean(values) or numeric_form(values, delimiter) or date_form(values)
+    if form is not None:
+        return _checked(name, form, values, len(cells) - len(values), len(set(map(str, values))))
+    column = _words(name, strong, len(cells) - len(strong), distinct)
+    return replace(column, problem=mistakes(name, cells, places))
+
+
+def mistakes(name: str, cells: Sequence[Any], places: Sequence[str] = ()) -> str:
+    """Says which cells are no numbers if nearly all of a column's are; "" if the column has words."""
+    wrong, numbers, first = 0, set(), 0
+    rows = 0
+    for row, cell in enumerate(cells):
+        if is_blank(cell, "number"):
+            continue
+        rows += 1
+        number = parse_number(cell) if isinstance(cell, str) else None
+        if number is not None:
+            numbers.add(number)
+            continue
+        first = first if wrong else row
+        wrong += 1
+    if not wrong or wrong > (1 - NUMBERS_SHARE) * rows or len(numbers) < MIN_DISTINCT_NUMBERS:
+        return ""
+    where = f" in {places[first]}" if places else ""
+    return (
+        f"{wrong:,} of {rows:,} values {'is no number' if wrong == 1 else 'are no numbers'}, the first is "
+        f"{in_words(cells[first])}{where}: correct or empty such cells, or --kind {name}=category, "
+        f"or --drop {name}"
+    )
 
 
 def _boolean(values: Sequence[Any]) -> ColumnForm | None:
@@ -117,7 +161,8 @@ def _boolean(values: Sequence[Any]) -> ColumnForm | None:
     return ColumnForm("boolean") if words and words <= TRUE | FALSE else None
 
 
-def _numeric(name: str, values: Sequence[Any], delimiter: str) -> ColumnForm | None:
+def numeric_form(values: Sequence[Any], delimiter: str = ",") -> ColumnForm | None:
+    """How values that are no blanks are written as numbers; None if one of them is none."""
     if not values:
         return None
     if not any(isinstance(value, str) for value in values):
@@ -134,7 +179,8 @@ def _numeric(name: str, values: Sequence[Any], delimiter: str) -> ColumnForm | N
     return None
 
 
-def _dates(values: Sequence[Any]) -> ColumnForm | None:
+def date_form(values: Sequence[Any]) -> ColumnForm | None:
+    """How values that are no blanks are written as dates; None if one of them is none."""
     if values and all(isinstance(value, date) for value in values):
         return ColumnForm("date")
     texts = [value for value in values if isinstance(value, str)]
@@ -152,14 +198,14 @@ def _checked(name: str, form: ColumnForm, values: Sequence[Any], blanks: int, di
         numbers = [form.number_of(value) for value in values]
         # years count up, too, but not from the first row
         counts = numbers[0] in (0, 1) and all(b - a == 1 for a, b in zip(numbers, numbers[1:], strict=False))
-        if counts or (ID_NAME.search(name) and all(number.is_integer() for number in numbers)) or not name:
+        if counts or (ID_NAME.search(name) and all(number.is_integer() for number in numbers)):
             why = "counts the rows" if counts else "each row has its own"
             return Column(name, None, "id", blanks, distinct, why)
     problem = note = ""
     if form.kind == "number" and _names_things(name, values):
         problem = (
-            f"its numbers may be names, such as postal codes: --kind {name}=category or --kind {name}=number says "
-            f"which, and --drop {name} leaves it out"
+            f"its numbers may be names, such as postal codes: --kind {name}=category or "
+            f"--kind {name}=number says which, and --drop {name} leaves it out"
         )
     other = DAY_AND_MONTH.get(form.date_format) if form.kind == "date" else None
     if other is not None and all(parse_date(str(value), other) is not None for value in values):
@@ -208,9 +254,9 @@ def column_of_kind(name: str, cells: Sequence[Any], chosen: str, delimiter: str 
         words = sorted({word_of(value) for value in values})
         return Column(name, ColumnForm("category", categories=tuple(words)), None, blanks, distinct)
     found = {
-        "number": lambda: _numeric(name, values, delimiter),
+        "number": lambda: numeric_form(values, delimiter),
         "boolean": lambda: ColumnForm("boolean"),
-        "date": lambda: ColumnForm("date", date_format=date_format) if date_format else _dates(values),
+        "date": lambda: ColumnForm("date", date_format=date_format) if date_format else date_form(values),
     }[kind]()
     form = found or ColumnForm(kind)
     for value in values:
@@ -221,7 +267,7 @@ def column_of_kind(name: str, cells: Sequence[Any], chosen: str, delimiter: str 
 def kept(column: Column, cells: Sequence[Any]) -> Column:
     """A column that seems to say nothing, and is to be used."""
     values = [cell for cell in cells if not is_blank(cell, "category")]
-    form = _numeric(column.name, values, ",") or ColumnForm(
+    form = numeric_form(values) or ColumnForm(
         "category", categories=tuple(sorted({word_of(value) for value in values}))
     )
     return Column(column.name, form, None, column.blanks, column.distinct)

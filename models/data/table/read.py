@@ -3,74 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
-from turnpike.common.columns import CellError, in_words, is_blank, parse_number, word_of
+from turnpike.common.columns import CellError, ColumnForm, in_words, is_blank, parse_number, word_of
 from turnpike.models.choices import Task
 from turnpike.models.data.dataset import RawDataset, Split
 from turnpike.models.data.table.cells import Cells, read_cells, stem
-from turnpike.models.data.table.kinds import Column, column_of_kind, kept, kind_of_column
-from turnpike.models.errors import ConfigError, DataError
+from turnpike.models.data.table.kinds import (
+    Column,
+    column_of_kind,
+    date_form,
+    kept,
+    kind_of_column,
+    mistakes,
+    numeric_form,
+)
+from turnpike.models.data.table.options import TableOptions
+from turnpike.models.errors import DataError
 
 MAX_FLOAT32 = torch.finfo(torch.float32).max
 # whole numbers with more distinct values than this are predicted as numbers, others as classes
 MAX_NUMBER_CLASSES = 20
+# a column of words with more classes than this, and fewer than two rows for each, has texts
+MAX_RARE_CLASSES = 20
 # problems that an error lists
 MAX_PROBLEMS = 10
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """What a user decides about the columns of a table.
-
-    Attributes:
-        target: The column to predict; None for the last one.
-        task: Whether its values are classes or numbers; None to decide by them.
-        drop: Columns to leave out.
-        keep: Columns to use although they seem to say nothing.
-        kinds: The kind of a column, by its name; a date may have its format, as in "date:%d/%m/%Y".
-    """
-
-    target: str | None = None
-    task: Task | None = None
-    drop: Sequence[str] = ()
-    keep: Sequence[str] = ()
-    kinds: Mapping[str, str] = field(default_factory=dict)
-
-    def first_option(self) -> str | None:
-        """The first option of the command that was given, if any was."""
-        options = {
-            "--target": self.target,
-            "--task": self.task,
-            "--drop": self.drop,
-            "--keep": self.keep,
-            "--kind": self.kinds,
-        }
-        return next((option for option, value in options.items() if value), None)
-
-
-def table_options(
-    target: str | None, task: str | None, drop: Sequence[str], keep: Sequence[str], kinds: Sequence[str]
-) -> TableOptions:
-    """The options of the command line.
-
-    Raises:
-        ConfigError: One of them is malformed.
-    """
-    chosen = {}
-    for text in kinds:
-        name, equals, kind = text.rpartition("=")
-        if not equals or not name:
-            raise ConfigError(f"--kind: expected COLUMN=KIND, got {text!r}")
-        chosen[name] = kind
-    if task is not None and task not in get_args(Task):
-        raise ConfigError(f"--task: expected {' or '.join(get_args(Task))}, got {task!r}")
-    return TableOptions(target, task, tuple(drop), tuple(keep), chosen)
 
 
 @dataclass(frozen=True)
@@ -84,6 +46,8 @@ class Table:
         target: The name of the column to predict.
         task: Whether that is one of several classes, or a number.
         labels: The classes, if it is one of several.
+        times: The rows' order if they are split by time.
+        problems: What has to be decided or corrected before the table can be used, with the remedies.
     """
 
     path: Path
@@ -92,6 +56,8 @@ class Table:
     target: str
     task: Task
     labels: tuple[str, ...] = ()
+    times: tuple[float, ...] = ()
+    problems: tuple[str, ...] = ()
 
     @property
     def used(self) -> tuple[Column, ...]:
@@ -100,11 +66,10 @@ class Table:
 
 
 def open_table(path: Path, options: TableOptions | None = None) -> Table:
-    """Read a table and find out what its columns hold.
+    """Read a table and find out what its columns hold, and what is wrong with them.
 
     Raises:
-        DataError: The file is no table, or something about its columns has to be decided or mended first. All
-            problems are in one error, with what helps.
+        DataError: The file is no table, or it has no column of a name in the options.
     """
     options = options or TableOptions()
     cells = read_cells(path)
@@ -118,31 +83,50 @@ def open_table(path: Path, options: TableOptions | None = None) -> Table:
     for name, values in zip(cells.names, cells.columns, strict=True):
         if name != target and name not in options.drop:
             columns.append(_column(cells, name, values, options, problems))
-    if problems:
-        shown = problems[:MAX_PROBLEMS]
-        more = len(problems) - len(shown)
-        listed = [*shown, *([f"and {more} more"] if more else [])]
-        raise DataError(
-            f"{path}: " + (listed[0] if len(listed) == 1 else "".join(f"\n  {one}" for one in listed))
+    missing = [name for name in options.forms if name not in cells.names]
+    problems += [f"expected a column {name!r}, as in the training, got none" for name in missing]
+    times = () if options.time_column is None else _times(cells, options.time_column, options, problems)
+    if not any(column.form is not None for column in columns) and not problems:
+        why = "; ".join(f"{column.name!r} has {column.note}" for column in columns if column.note)
+        problems.append(
+            f"expected a column from which {target!r} can be predicted, got none"
+            + (f" ({why}): --keep uses a column that is left out" if why else "")
         )
-    table = Table(path, cells, tuple(columns), target, task, labels)
-    if not table.used:
-        raise DataError(f"{path}: expected a column from which {target!r} can be predicted, got none")
-    return table
+    return Table(path, cells, tuple(columns), target, task, labels, times, tuple(problems))
+
+
+def expect_no_problems(table: Table) -> None:
+    """Raise a DataError with all problems of a table, if it has any."""
+    if not table.problems:
+        return
+    shown = table.problems[:MAX_PROBLEMS]
+    more = len(table.problems) - len(shown)
+    listed = [*shown, *([f"and {more} more"] if more else [])]
+    text = listed[0] if len(listed) == 1 else "".join(f"\n  {problem}" for problem in listed)
+    raise DataError(f"{table.path}: {text}")
 
 
 def read_table(path: Path, options: TableOptions | None = None) -> RawDataset:
-    """Read a table whose rows are examples; see `open_table`."""
+    """Read a table whose rows are examples; in the order of time, if they are split by it.
+
+    Raises:
+        DataError: The file is no table, or something about its columns has to be decided or corrected first.
+            All problems are in one error, with their remedies.
+    """
     table = open_table(path, options)
+    expect_no_problems(table)
     cells, used = table.cells, table.used
     values = dict(zip(cells.names, cells.columns, strict=True))
-    rows = torch.tensor(
+    numbers = torch.tensor(
         [[column.form.number_of(cell) for cell in values[column.name]] for column in used if column.form],
         dtype=torch.float32,
     )
+    rows = Split(numbers.T.contiguous(), _targets(table, values[table.target]))
+    if table.times:
+        rows = rows.take(torch.tensor(table.times, dtype=torch.float64).sort(stable=True).indices)
     return RawDataset(
         stem(path),
-        Split(rows.T.contiguous(), _targets(table, values[table.target])),
+        rows,
         None,
         table.labels,
         "numbers",
@@ -150,6 +134,7 @@ def read_table(path: Path, options: TableOptions | None = None) -> RawDataset:
         target=table.target,
         task=table.task,
         columns=table.columns,
+        time_column=(options.time_column or "") if options else "",
     )
 
 
@@ -159,6 +144,7 @@ def _expect_names(path: Path, names: Sequence[str], options: TableOptions) -> No
         ("--drop", options.drop),
         ("--keep", options.keep),
         ("--kind", options.kinds),
+        ("--time-column", () if options.time_column is None else (options.time_column,)),
     ):
         for name in chosen:
             if name not in names:
@@ -170,14 +156,16 @@ def _column(
 ) -> Column:
     """What a column holds; what is wrong with it is added to the problems."""
     where = f"column {name!r}: "
-    if name in options.kinds:
+    if options.forms:
+        column = Column(name, options.forms.get(name))
+    elif name in options.kinds:
         try:
             column = column_of_kind(name, values, options.kinds[name], cells.delimiter)
         except ValueError as error:
             problems.append(f"{where}--kind: {error}")
             return Column(name, None)
     else:
-        column = kind_of_column(name, values, cells.delimiter)
+        column = kind_of_column(name, values, cells.delimiter, cells.places)
         if column.form is None and name in options.keep:
             column = kept(column, values)
     if column.problem:
@@ -212,23 +200,84 @@ def _target(
     blank = [place for place, cell in zip(cells.places, values, strict=True) if is_blank(cell, "category")]
     if blank:
         more = f" and {len(blank) - 1} more" if len(blank) > 1 else ""
-        problems.append(f"{where}: expected a value to predict in each row, got none in {blank[0]}{more}")
+        problems.append(
+            f"{where}: expected a value to predict in each row, got none in {blank[0]}{more}: "
+            "remove these rows"
+        )
         return "classes", ()
-    numbers = [_number(cell) for cell in values]
+    numbers = _numbers(values, cells.delimiter)
     task = options.task or _task_of(numbers)
     if task == "number":
-        wrong = next((n for n, number in enumerate(numbers) if number is None), None)
-        if wrong is not None:
-            problems.append(
-                f"{where}: {cells.places[wrong]}: expected a number, got {in_words(values[wrong])}"
-            )
+        _expect_target_numbers(cells, values, numbers, where, problems)
         return task, ()
-    words = [class_of(cell, number) for cell, number in zip(values, numbers, strict=True)]
-    are_numbers = all(number is not None and number.is_integer() for number in numbers)
+    if options.task is None and (wrong := mistakes(name, values, cells.places)):
+        # the remedies of other columns do not apply
+        problems.append(f"{where}: {wrong.partition(':')[0]}: correct such cells, or remove their rows")
+        return task, ()
+    plain = [_number(cell) for cell in values]
+    words = [class_of(cell, number) for cell, number in zip(values, plain, strict=True)]
+    are_numbers = all(number is not None and number.is_integer() for number in plain)
     labels = sorted(set(words), key=int) if are_numbers else sorted(set(words))
     if len(labels) < 2:
         problems.append(f"{where}: expected 2 classes or more, got {len(labels)}")
+    if len(labels) > MAX_RARE_CLASSES and 2 * len(labels) > len(words) and not options.task:
+        problems.append(
+            f"{where}: expected several rows of each class, got {len(labels):,} different values in "
+            f"{len(words):,} rows: --target names another column, and --task classes uses them all the same"
+        )
     return task, tuple(labels)
+
+
+def _expect_target_numbers(
+    cells: Cells, values: Sequence[Any], numbers: Sequence[float | None], where: str, problems: list[str]
+) -> None:
+    """Add what is wrong with numbers to predict."""
+    for place, cell, number in zip(cells.places, values, numbers, strict=True):
+        if number is None:
+            problems.append(f"{where}: {place}: expected a number, got {in_words(cell)}")
+            return
+        if abs(number) > MAX_FLOAT32:
+            problems.append(f"{where}: {place}: expected a number within float32, got {in_words(cell)}")
+            return
+    if len(set(numbers)) < 2:
+        problems.append(f"{where}: expected different numbers, got always {in_words(values[0])}")
+
+
+def _times(cells: Cells, name: str, options: TableOptions, problems: list[str]) -> tuple[float, ...]:
+    """The times of all rows, by which they are sorted."""
+    values = cells.columns[cells.names.index(name)]
+    where = f"--time-column: column {name!r}"
+    blank = next((n for n, cell in enumerate(values) if is_blank(cell, "number")), None)
+    if blank is not None:
+        problems.append(f"{where}: expected a value in each row, got none in {cells.places[blank]}")
+        return ()
+    form = options.forms.get(name)
+    if form is None and name in options.kinds:
+        try:
+            form = column_of_kind(name, values, options.kinds[name], cells.delimiter).form
+        except ValueError:
+            return ()  # a problem of the column already
+    elif form is None:
+        found = kind_of_column(name, values, cells.delimiter)
+        if found.problem and name in options.drop:
+            problems.append(f"{where}: {found.problem}")
+        form = numeric_form(values, cells.delimiter) or date_form(values)
+    if form is None or form.kind not in ("number", "date"):
+        problems.append(f"{where}: expected dates or numbers, got values such as {in_words(values[0])}")
+        return ()
+    return tuple(map(form.number_of, values))
+
+
+def _numbers(values: Sequence[Any], delimiter: str) -> list[float | None]:
+    """The numbers of a column to predict, None for each other cell."""
+    form = numeric_form(values, delimiter) or ColumnForm()
+    numbers: list[float | None] = []
+    for cell in values:
+        try:
+            numbers.append(form.number_of(cell))
+        except CellError:
+            numbers.append(None)
+    return [None if number is None or math.isnan(number) else number for number in numbers]
 
 
 def _number(cell: Any) -> float | None:
@@ -252,10 +301,8 @@ def class_of(cell: Any, number: float | None) -> str:
 
 
 def _targets(table: Table, values: Sequence[Any]) -> torch.Tensor:
-    numbers = [_number(cell) for cell in values]
     if table.task == "number":
-        return torch.tensor(
-            [math.nan if number is None else number for number in numbers], dtype=torch.float32
-        )
+        numbers = _numbers(values, table.cells.delimiter)
+        return torch.tensor([number or 0.0 for number in numbers], dtype=torch.float32)
     index = {label: place for place, label in enumerate(table.labels)}
-    return torch.tensor([index[class_of(*pair)] for pair in zip(values, numbers, strict=True)])
+    return torch.tensor([index[class_of(cell, _number(cell))] for cell in values])
