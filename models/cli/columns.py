@@ -34,17 +34,17 @@ def show_table(data: str | None, options: TableOptions) -> None:
     table = open_table(path, options)
     show_columns(table.columns)
     if not any(f"column {table.target!r}" in problem for problem in table.problems):
-        console.print(escape(target_text(table, options)))
+        _print_target(table, options)
     expect_no_problems(table)
 
 
 def show_data(data: Dataset, options: TableOptions) -> None:
-    """Print what the columns of a table hold and what is predicted, and warn of columns that give it away."""
+    """Print what the columns of a table hold and what is predicted; warn of columns that give it away."""
     shown = data.columns[:MAX_COLUMNS]
     show_columns(shown)
     if more := len(data.columns) - len(shown):
         console.print(f"and {more:,} more columns, which --columns shows")
-    console.print(escape(target_text(data, options)))
+    _print_target(data, options)
     if data.time_column:
         console.print(f"Split by {escape(data.time_column)}: the last rows are the test rows.")
     for name in revealing_columns(data):
@@ -82,6 +82,13 @@ def detail(column: Column) -> str:
     words = form.categories[:MAX_WORDS]
     more = f" and {len(form.categories) - len(words)} more" if len(form.categories) > len(words) else ""
     return ", ".join(words) + more
+
+
+def _print_target(table: Table | Dataset, options: TableOptions) -> None:
+    console.print(escape(target_text(table, options)), soft_wrap=True)
+    if table.unanswered:
+        rows = "1 row has" if table.unanswered == 1 else f"{table.unanswered:,} rows have"
+        console.print(f"Left out: {rows} no value of {escape(table.target)}.")
 
 
 def target_text(table: Table | Dataset, options: TableOptions) -> str:

@@ -191,14 +191,14 @@ def useless_answers(record: TrainingRecord) -> str:
     metrics = record.metrics
     if "baseline_accuracy" in metrics and metrics["test_accuracy"] <= metrics["baseline_accuracy"]:
         return (
-            f"answering the commonest class every time is right in {metrics['baseline_accuracy']:.2%} of the test "
-            "rows, too: the network has learned nothing of use. More --epochs, another --lr or --class-weights "
-            "may help, or the columns do not tell the classes apart."
+            f"answering the commonest class every time is right in {metrics['baseline_accuracy']:.2%} of "
+            "the test rows, too: the network has learned nothing of use. More --epochs, another --lr or "
+            "--class-weights may help, or the rows do not tell the classes apart."
         )
     if "test_r2" in metrics and metrics["test_r2"] <= 0:
         return (
-            "answering the mean every time is as good: the network has learned nothing of use. More --epochs or "
-            "another --lr may help, or the columns do not tell the number."
+            "answering the mean every time is as good: the network has learned nothing of use. "
+            "More --epochs or another --lr may help, or the columns do not tell the number."
         )
     return ""
 

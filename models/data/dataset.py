@@ -62,6 +62,7 @@ class RawDataset:
         task: Whether the rows have classes or numbers.
         columns: For a table, what each column holds, without the one to predict; also those left out.
         time_column: For a table that is split by time, the column with the times; the rows are in its order.
+        unanswered: For a table, the number of rows that were left out, because they have nothing to predict.
     """
 
     name: str
@@ -75,6 +76,7 @@ class RawDataset:
     task: Task = "classes"
     columns: tuple[Column, ...] = ()
     time_column: str = ""
+    unanswered: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Dataset:
         task: Whether the rows have classes or numbers.
         columns: For a table, what each column holds, without the one to predict; also those left out.
         time_column: For a table that is split by time, the column with the times; the rows are in its order.
+        unanswered: For a table, the number of rows that were left out, because they have nothing to predict.
     """
 
     name: str
@@ -108,6 +111,7 @@ class Dataset:
     task: Task = "classes"
     columns: tuple[Column, ...] = ()
     time_column: str = ""
+    unanswered: int = 0
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -199,6 +203,7 @@ def split_dataset(
         raw.task,
         raw.columns,
         raw.time_column,
+        raw.unanswered,
     )
     return _without_unseen_words(dataset)
 

@@ -83,6 +83,9 @@ class ColumnEncoder(nn.Module):
 
     def fit(self, rows: Tensor) -> None:
         """Compute medians, means, spreads and shares from training rows. They are saved with the weights."""
+        self.shares.copy_((rows[:, self.slots] == self.codes).double().mean(0))
+        if len(self.numbers) == 0:
+            return
         columns = rows[:, self.numbers].double()
         fill = columns.nanmedian(0).values.nan_to_num(0.0)
         filled = torch.where(columns.isnan(), fill, columns)
@@ -91,7 +94,6 @@ class ColumnEncoder(nn.Module):
         self.fill.copy_(fill)
         self.shift.copy_(filled.mean(0))
         self.scale.copy_(torch.where(constant, 0.0, 1 / spreads))
-        self.shares.copy_((rows[:, self.slots] == self.codes).double().mean(0))
 
     def forward(self, x: Tensor) -> Tensor:
         raw = x[:, self.numbers]

@@ -31,8 +31,8 @@ MAX_BARS = 64  # rows with more numbers are drawn as a curve
 def draw_run(folder: Path, net: Net, record: TrainingRecord, data: Dataset) -> list[Path]:
     """Draw a run and return the paths of the figures.
 
-    They are `history.png`, `misclassified.png` or, for a number to predict, `predictions.png`, and `gates.png`
-    if there are gates.
+    They are `history.png`, `misclassified.png` (or `predictions.png` for a number to predict), and
+    `gates.png` if there are gates.
     """
     is_number = data.task == "number"
     figures = {

@@ -82,7 +82,7 @@ def evaluate(
 
 
 def baseline(data: Dataset) -> dict[str, float]:
-    """How good a constant answer is on the test rows: the commonest class or the mean of the training rows."""
+    """How good a constant answer is on the test rows: the commonest class, or the mean, of training rows."""
     if data.task == "number":
         mean = data.train.y.double().mean()
         return {"baseline_mae": (data.test.y.double() - mean).abs().mean().item()}

@@ -41,12 +41,13 @@ class EpochTotals(TypedDict):
     loss: float
     # of the gate budget, which is not part of `loss`
     gate_penalty: float
-    right: int
+    # right answers, or the variance that is predicted
+    right: float
     rows: int
 
 
 def no_totals() -> EpochTotals:
-    return EpochTotals(loss=0.0, gate_penalty=0.0, right=0, rows=0)
+    return EpochTotals(loss=0.0, gate_penalty=0.0, right=0.0, rows=0)
 
 
 @dataclass

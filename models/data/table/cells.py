@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import importlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,6 +35,13 @@ class Cells:
     columns: list[Sequence[Any]]
     places: Sequence[str]
     delimiter: str = ""
+
+
+def without_rows(cells: Cells, left_out: Collection[int]) -> Cells:
+    """The cells without some rows, which are given by their positions."""
+    kept = [row for row in range(len(cells.places)) if row not in left_out]
+    columns: list[Sequence[Any]] = [[values[row] for row in kept] for values in cells.columns]
+    return replace(cells, columns=columns, places=[cells.places[row] for row in kept])
 
 
 def is_table(path: Path) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import pairwise
 from typing import Any, Literal
 
 from turnpike.common.columns import (
@@ -38,7 +39,7 @@ CODE_NAME = re.compile(
     r"(^|[_\s.-])(zip|zipcode|postal|postcode|plz|fips|iban|phone|isbn|ssn)([_\s.-]|code|no|number|$)",
     re.IGNORECASE,
 )
-# a column with this share of numbers among its values, and this many different ones, has mistakes in the others
+# with this share of numbers, and this many different ones, the other values of a column are mistakes
 NUMBERS_SHARE = 0.9
 MIN_DISTINCT_NUMBERS = 20
 LEADING_ZERO = re.compile(r"0\d+")
@@ -197,7 +198,7 @@ def _checked(name: str, form: ColumnForm, values: Sequence[Any], blanks: int, di
     if form.kind == "number" and distinct == len(values) >= MIN_ROWS_OF_IDS:
         numbers = [form.number_of(value) for value in values]
         # years count up, too, but not from the first row
-        counts = numbers[0] in (0, 1) and all(b - a == 1 for a, b in zip(numbers, numbers[1:], strict=False))
+        counts = numbers[0] in (0, 1) and all(b - a == 1 for a, b in pairwise(numbers))
         if counts or (ID_NAME.search(name) and all(number.is_integer() for number in numbers)):
             why = "counts the rows" if counts else "each row has its own"
             return Column(name, None, "id", blanks, distinct, why)
@@ -253,12 +254,12 @@ def column_of_kind(name: str, cells: Sequence[Any], chosen: str, delimiter: str 
     if kind == "category":
         words = sorted({word_of(value) for value in values})
         return Column(name, ColumnForm("category", categories=tuple(words)), None, blanks, distinct)
-    found = {
-        "number": lambda: numeric_form(values, delimiter),
-        "boolean": lambda: ColumnForm("boolean"),
-        "date": lambda: ColumnForm("date", date_format=date_format) if date_format else date_form(values),
-    }[kind]()
-    form = found or ColumnForm(kind)
+    form = None
+    if kind == "number":
+        form = numeric_form(values, delimiter)
+    elif kind == "date":
+        form = ColumnForm("date", date_format=date_format) if date_format else date_form(values)
+    form = form or ColumnForm(kind)
     for value in values:
         form.number_of(value)
     return Column(name, form, None, blanks, distinct)

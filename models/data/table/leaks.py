@@ -72,7 +72,7 @@ def _folds(rows: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 def _groups(column: Tensor) -> tuple[Tensor, Tensor]:
     """The different values of a column in order, a blank as infinity, and the place of each row's value."""
-    return column.nan_to_num(torch.inf, torch.inf).unique(return_inverse=True)
+    return torch.unique(column.nan_to_num(torch.inf, torch.inf), return_inverse=True)
 
 
 def _nearest(values: Tensor, asked: Tensor) -> Tensor:

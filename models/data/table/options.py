@@ -67,8 +67,9 @@ def table_options(
         if not equals or not name:
             raise ConfigError(f"--kind: expected COLUMN=KIND, got {text!r}")
         chosen[name] = kind
-    if task is not None and task not in get_args(Task):
-        raise ConfigError(f"--task: expected {' or '.join(get_args(Task))}, got {task!r}")
+    tasks = {name: name for name in get_args(Task)}
+    if task is not None and task not in tasks:
+        raise ConfigError(f"--task: expected {' or '.join(tasks)}, got {task!r}")
     for option, names in (("--keep", keep), ("--kind", chosen)):
         if both := [name for name in names if name in drop]:
             raise ConfigError(
@@ -77,7 +78,8 @@ def table_options(
     for option, names in (("--drop", drop), ("--keep", keep), ("--kind", chosen)):
         if target is not None and target in names:
             raise ConfigError(f"{option}: {target!r} is the column to predict; --task says what it has")
-    return TableOptions(target, task, tuple(drop), tuple(keep), chosen, time_column)
+    known_task: Task | None = None if task is None else tasks[task]
+    return TableOptions(target, known_task, tuple(drop), tuple(keep), chosen, time_column)
 
 
 def recorded_options(data: Mapping[str, Any]) -> TableOptions:

@@ -13,7 +13,7 @@ import torch
 from turnpike.common.columns import CellError, ColumnForm, in_words, is_blank, parse_number, word_of
 from turnpike.models.choices import Task
 from turnpike.models.data.dataset import RawDataset, Split
-from turnpike.models.data.table.cells import Cells, read_cells, stem
+from turnpike.models.data.table.cells import Cells, read_cells, stem, without_rows
 from turnpike.models.data.table.kinds import (
     Column,
     column_of_kind,
@@ -41,12 +41,13 @@ class Table:
 
     Attributes:
         path: Its file.
-        cells: The cells of the file.
+        cells: The cells of the file, without the rows that have nothing to predict.
         columns: What each column holds, without the one to predict.
         target: The name of the column to predict.
         task: Whether that is one of several classes, or a number.
         labels: The classes, if it is one of several.
         times: The rows' order if they are split by time.
+        unanswered: The number of rows that are left out, because they have no value to predict.
         problems: What has to be decided or corrected before the table can be used, with the remedies.
     """
 
@@ -57,6 +58,7 @@ class Table:
     task: Task
     labels: tuple[str, ...] = ()
     times: tuple[float, ...] = ()
+    unanswered: int = 0
     problems: tuple[str, ...] = ()
 
     @property
@@ -78,6 +80,12 @@ def open_table(path: Path, options: TableOptions | None = None) -> Table:
         raise DataError(f"{path}: expected rows under the names of the columns, got none")
     problems: list[str] = []
     target = cells.names[-1] if options.target is None else options.target
+    answers = cells.columns[cells.names.index(target)]
+    unanswered = {row for row, cell in enumerate(answers) if is_blank(cell, "category")}
+    if len(unanswered) == len(cells.places):
+        raise DataError(f"{path}: column {target!r}: expected values to predict, got none")
+    if unanswered:
+        cells = without_rows(cells, unanswered)
     task, labels = _target(cells, target, options, problems)
     columns = []
     for name, values in zip(cells.names, cells.columns, strict=True):
@@ -92,7 +100,7 @@ def open_table(path: Path, options: TableOptions | None = None) -> Table:
             f"expected a column from which {target!r} can be predicted, got none"
             + (f" ({why}): --keep uses a column that is left out" if why else "")
         )
-    return Table(path, cells, tuple(columns), target, task, labels, times, tuple(problems))
+    return Table(path, cells, tuple(columns), target, task, labels, times, len(unanswered), tuple(problems))
 
 
 def expect_no_problems(table: Table) -> None:
@@ -135,6 +143,7 @@ def read_table(path: Path, options: TableOptions | None = None) -> RawDataset:
         task=table.task,
         columns=table.columns,
         time_column=(options.time_column or "") if options else "",
+        unanswered=table.unanswered,
     )
 
 
@@ -197,14 +206,6 @@ def _target(
     values = cells.columns[cells.names.index(name)]
     chosen = "" if options.target is not None else " (the last one; --target names another)"
     where = f"column {name!r}{chosen}"
-    blank = [place for place, cell in zip(cells.places, values, strict=True) if is_blank(cell, "category")]
-    if blank:
-        more = f" and {len(blank) - 1} more" if len(blank) > 1 else ""
-        problems.append(
-            f"{where}: expected a value to predict in each row, got none in {blank[0]}{more}: "
-            "remove these rows"
-        )
-        return "classes", ()
     numbers = _numbers(values, cells.delimiter)
     task = options.task or _task_of(numbers)
     if task == "number":
