@@ -18,12 +18,14 @@ from turnpike.models.data.dataset import Dataset, seeded_generator
 MAX_ROWS = 20_000
 # a fifth of the rows is predicted from the others, in turn
 FOLDS = 5
-# a leak leaves at most this share of the mistakes of the best constant answer
+# a leak makes at most this share of the mistakes of the best constant answer
 MAX_MISTAKES = 0.005
+# the same for numbers, which are wrong next to a rounded or mistaken value
+MAX_NUMBER_MISTAKES = 0.05
 # with fewer mistakes of the constant answer, a column may be right every time by chance
 MIN_CONSTANT_MISTAKES = 20
-# a leak leaves at most this share of the variance of a number
-MAX_UNEXPLAINED = 0.0005
+# a number is a mistake if it is off by more than this share of the median distance from the median
+TOLERANCE = 0.02
 MIN_ROWS = 50
 
 
@@ -53,14 +55,16 @@ def _gives_class_away(column: Tensor, classes: Tensor) -> bool:
 
 def _gives_number_away(column: Tensor, numbers: Tensor) -> bool:
     numbers = numbers.double()
-    errors = 0.0
+    distances = (numbers - numbers.median()).abs()
+    tolerance = TOLERANCE * distances.median()
+    mistakes = 0
     for known, asked in _folds(len(column)):
         values, groups = _groups(column[known])
         sums = torch.zeros(len(values), dtype=torch.float64).index_add(0, groups, numbers[known])
         answers = _between(values, sums / groups.bincount(minlength=len(values)), column[asked])
-        errors += float((answers - numbers[asked]).square().sum())
-    total = float((numbers - numbers.mean()).square().sum())
-    return total > 0 and errors <= MAX_UNEXPLAINED * total
+        mistakes += int(((answers - numbers[asked]).abs() > tolerance).sum())
+    constant = int((distances > tolerance).sum())
+    return constant >= MIN_CONSTANT_MISTAKES and mistakes <= MAX_NUMBER_MISTAKES * constant
 
 
 def _folds(rows: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -85,11 +89,13 @@ def _nearest(values: Tensor, asked: Tensor) -> Tensor:
 
 
 def _between(values: Tensor, means: Tensor, asked: Tensor) -> Tensor:
-    """Interpolate linearly between the values on both sides."""
+    """Interpolate linearly between the values on both sides; beyond the ends, continue the last line."""
+    if len(values) == 1:
+        return means.expand(len(asked))
     asked = asked.nan_to_num(torch.inf, torch.inf)
-    above = torch.searchsorted(values, asked).clamp(max=len(values) - 1)
-    below = (above - 1).clamp(min=0)
-    width = values[above] - values[below]
-    share = ((asked - values[below]) / width).clamp(0, 1).nan_to_num(1.0)
-    share = torch.where((values[above] == asked) | (width == 0), 1.0, share)
+    above = torch.searchsorted(values, asked).clamp(1, len(values) - 1)
+    below = above - 1
+    share = (asked - values[below]) / (values[above] - values[below])
+    # a blank is infinite: it is no neighbour of numbers
+    share = torch.where(values[above] == asked, 1.0, share.nan_to_num(0.0, 1.0, 0.0).clamp(-1, 2))
     return means[below] + share * (means[above] - means[below])
