@@ -37,7 +37,14 @@ def test_numbers_with_a_decimal_point(text: str, number: float | None) -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("1,5", 1.5), ("1.234,5", 1234.5), ("1 234,5", 1234.5), ("1,234", 1.234), ("1.5", None), ("1,2,3", None)],
+    [
+        ("1,5", 1.5),
+        ("1.234,5", 1234.5),
+        ("1 234,5", 1234.5),
+        ("1,234", 1.234),
+        ("1.5", None),
+        ("1,2,3", None),
+    ],
 )
 def test_numbers_with_a_decimal_comma(text: str, number: float | None) -> None:
     assert parse_number(text, decimal_comma=True) == number
@@ -65,7 +72,8 @@ def test_words_have_the_number_of_their_place_and_others_come_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "number"), [("Yes", 1), ("t", 1), ("FALSE", 0), ("n", 0), ("1", 1), (0, 0), (True, 1), (False, 0)]
+    ("cell", "number"),
+    [("Yes", 1), ("t", 1), ("FALSE", 0), ("n", 0), ("1", 1), (0, 0), (True, 1), (False, 0)],
 )
 def test_booleans(cell: object, number: float) -> None:
     assert ColumnForm("boolean").number_of(cell) == number
@@ -96,7 +104,11 @@ def test_dates_are_days_since_1970(cell: object, date_format: str, days: float) 
         (ColumnForm(decimal_comma=True), "1.5", "expected a number with a decimal comma, got '1.5'"),
         (ColumnForm("boolean"), "maybe", "expected true or false, got 'maybe'"),
         (ColumnForm("boolean"), 2, "expected true or false, got 2"),
-        (ColumnForm("date"), "31.12.2024", "expected a date as ISO 8601, such as 2024-12-31, got '31.12.2024'"),
+        (
+            ColumnForm("date"),
+            "31.12.2024",
+            "expected a date as ISO 8601, such as 2024-12-31, got '31.12.2024'",
+        ),
         (ColumnForm("date", date_format="%d.%m.%Y"), "2024-12-31", "expected a date as %d.%m.%Y, got"),
         (ColumnForm("date"), 20240101, "expected a date"),
         (ColumnForm(), "x" * 100, "got 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."),

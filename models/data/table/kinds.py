@@ -33,8 +33,9 @@ MIN_ROWS_PER_CATEGORY = 2
 # with fewer rows, all numbers of a column may be distinct by chance
 MIN_ROWS_OF_IDS = 20
 ID_NAME = re.compile(
-    r"(^|[_\s.-])(id|ids|index|key|uuid|guid|row|rownames|unnamed)([_\s.:-]|\d|$)|[a-z]Id$", re.IGNORECASE
+    r"(^|[_\s.-])(id|ids|index|key|uuid|guid|row|rownames|unnamed)([_\s.:-]|\d|$)", re.IGNORECASE
 )
+CAMEL_ID = re.compile(r"[a-z]I[dD]$")  # as in userId, and not as in valid
 CODE_NAME = re.compile(
     r"(^|[_\s.-])(zip|zipcode|postal|postcode|plz|fips|iban|phone|isbn|ssn)([_\s.-]|code|no|number|$)",
     re.IGNORECASE,
@@ -199,7 +200,9 @@ def _checked(name: str, form: ColumnForm, values: Sequence[Any], blanks: int, di
         numbers = [form.number_of(value) for value in values]
         # years count up, too, but not from the first row
         counts = numbers[0] in (0, 1) and all(b - a == 1 for a, b in pairwise(numbers))
-        if counts or (ID_NAME.search(name) and all(number.is_integer() for number in numbers)):
+        if counts or (
+            (ID_NAME.search(name) or CAMEL_ID.search(name)) and all(number.is_integer() for number in numbers)
+        ):
             why = "counts the rows" if counts else "each row has its own"
             return Column(name, None, "id", blanks, distinct, why)
     problem = note = ""

@@ -10,7 +10,15 @@ from typing import Any
 
 import torch
 
-from turnpike.common.columns import CellError, ColumnForm, in_words, is_blank, parse_number, word_of
+from turnpike.common.columns import (
+    CellError,
+    ColumnForm,
+    ColumnKind,
+    in_words,
+    is_blank,
+    parse_number,
+    word_of,
+)
 from turnpike.models.choices import Task
 from turnpike.models.data.dataset import RawDataset, Split
 from turnpike.models.data.table.cells import Cells, read_cells, stem, without_rows
@@ -81,7 +89,9 @@ def open_table(path: Path, options: TableOptions | None = None) -> Table:
     problems: list[str] = []
     target = cells.names[-1] if options.target is None else options.target
     answers = cells.columns[cells.names.index(target)]
-    unanswered = {row for row, cell in enumerate(answers) if is_blank(cell, "category")}
+    present = [cell for cell in answers if not is_blank(cell, "number")]
+    kind: ColumnKind = "category" if numeric_form(present, cells.delimiter) is None else "number"
+    unanswered = {row for row, cell in enumerate(answers) if is_blank(cell, kind)}
     if len(unanswered) == len(cells.places):
         raise DataError(f"{path}: column {target!r}: expected values to predict, got none")
     if unanswered:
@@ -95,7 +105,7 @@ def open_table(path: Path, options: TableOptions | None = None) -> Table:
     problems += [f"expected a column {name!r}, as in the training, got none" for name in missing]
     times = () if options.time_column is None else _times(cells, options.time_column, options, problems)
     if not any(column.form is not None for column in columns) and not problems:
-        why = "; ".join(f"{column.name!r} has {column.note}" for column in columns if column.note)
+        why = "; ".join(f"{column.name!r}: {column.note}" for column in columns if column.note)
         problems.append(
             f"expected a column from which {target!r} can be predicted, got none"
             + (f" ({why}): --keep uses a column that is left out" if why else "")
