@@ -43,8 +43,8 @@ class ColumnForm:
     """How the cells of a column become numbers.
 
     Attributes:
-        kind: What the column holds. A number stands for itself, a boolean for 0 or 1, a category for its place
-            among `categories`, and a date for the days since 1970.
+        kind: What the column holds. A number stands for itself, a boolean for 0 or 1, a category for its
+            place among `categories`, and a date for the days since 1970.
         categories: The words of a category. Any other word counts as one more, which was never seen.
         date_format: A format of `datetime.strptime`, or "iso".
         decimal_comma: Whether numbers have a comma before their decimals, as in 1.234,5.

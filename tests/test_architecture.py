@@ -53,13 +53,14 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "markup": set(),
     },
     "models": {
-        "cli": {"study", "plots", "training", "networks", "data"},
+        "cli": {"study", "plots", "training", "networks", "data", "data.table"},
         "study": {"plots", "training", "networks", "data"},
         "plots": {"training", "networks", "layers", "data"},
         "training": {"networks", "layers", "data"},
         "networks": {"layers"},
         "layers": set(),
-        "data": set(),
+        "data": {"data.table"},
+        "data.table": set(),
     },
     "export": {
         "cli": {

@@ -11,11 +11,11 @@ from rich.table import Table as Lines
 from turnpike.models.choices import Task
 from turnpike.models.cli.progress import console
 from turnpike.models.data.dataset import Dataset
+from turnpike.models.data.leaks import revealing_columns
+from turnpike.models.data.read_table import MAX_NUMBER_CLASSES, Table, expect_no_problems, open_table
 from turnpike.models.data.table.cells import is_table
 from turnpike.models.data.table.kinds import Column
-from turnpike.models.data.table.leaks import revealing_columns
 from turnpike.models.data.table.options import TableOptions
-from turnpike.models.data.table.read import MAX_NUMBER_CLASSES, Table, expect_no_problems, open_table
 from turnpike.models.errors import ConfigError
 
 # words of a category that are shown
@@ -49,8 +49,9 @@ def show_data(data: Dataset, options: TableOptions) -> None:
         console.print(f"Split by {escape(data.time_column)}: the last rows are the test rows.")
     for name in revealing_columns(data):
         console.print(
-            f"[yellow]warning:[/] column {escape(repr(name))} alone gives {escape(data.target)} away. If it is "
-            f"not known when {escape(data.target)} is asked for, leave it out: --drop {escape(name)}"
+            f"[yellow]warning:[/] column {escape(repr(name))} alone gives {escape(data.target)} away. If it "
+            f"is not known when {escape(data.target)} is asked for, leave it out: --drop {escape(name)}",
+            soft_wrap=True,
         )
 
 

@@ -189,6 +189,8 @@ def score_facts(record: TrainingRecord) -> list[tuple[str, str]]:
 def useless_answers(record: TrainingRecord) -> str:
     """Says that a constant answer is as good as the network, if so."""
     metrics = record.metrics
+    if metrics.get("baseline_accuracy") == 1:
+        return "all test rows are of the commonest class, so they say nothing of the others"
     if "baseline_accuracy" in metrics and metrics["test_accuracy"] <= metrics["baseline_accuracy"]:
         return (
             f"answering the commonest class every time is right in {metrics['baseline_accuracy']:.2%} of "

@@ -30,7 +30,8 @@ class Split:
     """Rows, and their classes or the numbers to predict.
 
     Shapes: x (rows, *shape) in the dtype of the data set (uint8, float32 or int64), not scaled;
-    y (rows,) int64, or float32 for numbers. `texts` are what the rows of ids were made from, if they are known.
+    y (rows,) int64, or float32 for numbers. `texts` are what the rows of ids were made from, if they are
+    known.
     """
 
     x: Tensor

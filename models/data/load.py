@@ -22,9 +22,9 @@ from turnpike.models.data.features import expect_feature_names, read_feature_nam
 from turnpike.models.data.image_folder import read_image_folder
 from turnpike.models.data.mnist import IDX_DATASETS, find_idx_files, read_mnist
 from turnpike.models.data.npz import read_npz
+from turnpike.models.data.read_table import read_table
 from turnpike.models.data.table.cells import is_table
 from turnpike.models.data.table.options import TableOptions
-from turnpike.models.data.table.read import read_table
 from turnpike.models.errors import ConfigError, DataError
 
 # handwritten digits, with digits drawn by mouse among the training rows

@@ -88,7 +88,7 @@ class NetConfig:
         """Return the settings as plain values, the family first, as they are saved in a checkpoint."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         if not self.columns:
-            del values["columns"]  # checkpoints of older versions lack it, too
+            del values["columns"]  # as in checkpoints of older versions
         return {"family": self.family, **values}
 
 

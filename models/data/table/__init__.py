@@ -1,1 +1,1 @@
-"""Tables with named columns: their files, what each column holds, and the rows that a network trains on."""
+"""Tables with named columns: the cells of their files, what each column holds, and what users decide."""

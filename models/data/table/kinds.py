@@ -115,8 +115,8 @@ def kind_of_column(
     Args:
         name: Its name.
         cells: Texts, or the values of a Parquet file.
-        delimiter: What stands between the cells of the file. With another one than a comma, a comma in a number
-            stands before its decimals if all of them allow that.
+        delimiter: What stands between the cells of the file. With another one than a comma, a comma in a
+            number stands before its decimals if all of them allow that.
         places: Names each cell in messages.
     """
     strong = [cell for cell in cells if not is_blank(cell, "category")]

@@ -25,11 +25,11 @@ def goods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             *(
                 500 + n * 7 % 200,
                 f"{size:.3f}".replace(".", ",") if n % 9 else "NA",
-                "red green".split()[n % 2],
+                ["red", "green"][n % 2],
             ),
             *(f"{n % 28 + 1:02}.{n % 12 + 1:02}.2024", "CH", f"some words {n}"),
             *(f"{price * 0.9 + size:.3f}".replace(".", ","), f"{price + size / 0.9:.3f}".replace(".", ",")),
-            "rare" if n % 10 == 0 else "usual",
+            "rare" if draw.random() < 0.1 else "usual",
         ]
         lines.append(";".join(map(str, cells)))
     path = tmp_path / "goods.csv"
@@ -99,7 +99,7 @@ def test_a_number_is_shown_beside_the_error_of_the_mean(goods: Path) -> None:
 def test_imbalanced_classes_are_shown_and_warned_of(goods: Path) -> None:
     """The kind depends on nothing, so the network answers the commonest one."""
     drops = [word for name in ("euros", "price") for word in ("--drop", name)]
-    arguments = ("--data", goods, *drops, "-n", "2", "--no-pictures", "--out", "run")
+    arguments = ("--data", goods, *drops, "-n", "4", "--no-pictures", "--out", "run")
     shown = output(*arguments)
     assert "balanced accuracy 50.00%; 50.00% if the answer were always the same" in shown
     assert "rarest class 0.00% of 'rare' found" in shown
@@ -132,7 +132,7 @@ def test_a_table_is_split_by_time(goods: Path) -> None:
         (["--kind", "size=colour"], "--kind: expected number, boolean, category, date or date:FORMAT"),
         (["--kind", "colour=number"], "--kind: expected a number, got 'red'"),
         (["--task", "regression"], "--task: expected classes or number, got 'regression'"),
-        (["--task", "number"], "line 2: expected a number, got 'rare'"),
+        (["--task", "number"], "line 2: expected a number, got 'usual'"),
         (["--drop", "colr"], "--drop: expected one of id, size"),
         (["--drop", "id", "--keep", "id"], "--drop and --keep: one leaves out 'id', the other uses it"),
         (["--target", "kind", "--drop", "kind"], "--drop: 'kind' is the column to predict"),

@@ -14,8 +14,8 @@ import torch
 
 from turnpike.models.cli.training_run import config_for_data, own_data_options, recipe_for_data, train_preset
 from turnpike.models.data.load import load_dataset
+from turnpike.models.data.read_table import read_table
 from turnpike.models.data.table.options import TableOptions, recorded_options
-from turnpike.models.data.table.read import read_table
 from turnpike.models.errors import ConfigError, DataError
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.checkpoint import read_checkpoint
@@ -73,7 +73,7 @@ WRONG = {
     ),
     "no number to predict": (
         "a,b\n" + "".join(f"{n},{n / 7}\n" for n in range(40)) + "1,old\n",
-        "1 of 41 values is no number, the first is 'old' in line 42: correct such cells, or remove their rows",
+        "1 of 41 values is no number, the first is 'old' in line 42: correct such cells, or remove",
     ),
     "texts to predict": (
         "a,b\n" + "".join(f"{n % 7},text {n}\n" for n in range(40)),
