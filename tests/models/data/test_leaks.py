@@ -65,12 +65,13 @@ NUMBERS = noise(5).exp()
         (NUMBERS.log, True),
         (lambda: (24 - NUMBERS * 100).round() / 100, True),
         (lambda: torch.where(torch.arange(ROWS) % 100 == 0, 7.0, NUMBERS), True),
+        (lambda: torch.where(torch.arange(ROWS) % 6 == 0, 7.0, NUMBERS), False),
         # an R2 of 0.99
         (lambda: NUMBERS + 0.1 * NUMBERS.std() * noise(6), False),
         (lambda: torch.arange(ROWS).float(), False),
         (lambda: torch.full((ROWS,), torch.nan), False),
     ],
-    ids=["other unit", "logarithm", "rounded", "two mistakes", "noisy", "id", "blank"],
+    ids=["other unit", "logarithm", "rounded", "two mistakes", "a sixth", "noisy", "id", "blank"],
 )
 def test_columns_that_give_numbers_away_are_named(column: Callable[[], Tensor], leaks: bool) -> None:
     assert revealed(column(), NUMBERS) == leaks

@@ -14,7 +14,7 @@ from turnpike.models.cli.training_run import config_for_data
 from turnpike.models.data.dataset import Dataset
 from turnpike.models.data.load import load_dataset
 from turnpike.models.data.table.options import TableOptions
-from turnpike.models.errors import CheckpointError, ConfigError
+from turnpike.models.errors import CheckpointError, ConfigError, TrainingError
 from turnpike.models.networks.feedforward import MlpConfig
 from turnpike.models.networks.grid_lstm import GridLstmConfig
 from turnpike.models.training.checkpoint import load_network, read_checkpoint
@@ -189,3 +189,9 @@ def test_the_best_network_is_chosen_by_balanced_accuracy_if_classes_are_weighted
 def test_numbers_have_no_weights_of_classes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="class weights: goods has a number to predict, and no classes"):
         plan(tmp_path, table(tmp_path, "price"), class_weights=True)
+
+
+def test_blanks_are_no_reason_for_divergence(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError) as caught:
+        train(plan(tmp_path, table(tmp_path, "price"), lr=1e30))
+    assert "training rows themselves" not in str(caught.value)
