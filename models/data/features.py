@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from turnpike.common.columns import ColumnForm
+from turnpike.models.data.table.kinds import Column
 from turnpike.models.errors import DataError
 
 # what stands in brackets at the end of a name, as in "mass [kg]" and "width (mm)"
@@ -32,23 +36,58 @@ def expect_feature_names(names: Sequence[str], columns: int) -> None:
         raise DataError(f"--features: expected distinct names, got {repeated[0]!r} twice")
 
 
-def describe_features(names: Sequence[str], rows: Tensor) -> list[dict[str, Any]]:
-    """Name, unit, range, mean and standard deviation of each column, as the manifest of a model has them."""
-    values = rows.double()
-    low, high, mean = values.amin(0), values.amax(0), values.mean(0)
-    sd = values.std(0, correction=0)
-    return [
-        {
-            "name": name,
-            "unit": unit_of(name),
-            "low": low[column].item(),
-            "high": high[column].item(),
-            # rounding may move the mean of equal values out of their range
-            "mean": mean[column].clamp(low[column], high[column]).item(),
-            "sd": sd[column].item(),
-        }
-        for column, name in enumerate(names)
-    ]
+def describe_features(
+    names: Sequence[str], rows: Tensor, columns: Sequence[Column] = ()
+) -> list[dict[str, Any]]:
+    """Name, unit, range, mean and standard deviation of each column, as the manifest of a model has them.
+
+    Args:
+        names: The names.
+        rows: The numbers of the columns, with NaN for blanks, which do not count.
+        columns: What the columns of a table hold. A column of numbers without blanks has no entries for that.
+    """
+    table = rows.double()
+    statistics = _statistics(table)
+    features = []
+    for number, name in enumerate(names):
+        column = columns[number] if columns else None
+        low, high, mean, sd = (values[number].item() for values in statistics)
+        if math.isnan(mean):
+            known = table[~table[:, number].isnan(), number, None]
+            low, high, mean, sd = (values.item() for values in _statistics(known)) if len(known) else (0.0,) * 4
+        form = None if column is None else column.form
+        if form is not None and form.kind == "category":
+            # the places of all words, also of those that only other rows have
+            low, high = 0.0, max(high, len(form.categories) - 1.0)
+        features.append(
+            {
+                "name": name,
+                "unit": unit_of(name),
+                "low": low,
+                "high": high,
+                # rounding may move the mean of equal values out of their range
+                "mean": min(max(mean, low), high),
+                "sd": sd,
+                **({} if column is None or form is None else _described(form, blanks=column.blanks > 0)),
+            }
+        )
+    return features
+
+
+def _statistics(table: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The lowest and the highest value, mean and standard deviation of each column."""
+    return table.amin(0), table.amax(0), table.mean(0), table.std(0, correction=0)
+
+
+def _described(form: ColumnForm, *, blanks: bool) -> dict[str, Any]:
+    """How the cells of a column become numbers, without what is so for plain numbers."""
+    plain = asdict(ColumnForm()) | {"blanks": False}
+    described = asdict(form) | {"blanks": blanks}
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in described.items()
+        if value != plain[key]
+    }
 
 
 def unit_of(name: str) -> str:

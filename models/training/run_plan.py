@@ -117,7 +117,11 @@ class RunPlan:
         if not self.data.features:
             return {}
         return {
-            "features": describe_features(self.data.features, self.data.train.x),
+            "features": describe_features(
+                self.data.features,
+                self.data.train.x,
+                [column for column in self.data.columns if column.form is not None],
+            ),
             "target": self.data.target,
         }
 

@@ -214,7 +214,7 @@ def _target(
         more = f" and {len(blank) - 1} more" if len(blank) > 1 else ""
         problems.append(f"{where}: expected a value to predict in each row, got none in {blank[0]}{more}")
         return "classes", ()
-    numbers = [_number(cell) for cell in values]
+    numbers = [number_in(cell) for cell in values]
     task = options.task or _task_of(numbers)
     if task == "number":
         wrong = next((n for n, number in enumerate(numbers) if number is None), None)
@@ -231,7 +231,8 @@ def _target(
     return task, tuple(labels)
 
 
-def _number(cell: Any) -> float | None:
+def number_in(cell: Any) -> float | None:
+    """The number in a cell to predict; None if it is none."""
     if isinstance(cell, str):
         return parse_number(cell)
     return float(cell) if isinstance(cell, int | float) and not isinstance(cell, bool) else None
@@ -252,7 +253,7 @@ def class_of(cell: Any, number: float | None) -> str:
 
 
 def _targets(table: Table, values: Sequence[Any]) -> torch.Tensor:
-    numbers = [_number(cell) for cell in values]
+    numbers = [number_in(cell) for cell in values]
     if table.task == "number":
         return torch.tensor(
             [math.nan if number is None else number for number in numbers], dtype=torch.float32
