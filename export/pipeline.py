@@ -365,8 +365,13 @@ def measure_gates(
 
 
 def expect_classes(rows: Rows | None, output: Tensor) -> None:
-    """Raise a SourceOptionError if a row has a class for which the output has no column."""
+    """Raise a SourceOptionError if a row has a class for which the output has no column, or a number."""
     columns = output.dims[-1] if len(output.dims) == 2 else None
+    if rows is not None and rows.numbers is not None and isinstance(columns, int) and columns > 1:
+        raise SourceOptionError(
+            f"--data: expected one class per row, for the {columns} columns of {output.name}, got numbers to "
+            "predict: --labels names the classes if they are some"
+        )
     if rows is None or rows.classes is None or not isinstance(columns, int) or columns == 1:
         return
     if (highest := int(rows.classes.max())) >= columns:

@@ -13,6 +13,8 @@ from turnpike.export.output.repository import MODEL_FILE, PLAIN_FILE
 from turnpike.export.sources.data.features import column_count, named_features, without_words
 
 NO_LABELS = "the source gives no names: give --labels"
+# how cells become numbers
+FORM_FIELDS = ("kind", "categories", "date_format", "decimal_comma", "affix", "blanks")
 # relative difference of sums in float64
 SUM_TOLERANCE = 1e-6
 
@@ -67,7 +69,8 @@ def _check_features(claims: Checklist, file: VerifiedFile, *, has_rows: bool) ->
         claims.claim(NO_ROWS if network.rows is None else OTHER_ROWS, "features")
         return
     named = named_features([feature.name for feature in features], network)
-    for ours, theirs in zip(named, features, strict=True):
+    pairs = list(zip(named, features, strict=True))
+    for ours, theirs in pairs:
         # sums of many numbers are rounded in another order on another machine
         for key in ("low", "high", "mean", "sd"):
             value, got = getattr(ours, key), getattr(theirs, key)
@@ -75,6 +78,11 @@ def _check_features(claims: Checklist, file: VerifiedFile, *, has_rows: bool) ->
                 raise claims.error(f"features: {theirs.name}: {key}", f"expected {value:g}, got {got:g}")
     claims.check("features.low", "features.high", "features.mean", "features.sd")
     claims.claim("the source gives no names of columns", "features.name", "features.unit")
+    forms = [f"features.{key}" for key in FORM_FIELDS]
+    if all(getattr(ours, key) == getattr(theirs, key) for ours, theirs in pairs for key in FORM_FIELDS):
+        claims.check(*forms)
+    else:
+        claims.claim("the source does not tell what its columns hold", *forms)
 
 
 def _check_task(claims: Checklist, file: VerifiedFile) -> None:

@@ -240,6 +240,7 @@ def _read_rows(whole: WholeNetwork, options: SourceOptions) -> SplitRows:
             data_dir,
             network.training,
             network.target,
+            network.task,
         )
 
 

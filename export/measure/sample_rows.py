@@ -77,7 +77,10 @@ def encode_row(name: str, row: Array) -> SampleInput:
         with np.errstate(over="ignore", invalid="ignore"):
             values = row.astype(np.dtype(dtype).newbyteorder("<"))
         # compare bits too: -0.0 equals 0, but an integer type loses its sign
-        if np.array_equal(values, row, equal_nan=values.dtype.kind == "f") and values.astype(row.dtype).tobytes() == row.tobytes():
+        if (
+            np.array_equal(values, row, equal_nan=values.dtype.kind == "f")
+            and values.astype(row.dtype).tobytes() == row.tobytes()
+        ):
             break
     return SampleInput(
         name=name, shape=row.shape, dtype=dtype, data=base64.b64encode(values.tobytes()).decode("ascii")

@@ -64,7 +64,9 @@ class InputDomain:
         blanks = [number for number, column in enumerate(self.columns) if column.blanks]
         array = array.copy()
         for row in range(len(array)):
-            array[row, [column for place, column in enumerate(blanks) if row == 0 or (place + row) % 2]] = np.nan
+            array[row, [column for place, column in enumerate(blanks) if row == 0 or (place + row) % 2]] = (
+                np.nan
+            )
         return array
 
     def with_unseen_words(self, array: Array) -> Array:

@@ -94,13 +94,12 @@ def with_rows(network: Network, options: SourceOptions, *, with_texts: bool = Fa
                 record,
                 features=network.features,
                 target=network.target,
+                task=network.task,
                 with_texts=with_texts or network.text is not None,
             )
         is_public = not Path(data).exists()
         task: Task = network.task if rows.numbers is None else "number"
-        return replace(
-            network, rows=rows, public=is_public, labels=network.labels or labels, task=task
-        )
+        return replace(network, rows=rows, public=is_public, labels=network.labels or labels, task=task)
     if record is None:
         return network
     test_rows, warnings = _training_test_rows(record, network, data_dir)

@@ -54,7 +54,9 @@ def describe_features(
         low, high, mean, sd = (values[number].item() for values in statistics)
         if math.isnan(mean):
             known = table[~table[:, number].isnan(), number, None]
-            low, high, mean, sd = (values.item() for values in _statistics(known)) if len(known) else (0.0,) * 4
+            low, high, mean, sd = (
+                (values.item() for values in _statistics(known)) if len(known) else (0.0,) * 4
+            )
         form = None if column is None else column.form
         if form is not None and form.kind == "category":
             # the places of all words, also of those that only other rows have

@@ -23,7 +23,7 @@ from turnpike.models.data.table.read import TableOptions, read_table
 from turnpike.models.data.table.recorded import read_recorded_table
 from turnpike.models.errors import ModelsError
 from turnpike.models.training.checkpoint import TrainingRecord
-from turnpike.service.artifact.manifest import Feature
+from turnpike.service.artifact.manifest import Feature, Task
 
 # enough rows for the quantiles of gates; more would only take longer
 MAX_ROWS_USED = 2_000
@@ -63,6 +63,7 @@ def read_split_rows(
     data_dir: Path | None = None,
     record: TrainingRecord | None = None,
     target: str = "",
+    task: Task = "classes",
 ) -> SplitRows:
     """Training and test rows of a data set, or every other row of an .npz file.
 
@@ -77,6 +78,7 @@ def read_split_rows(
         data_dir: Folder of the data sets.
         record: Of the training run, if the network is from one. Its data is split as it was there.
         target: The column of a table to predict. Default: the one that is no feature.
+        task: Whether that has classes or numbers.
     """
     path = Path(data)
     dataset = None if record is None else _training_data(data, data_dir, record)
@@ -86,7 +88,7 @@ def read_split_rows(
             raise SourceError(f"{data}: expected 2 rows or more, one to choose by and one to judge by, got 1")
         return SplitRows(_every_other(rows, 0), _every_other(rows, 1), names)
     if dataset is None:
-        dataset = _load_dataset(data, data_dir, labels=labels, features=features, target=target)
+        dataset = _load_dataset(data, data_dir, labels=labels, features=features, target=target, task=task)
     training, names = dataset_rows(
         replace(dataset, test=dataset.train), inputs, labels, features, max_rows=MAX_CALIBRATION_ROWS
     )
@@ -117,7 +119,8 @@ def load_as_in_training(data: str | Path, data_dir: Path | None, record: Trainin
             path,
             {feature.name: feature.form for feature in features},
             target if isinstance(target, str) and target else _other_column(path, features),
-            labels if isinstance(labels, list) else [],
+            "number" if record.config.get("classes") == 1 else "classes",
+            labels if isinstance(labels, list) else (),
         )
         return split_dataset(
             raw, test_fraction=record.recipe.get("test_fraction"), valid_fraction=None, seed=record.seed
@@ -127,11 +130,13 @@ def load_as_in_training(data: str | Path, data_dir: Path | None, record: Trainin
     )
 
 
-def _load_table(path: Path, features: Sequence[Feature], target: str, labels: Sequence[str]) -> Dataset:
+def _load_table(
+    path: Path, features: Sequence[Feature], target: str, task: Task, labels: Sequence[str]
+) -> Dataset:
     """The rows of a table: the columns that are recorded, or else all but the last, as numbers."""
     if features:
         forms = {feature.name: feature.form for feature in features}
-        raw = read_recorded_table(path, forms, target or _other_column(path, features), labels)
+        raw = read_recorded_table(path, forms, target or _other_column(path, features), task, labels)
     else:
         names = read_cells(path).names
         kinds = dict.fromkeys(names[:-1], "number")
@@ -177,6 +182,7 @@ def read_rows(
     *,
     features: Sequence[Feature] = (),
     target: str = "",
+    task: Task = "classes",
     with_texts: bool = False,
 ) -> tuple[Rows, tuple[str, ...]]:
     """Rows for the inputs, with their classes, and the names of the classes if the data has them.
@@ -192,12 +198,15 @@ def read_rows(
         record: Of the training run, if the network is from one. Its rows are split as they were there.
         features: The columns of the network, if its rows are those of a table: see `read_split_rows`.
         target: The column of a table to predict.
+        task: Whether that has classes or numbers.
         with_texts: Whether to read the texts of an .npz file.
     """
     path = Path(data)
     if path.is_file() and not is_table(path):
         return npz_rows(path, inputs, labels, features=features, with_texts=with_texts)
-    dataset = _load_dataset(data, data_dir, record=record, labels=labels, features=features, target=target)
+    dataset = _load_dataset(
+        data, data_dir, record=record, labels=labels, features=features, target=target, task=task
+    )
     return dataset_rows(dataset, inputs, labels, features)
 
 
@@ -209,6 +218,7 @@ def _load_dataset(
     labels: Sequence[str] = (),
     features: Sequence[Feature] = (),
     target: str = "",
+    task: Task = "classes",
 ) -> Dataset:
     """A table, a folder of images, or a data set by its name; split as in the training, if there was one."""
     path = Path(data)
@@ -222,7 +232,7 @@ def _load_dataset(
             return load_as_in_training(data, data_dir, record)
         if path.is_file():
             _expect_published_words(features, path.name)
-            return _load_table(path, features, target, labels)
+            return _load_table(path, features, target, task, labels)
         return load_dataset(str(data), data_dir=data_dir)
     except ModelsError as error:
         raise SourceError(str(error)) from error

@@ -223,12 +223,18 @@ def _target(
                 f"{where}: {cells.places[wrong]}: expected a number, got {in_words(values[wrong])}"
             )
         return task, ()
-    words = [class_of(cell, number) for cell, number in zip(values, numbers, strict=True)]
-    are_numbers = all(number is not None and number.is_integer() for number in numbers)
-    labels = sorted(set(words), key=int) if are_numbers else sorted(set(words))
+    labels = labels_of(values)
     if len(labels) < 2:
         problems.append(f"{where}: expected 2 classes or more, got {len(labels)}")
-    return task, tuple(labels)
+    return task, labels
+
+
+def labels_of(values: Sequence[Any]) -> tuple[str, ...]:
+    """The classes of a column, in order."""
+    numbers = [number_in(cell) for cell in values]
+    words = {class_of(cell, number) for cell, number in zip(values, numbers, strict=True)}
+    are_numbers = all(number is not None and number.is_integer() for number in numbers)
+    return tuple(sorted(words, key=int) if are_numbers else sorted(words))
 
 
 def number_in(cell: Any) -> float | None:

@@ -10,14 +10,15 @@ from typing import Any
 import torch
 
 from turnpike.common.columns import CellError, ColumnForm, in_words, is_blank
+from turnpike.models.choices import Task
 from turnpike.models.data.dataset import RawDataset, Split
 from turnpike.models.data.table.cells import Cells, read_cells, stem
-from turnpike.models.data.table.read import MAX_FLOAT32, class_of, number_in
+from turnpike.models.data.table.read import MAX_FLOAT32, class_of, labels_of, number_in
 from turnpike.models.errors import DataError
 
 
 def read_recorded_table(
-    path: Path, forms: Mapping[str, ColumnForm], target: str, labels: Sequence[str]
+    path: Path, forms: Mapping[str, ColumnForm], target: str, task: Task, labels: Sequence[str] = ()
 ) -> RawDataset:
     """Read the columns that a network was trained on, in their order, and the one to predict.
 
@@ -25,7 +26,8 @@ def read_recorded_table(
         path: The file; it may have further columns.
         forms: How the cells of each column become numbers.
         target: The column to predict.
-        labels: Its classes; none if it has numbers.
+        task: Whether that has classes or numbers.
+        labels: Its classes. Default: those of the file.
 
     Raises:
         DataError: A column is missing, or a cell is no value of its column. The message names both.
@@ -39,7 +41,9 @@ def read_recorded_table(
     rows = torch.tensor(
         [_column(path, cells, name, form) for name, form in forms.items()], dtype=torch.float32
     )
-    targets = _numbers(path, cells, target) if not labels else _classes(path, cells, target, labels)
+    if task == "classes" and not labels:
+        labels = labels_of(_values(cells, target))
+    targets = _numbers(path, cells, target) if task == "number" else _classes(path, cells, target, labels)
     return RawDataset(
         stem(path),
         Split(rows.T.contiguous(), targets),
@@ -48,7 +52,7 @@ def read_recorded_table(
         "numbers",
         features=tuple(forms),
         target=target,
-        task="classes" if labels else "number",
+        task=task,
     )
 
 

@@ -341,7 +341,7 @@ def test_a_lesion_curve_needs_classes(on_rows: VerifiedFile) -> None:
     rows = on_rows.network.rows
     assert rows is not None
     unknown = replace(on_rows.network, rows=replace(rows, classes=None))
-    with pytest.raises(ParityError, match="lesion: expected none, because the rows have no classes"):
+    with pytest.raises(ParityError, match="lesion: expected none, because the rows have no true answers"):
         check(on_rows, unknown, profile=None)
 
 
