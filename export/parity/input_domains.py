@@ -160,13 +160,20 @@ def _domain(spec: InputSpec, network: Network, model: ir.Model, graph_name: str)
     return InputDomain(0, 255 if spec.dtype == "uint8" else 1, guessed=True)
 
 
+def recorded_columns(network: Network) -> tuple[Feature, ...]:
+    """The columns of a table with words, booleans, dates or blanks, whose values are drawn as recorded."""
+    columns = network.features
+    is_plain = all(column.kind == "number" and not column.blanks for column in columns)
+    return () if is_plain or network.inputs[0].dims[1:] != (len(columns),) else columns
+
+
 def _float_domain(spec: InputSpec, rows: Array | None, network: Network) -> InputDomain:
     """The distribution of the rows; without rows, what the network's own scaling implies, or N(0, 1).
 
     That of a table's columns is recorded, if there are other ones than numbers without blanks.
     """
-    columns = network.features
-    if any(column.kind != "number" or column.blanks for column in columns) and len(columns) == spec.dims[-1]:
+    columns = recorded_columns(network)
+    if columns:
         return InputDomain(
             mean=np.array([column.mean for column in columns]),
             # vary cells that are constant in the data too, so that their weights are tested

@@ -410,8 +410,8 @@ def convert_rows(
             if blank.any():
                 row, column = np.argwhere(blank)[0]
                 raise SourceError(
-                    f"{where}: row {numbers[row]}: expected a value of {features[column].name!r}, which had no "
-                    "blanks in the training, got none"
+                    f"{where}: row {numbers[row]}: expected a value of {features[column].name!r}, which had "
+                    "no blanks in the training, got none"
                 )
         finite = fits.all(axis=1)
         if not finite.all():
