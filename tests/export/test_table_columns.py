@@ -221,6 +221,8 @@ def test_an_exported_file_is_compressed_on_a_table(
     result = compress_model(exported.path, tmp_path, data=run / "table.csv", keep=0.5)
     assert result.manifest.features == exported.manifest.features
     assert (result.manifest.task, result.manifest.target) == (exported.manifest.task, "price")
-    assert result.manifest.compression is not None and result.manifest.compression.metric is not None
+    compression = result.manifest.compression
+    assert compression is not None
+    assert compression.metric is not None
     verified = verify_model(result.path, exported.path)
     assert {"features", "task", "target"} <= set(verified.claims.checked)
