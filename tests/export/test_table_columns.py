@@ -14,7 +14,8 @@ import torch
 from turnpike.export.compress import trials
 from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.compress.speed import Timing
-from turnpike.export.errors import SourceError
+from turnpike.export.errors import ParityError, SourceError
+from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.export.pipeline import ExportResult, export_model
 from turnpike.export.verify import verify_model
 from turnpike.models.cli.training_run import config_for_data
@@ -92,7 +93,7 @@ def answers(path: Path, rows: np.ndarray[Any, Any], *outputs: str) -> list[Any]:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return session.run(list(outputs), {"x": rows})  # type: ignore[no-any-return]
+    return session.run(list(outputs), {"x": rows})
 
 
 def test_blanks_and_unseen_words_are_answered_as_in_pytorch(run: Path, exported: ExportResult) -> None:
@@ -109,7 +110,8 @@ def test_blanks_and_unseen_words_are_answered_as_in_pytorch(run: Path, exported:
 
 def test_the_file_is_proved_with_blanks_and_unseen_words(exported: ExportResult) -> None:
     identity, parity = exported.manifest.identity, exported.manifest.parity
-    assert identity is not None and identity.verdict == "identical"
+    assert identity is not None
+    assert identity.verdict == "identical"
     assert parity.verdict == "pass"
     assert {"blanks", "unseen words", "real rows"} <= {batch.name for batch in parity.batches}
 
@@ -125,14 +127,18 @@ def test_the_columns_are_published(run: Path, exported: ExportResult) -> None:
     assert 16_000 < day.low < day.mean < day.high < 19_000
     train_rows = load_dataset(str(run / "table.csv")).train.x[:, 0]
     known = train_rows[~train_rows.isnan()].double()
-    assert (mass.low, mass.high) == (known.min(), known.max())
+    assert (mass.low, mass.high) == (known.min().item(), known.max().item())
     assert (mass.mean, mass.sd) == pytest.approx((known.mean().item(), known.std(correction=0).item()))
     assert exported.manifest.target == "price"
 
 
 def test_a_run_is_exported_without_its_table(run: Path, exported: ExportResult, tmp_path: Path) -> None:
     alone = export_model(run, tmp_path, hide_categories=True)
-    assert alone.manifest.identity is not None and alone.manifest.identity.verdict == "identical"
+    assert "features" in verify_model(alone.path, run).claims.checked
+    with pytest.raises(SourceError, match="the words of column 'color' are not in the model"):
+        compress_model(alone.path, tmp_path / "cut", data=run / "table.csv", keep=0.5)
+    assert alone.manifest.identity is not None
+    assert alone.manifest.identity.verdict == "identical"
     hidden = alone.manifest.features
     assert [feature.categories for feature in hidden] == [()] * 5
     assert [replace_words(feature) for feature in exported.manifest.features] == list(hidden)
@@ -152,7 +158,8 @@ def test_a_number_is_judged_by_r2(run: Path, exported: ExportResult) -> None:
     lesion = manifest.lesion
     assert lesion is not None
     if manifest.task == "classes":
-        assert "accuracy with the layer closed" in page and "R2 with" not in page
+        assert "accuracy with the layer closed" in page
+        assert "R2 with" not in page
         return
     net, record = load_network(run / "model.safetensors")
     test = load_dataset(str(run / "table.csv")).test
@@ -164,13 +171,17 @@ def test_a_number_is_judged_by_r2(run: Path, exported: ExportResult) -> None:
     assert min(layer.accuracy for layer in lesion.layers) < lesion.accuracy
     assert all(0 <= layer.flipped <= 1 for layer in lesion.layers)
     assert max(layer.flipped for layer in lesion.layers) > 0
-    assert "R2 with the layer closed" in page and "mean absolute error" in page and "ccuracy" not in page
+    assert "R2 with the layer closed" in page
+    assert "mean absolute error" in page
+    assert "ccuracy" not in page
 
 
 def test_a_lower_precision_is_compared(run: Path, tmp_path: Path) -> None:
     result = export_model(run, tmp_path, data=run / "table.csv", precision="int8", max_error=0.2)
     variant = result.manifest.variant
-    assert variant is not None and variant.metric is not None and variant.metric_fp32 is not None
+    assert variant is not None
+    assert variant.metric is not None
+    assert variant.metric_fp32 is not None
     assert variant.metric == pytest.approx(variant.metric_fp32, abs=0.1)
     assert np.isfinite(answers(result.path, HARD_ROWS, "output")[0]).all()
 
@@ -180,6 +191,19 @@ def test_what_the_file_says_is_verified(run: Path, exported: ExportResult) -> No
         claims = verify_model(exported.path, run, data=data).claims
         assert {"features", "task", "target"} <= set(claims.checked)
     assert "samples" in verify_model(exported.path, run, data=run / "table.csv").claims.checked
+
+
+def test_false_columns_are_found(run: Path, exported: ExportResult, tmp_path: Path) -> None:
+    """Words may be left out, but only those of all columns."""
+    features = list(exported.manifest.features)
+    for number, changes in ((2, {"categories": ("green", "blue", "red")}), (1, {"blanks": True})):
+        false = [*features]
+        false[number] = false[number].model_copy(update=changes)
+        manifest = exported.manifest.model_copy(update={"features": tuple(false)})
+        path = tmp_path / "model.onnx"
+        path.write_bytes(embed_manifest(exported.path.read_bytes(), manifest))
+        with pytest.raises(ParityError, match="features: expected .*, of the training run, got"):
+            verify_model(path, run)
 
 
 def test_blanks_of_a_column_without_any_in_training_are_refused(run: Path, tmp_path: Path) -> None:
@@ -200,16 +224,20 @@ def test_units_are_removed_within_a_drop_of_r2(run: Path, any_speed: None, tmp_p
         run, tmp_path, data=run / "table.csv", max_drop=20, report=tmp_path / "report", seed=1
     )
     manifest, compression = result.manifest, result.manifest.compression
-    assert compression is not None and compression.metric is not None and compression.metric_whole is not None
+    assert compression is not None
+    assert compression.metric is not None
+    assert compression.metric_whole is not None
     assert compression.units < compression.units_whole
-    assert manifest.identity is not None and manifest.identity.verdict == "identical"
+    assert manifest.identity is not None
+    assert manifest.identity.verdict == "identical"
     assert (manifest.target, manifest.features[2].categories) == ("price", ("blue", "green", "red"))
     page = (tmp_path / "report" / "index.html").read_text()
     if manifest.task == "number":
         whole = load_network(run / "model.safetensors")[1].metrics["test_r2"]
         assert compression.metric_whole == pytest.approx(whole, abs=1e-5)
         assert compression.agreement is None
-        assert "R2 of the whole network" in page and "ccuracy" not in page
+        assert "R2 of the whole network" in page
+        assert "ccuracy" not in page
     else:
         assert "accuracy of the whole network" in page
 
