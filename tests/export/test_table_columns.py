@@ -14,7 +14,7 @@ import torch
 from turnpike.export.compress import trials
 from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.compress.speed import Timing
-from turnpike.export.errors import ParityError, SourceError
+from turnpike.export.errors import ParityError, SourceError, SourceOptionError
 from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.export.pipeline import ExportResult, export_model
 from turnpike.export.verify import verify_model
@@ -254,3 +254,14 @@ def test_an_exported_file_is_compressed_on_a_table(
     assert compression.metric is not None
     verified = verify_model(result.path, exported.path)
     assert {"features", "task", "target"} <= set(verified.claims.checked)
+
+
+def test_numbers_are_no_classes_of_an_output_with_several_columns(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", x=np.ones((3, 2), np.float32), y=np.array([0.5, 1.5, 2.5]))
+    with pytest.raises(SourceOptionError, match="expected one class per row, for the 3 columns of output"):
+        export_model(
+            torch.nn.Linear(2, 3),
+            tmp_path / "models",
+            inputs=["x:float32[batch,2]"],
+            data=tmp_path / "rows.npz",
+        )

@@ -288,6 +288,19 @@ def test_validation_rows_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(split.calibration), len(split.test)) == (len(dataset.train), len(dataset.test))
 
 
+def test_numbers_to_predict_are_read(tmp_path: Path) -> None:
+    """Floats are no classes if the network has no labels."""
+    rows, labels = read_rows(save_npz(tmp_path, x=X, y=Y + 0.5), ONE)
+    assert rows.classes is None
+    assert rows.numbers is not None
+    assert labels == ()
+    assert rows.numbers.tolist() == [0.5, 2.5, 1.5]
+    halves = read_split_rows(tmp_path / "rows.npz", ONE)
+    assert halves.calibration.numbers is not None
+    assert halves.test.numbers is not None
+    assert (halves.calibration.numbers.tolist(), halves.test.numbers.tolist()) == ([0.5, 1.5], [2.5])
+
+
 def columns(names: str) -> list[Feature]:
     return [Feature(name=name, low=0, high=1, mean=0, sd=1) for name in names]
 
