@@ -86,7 +86,7 @@ def score(output: Array, classes: Array, *, probabilities: bool) -> Score:
 
 
 def share_changed(output: Array, previous: Array, error: float) -> float:
-    """The share of answers whose highest-scoring class changed; of numbers, that moved by more than `error`."""
+    """The share of answers whose highest class changed; of numbers, that moved by more than `error`."""
     if output.ndim < 2 or output.shape[-1] == 1:
         return float((np.abs(output.astype(np.float64) - previous) > error).mean())
     return float((output.argmax(-1) != previous.argmax(-1)).mean())
