@@ -59,8 +59,8 @@ def command(
         float | None,
         typer.Option(
             metavar="POINTS",
-            help="Keep as few units as lose at most this many percentage points of accuracy, or of equal "
-            "answers if the classes are not known.",
+            help="Keep as few units as lose at most this many percentage points of accuracy (of R2, if "
+            "a number is predicted), or of equal answers if the classes are not known.",
         ),
     ] = None,
     finetune_epochs: Annotated[
@@ -136,10 +136,10 @@ def curve_table(manifest: Manifest, compression: Compression) -> Table:
     """A row for each share of the units, and one for the file that was written."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     file = file_point(compression)
-    has_accuracy = file.metric is not None
+    metric = "R2" if manifest.task == "number" else "accuracy"
     has_answers = file.agreement is not None
     titles = ["units", "multiplications"]
-    titles += [*(["accuracy"] if has_accuracy else []), *(["same answers"] if has_answers else [])]
+    titles += [*([metric] if file.metric is not None else []), *(["same answers"] if has_answers else [])]
     for title in (*titles, *(f"{size} row{'' if size == 1 else 's'}" for size in file.faster)):
         table.add_column(title, justify="right", no_wrap=True)
     for point in curve_with_file(manifest.precision, compression):

@@ -112,6 +112,13 @@ def command(
             "--plain", help="Also write plain.onnx for other runtimes: no gates, no levers, proved too."
         ),
     ] = False,
+    hide_categories: Annotated[
+        bool,
+        typer.Option(
+            "--hide-categories",
+            help="Leave the words of a table's columns out of the file. Callers send their numbers instead.",
+        ),
+    ] = False,
     threads: Threads = 1,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -147,6 +154,7 @@ def command(
         expect_gates=expect_gates,
         open_recurrent=open_recurrent,
         plain=plain,
+        hide_categories=hide_categories,
     )
     with running(threads, hidden=as_json or quiet) as progress:
         result = run_export(source, to, source_options, precision_options, options, progress)

@@ -135,6 +135,8 @@ def cut_manifest(
         alphabet=network.alphabet,
         text=text,
         features=network.features,
+        task=network.task,
+        target=network.target,
         gates=measured.cut.graph.gates,
         batch_axes=network.batch_axes(proved.graph.public_outputs)
         if whole.manifest is None

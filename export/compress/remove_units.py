@@ -231,10 +231,16 @@ def _read_rows(whole: WholeNetwork, options: SourceOptions) -> SplitRows:
         raise UsageError("--data: expected rows to choose the units on, got none")
     data_dir = None if options.data_dir is None else Path(options.data_dir)
     network = whole.network
-    features = [feature.name for feature in network.features]
     with errors_of_option("--data"):
         return read_split_rows(
-            options.data, network.inputs, network.labels, features, data_dir, network.training
+            options.data,
+            network.inputs,
+            network.labels,
+            network.features,
+            data_dir,
+            network.training,
+            network.target,
+            network.task,
         )
 
 

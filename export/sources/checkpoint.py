@@ -48,6 +48,8 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
         alphabet=alphabet,
         text=TextForm(own_inputs[0].name, "alphabet") if alphabet and net.reads_ids else None,
         features=recorded_features(record, str(file)),
+        task="number" if net.config.classes == 1 else "classes",
+        target=_record_field(record, "target", str, file),
         training=record,
     )
 

@@ -53,6 +53,10 @@ def describe_features(
             present = values.new_zeros(1)
         low[column], high[column], mean[column] = present.min(), present.max(), present.mean()
         sd[column] = present.std(correction=0)
+    for column, form in enumerate(forms):
+        if form.kind == "category":
+            # the places of all words, also of those that only other rows have
+            low[column], high[column] = 0.0, max(high[column].item(), len(form.categories) - 1.0)
     return [
         {
             "name": name,

@@ -227,6 +227,9 @@ def _target(
         return task, ()
     plain = [_number(cell) for cell in values]
     words = [class_of(cell, number) for cell, number in zip(values, plain, strict=True)]
+    if options.labels:
+        _expect_classes(cells, values, words, options.labels, where, problems)
+        return task, tuple(options.labels)
     are_numbers = all(number is not None and number.is_integer() for number in plain)
     labels = sorted(set(words), key=int) if are_numbers else sorted(set(words))
     if len(labels) < 2:
@@ -237,6 +240,21 @@ def _target(
             f"{len(words):,} rows: --target names another column, and --task classes uses them all the same"
         )
     return task, tuple(labels)
+
+
+def _expect_classes(
+    cells: Cells,
+    values: Sequence[Any],
+    words: Sequence[str],
+    labels: Sequence[str],
+    where: str,
+    problems: list[str],
+) -> None:
+    """Add the first cell that is none of the classes of a training."""
+    for place, cell, word in zip(cells.places, values, words, strict=True):
+        if word not in labels:
+            problems.append(f"{where}: {place}: expected one of the training's classes, got {in_words(cell)}")
+            return
 
 
 def _expect_target_numbers(

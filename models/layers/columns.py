@@ -102,7 +102,8 @@ class ColumnEncoder(nn.Module):
         if len(self.dates):
             days = filled[:, self.dates]
             for period in PERIODS:
-                angle = days * (2 * math.pi / period)
+                # within one period: float32 has too few digits for the sine of a large angle
+                angle = (days - (days / period).floor() * period) * (2 * math.pi / period)
                 parts += [angle.sin(), angle.cos()]
         if len(self.slots):
             own = (x[:, self.slots] == self.codes).to(x.dtype)

@@ -32,6 +32,8 @@ DTYPE_BYTES: dict[StoredDtype, int] = {"uint8": 1, "int32": 4, "float32": 4, "in
 MAX_SAMPLE_CHARACTERS = 256 * 1024
 # axes of a row without the batch axis: NumPy allows 64 axes in all
 MAX_AXES = 63
+# what the first output answers with: one of several classes, or a number
+Task = Literal["classes", "number"]
 # how a word becomes ids; `text_encoder.py` has the equations
 TextScheme = Literal["alphabet", "bytes", "elmo", "characterbert"]
 
@@ -127,7 +129,11 @@ class Profile(ManifestRecord):
 
 
 class LayerLesion(ManifestRecord):
-    """Accuracy and loss with the gates of one layer closed, and the share of predictions that changed."""
+    """Accuracy and loss with the gates of one layer closed, and the share of predictions that changed.
+
+    If the network predicts a number, these are R2, the mean absolute error, and the share of answers that
+    moved by more than the mean absolute error of the unchanged network.
+    """
 
     layer: int
     accuracy: float
@@ -147,7 +153,8 @@ class LesionCurve(ManifestRecord):
 class Variant(ManifestRecord):
     """How a lower precision compares with fp32 on the same rows.
 
-    `error` is the relative root mean square error of the outputs; files of older versions do not have it. Run
+    `error` is the relative root mean square error of the outputs; files of older versions do not have it.
+    `metric` is the accuracy, or R2 if the network predicts a number, and `metric_fp32` that of fp32. Run
     times depend on the machine, so they are only in the report of the export.
     """
 
@@ -165,7 +172,7 @@ class CompressionPoint(ManifestRecord):
         share: The share of units that are kept.
         macs: The share of the multiplications of the layers that is left.
         agreement: The share of answers whose highest class is as before, if the output has classes.
-        metric: Accuracy, if the classes of the rows are known.
+        metric: Accuracy, if the classes of the rows are known, or R2, if the numbers to predict are.
         faster: How many times faster a run is than that of the whole network, by its number of rows, on the
             machine of the compression.
     """
@@ -190,8 +197,8 @@ class Compression(ManifestRecord):
         calibration_digest: The digest of these rows.
         rows: The number of other rows, on which the following was measured.
         agreement: The share of answers whose highest class is as before, if the output has classes.
-        metric: Accuracy, if the classes of the rows are known.
-        metric_whole: Accuracy of the whole network.
+        metric: Accuracy, if the classes of the rows are known, or R2, if the numbers to predict are.
+        metric_whole: The same of the whole network.
         bytes_whole: Size of the whole network's file.
         faster: How many times faster a run is than that of the whole network, by its number of rows, on the
             machine of the compression.
@@ -329,6 +336,8 @@ class Manifest(ManifestRecord):
     `identity` is missing in files that were exported before it was decided.
     `plain` is set in the twin for other runtimes, which has neither gates nor levers.
     `features` describes the columns of the only input if its rows are those of a table.
+    `task` says whether the first output has a number for each class, or is a number that is predicted, and
+    `target` names the column of the table that is predicted.
     `text` is set if an input takes texts, and `alphabet` has the character of each id if its scheme is that.
     """
 
@@ -342,6 +351,8 @@ class Manifest(ManifestRecord):
     alphabet: str = ""
     text: TextInput | None = None
     features: tuple[Feature, ...] = ()
+    task: Task = "classes"
+    target: str = ""
     gates: tuple[Gate, ...] = ()
     plain: bool = False
     batch_coupled: bool = False

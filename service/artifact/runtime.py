@@ -34,8 +34,8 @@ from turnpike.service.inference_types import Array
 from turnpike.service.low_priority import Caller, call_directly
 from turnpike.service.memory.thread_stacks import stack_room
 
-# Optimizers of onnxruntime that change results: this one joins padding with zeros to a MaxPool, which pads with
-# the smallest number.
+# Optimizers of onnxruntime that change results: this one joins padding with zeros to a MaxPool, which pads
+# with the smallest number.
 WRONG_OPTIMIZERS = ["Pad_Fusion"]
 
 # what the errors of onnxruntime's allocators contain

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from turnpike.export.errors import SourceError, one_line
 from turnpike.export.input_spec import InputSpec
 from turnpike.export.network import Array, Rows
+from turnpike.export.sources.data.features import recorded_features
 from turnpike.export.sources.data.labels import read_distinct_names
 from turnpike.models.choices import DATASETS
-from turnpike.models.data.dataset import Dataset, Split
+from turnpike.models.data.dataset import Dataset, split_dataset
 from turnpike.models.data.embedded import parse_parity_name
 from turnpike.models.data.load import load_dataset
-from turnpike.models.data.table import column_names, is_table
+from turnpike.models.data.read_table import read_table
+from turnpike.models.data.table.cells import is_table, read_cells
+from turnpike.models.data.table.options import TableOptions, recorded_options
 from turnpike.models.errors import ModelsError
 from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.service.artifact.manifest import Feature, Task
 
 # enough rows for the quantiles of gates; more would only take longer
 MAX_ROWS_USED = 2_000
@@ -56,9 +59,11 @@ def read_split_rows(
     data: str | Path,
     inputs: tuple[InputSpec, ...],
     labels: Sequence[str] = (),
-    features: Sequence[str] = (),
+    features: Sequence[Feature] = (),
     data_dir: Path | None = None,
     record: TrainingRecord | None = None,
+    target: str = "",
+    task: Task = "classes",
 ) -> SplitRows:
     """Training and test rows of a data set, or every other row of an .npz file.
 
@@ -69,24 +74,25 @@ def read_split_rows(
         inputs: The inputs of the network.
         labels: The labels of the network, if known.
         features: The columns of the network, if its rows are those of a table. They may be in another order
-            there; the column that is none of them has the classes.
+            there.
         data_dir: Folder of the data sets.
         record: Of the training run, if the network is from one. Its data is split as it was there.
+        target: The column of a table to predict. Default: the one that is no feature.
+        task: Whether that has classes or numbers.
     """
     path = Path(data)
     dataset = None if record is None else _training_data(data, data_dir, record)
     if dataset is None and path.is_file() and not is_table(path):
-        rows, names = npz_rows(path, inputs, labels, max_rows=2 * MAX_TEST_ROWS)
+        rows, names = npz_rows(path, inputs, labels, max_rows=2 * MAX_TEST_ROWS, features=features)
         if len(rows) < 2:
             raise SourceError(f"{data}: expected 2 rows or more, one to choose by and one to judge by, got 1")
         return SplitRows(_every_other(rows, 0), _every_other(rows, 1), names)
     if dataset is None:
-        dataset = _load_dataset(data, data_dir, target=_other_column(path, features))
-    dataset = _with_columns_in_order(dataset, features)
+        dataset = _load_dataset(data, data_dir, labels=labels, features=features, target=target, task=task)
     training, names = dataset_rows(
-        replace(dataset, test=dataset.train), inputs, labels, max_rows=MAX_CALIBRATION_ROWS
+        replace(dataset, test=dataset.train), inputs, labels, features, max_rows=MAX_CALIBRATION_ROWS
     )
-    test, _ = dataset_rows(dataset, inputs, labels, max_rows=MAX_TEST_ROWS)
+    test, _ = dataset_rows(dataset, inputs, labels, features, max_rows=MAX_TEST_ROWS)
     return SplitRows(training, test, names, dataset)
 
 
@@ -100,31 +106,49 @@ def _training_data(data: str | Path, data_dir: Path | None, record: TrainingReco
 
 
 def load_as_in_training(data: str | Path, data_dir: Path | None, record: TrainingRecord) -> Dataset:
-    """A data set, split as in a training run; the classes of a table are in the column that they were in.
+    """A data set, split as in a training run; a table is read by the columns that the run recorded.
 
     Raises:
         ModelsError: The data cannot be read or split.
+        SourceError: The record has no columns of a table, or malformed ones.
     """
-    target = record.data.get("target") if Path(data).is_file() else None
+    path, features = Path(data), recorded_features(record, str(data))
+    table = None
+    if path.is_file() and is_table(path) and features:
+        table = recorded_options(record.data)
+        if table.target is None:
+            table = replace(table, target=_other_column(path, features))
     return load_dataset(
         str(data),
-        target=target if isinstance(target, str) and target else None,
+        table=table,
         data_dir=data_dir,
         test_fraction=record.recipe.get("test_fraction"),
         seed=record.seed,
     )
 
 
-def _other_column(path: Path, features: Sequence[str]) -> str | None:
-    """The column of a table that is none of the network's, which has the classes; None for other data."""
-    if not path.is_file() or not features:
-        return None
-    try:
-        names = column_names(path)
-    except ModelsError as error:
-        raise SourceError(str(error)) from error
-    _expect_columns(path.stem, features, names)
-    others = [name for name in names if name not in features]
+def _load_table(
+    path: Path, features: Sequence[Feature], target: str, task: Task, labels: Sequence[str]
+) -> Dataset:
+    """The rows of a table: the columns that are recorded, or else all but the last, as numbers."""
+    if features:
+        forms = {feature.name: feature.form for feature in features}
+        target = target or _other_column(path, features)
+        raw = read_table(path, TableOptions(target, task, forms=forms, labels=labels))
+    else:
+        names = read_cells(path).names
+        kinds = dict.fromkeys(names[:-1], "number")
+        raw = read_table(path, TableOptions(task="classes" if labels else None, kinds=kinds))
+    return split_dataset(raw, test_fraction=None, valid_fraction=None, seed=0)
+
+
+def _other_column(path: Path, features: Sequence[Feature]) -> str:
+    """The column of a table that is none of the network's, which is the one to predict."""
+    names, used = read_cells(path).names, [feature.name for feature in features]
+    for name in used:
+        if name not in names:
+            raise SourceError(f"{path.stem}: expected a column {name!r}, as in the training, got none")
+    others = [name for name in names if name not in used]
     if len(others) != 1:
         raise SourceError(
             f"{path.stem}: expected one column besides those of the training, with the classes, got "
@@ -133,10 +157,18 @@ def _other_column(path: Path, features: Sequence[str]) -> str | None:
     return others[0]
 
 
+def _expect_published_words(features: Sequence[Feature], where: str) -> None:
+    """Raise a SourceError if the words of a category were not published with the network."""
+    for feature in features:
+        if feature.kind == "category" and not feature.categories:
+            raise SourceError(
+                f"{where}: the words of column {feature.name!r} are not in the model: give the training run, "
+                "or an .npz file in which each word is its number"
+            )
+
+
 def _every_other(rows: Rows, first: int) -> Rows:
-    classes = None if rows.classes is None else rows.classes[first::2]
-    inputs = {name: array[first::2] for name, array in rows.inputs.items()}
-    return Rows(inputs, classes, rows.texts[first::2])
+    return rows.take(slice(first, None, 2))
 
 
 def read_rows(
@@ -146,7 +178,9 @@ def read_rows(
     data_dir: Path | None = None,
     record: TrainingRecord | None = None,
     *,
-    features: Sequence[str] = (),
+    features: Sequence[Feature] = (),
+    target: str = "",
+    task: Task = "classes",
     with_texts: bool = False,
 ) -> tuple[Rows, tuple[str, ...]]:
     """Rows for the inputs, with their classes, and the names of the classes if the data has them.
@@ -161,22 +195,28 @@ def read_rows(
         data_dir: Folder of the data sets.
         record: Of the training run, if the network is from one. Its rows are split as they were there.
         features: The columns of the network, if its rows are those of a table: see `read_split_rows`.
+        target: The column of a table to predict.
+        task: Whether that has classes or numbers.
         with_texts: Whether to read the texts of an .npz file.
     """
     path = Path(data)
     if path.is_file() and not is_table(path):
-        return npz_rows(path, inputs, labels, with_texts=with_texts)
-    target = _other_column(path, features) if record is None else None
-    dataset = _load_dataset(data, data_dir, target=target, record=record)
-    return dataset_rows(_with_columns_in_order(dataset, features), inputs, labels)
+        return npz_rows(path, inputs, labels, features=features, with_texts=with_texts)
+    dataset = _load_dataset(
+        data, data_dir, record=record, labels=labels, features=features, target=target, task=task
+    )
+    return dataset_rows(dataset, inputs, labels, features)
 
 
 def _load_dataset(
     data: str | Path,
     data_dir: Path | None,
     *,
-    target: str | None = None,
     record: TrainingRecord | None = None,
+    labels: Sequence[str] = (),
+    features: Sequence[Feature] = (),
+    target: str = "",
+    task: Task = "classes",
 ) -> Dataset:
     """A table, a folder of images, or a data set by its name; split as in the training, if there was one."""
     path = Path(data)
@@ -188,44 +228,30 @@ def _load_dataset(
     try:
         if record is not None:
             return load_as_in_training(data, data_dir, record)
-        return load_dataset(str(data), target=target, data_dir=data_dir)
+        if path.is_file():
+            _expect_published_words(features, path.name)
+            return _load_table(path, features, target, task, labels)
+        return load_dataset(str(data), data_dir=data_dir)
     except ModelsError as error:
         raise SourceError(str(error)) from error
-
-
-def _with_columns_in_order(data: Dataset, names: Sequence[str]) -> Dataset:
-    """A table with the columns in the order of the training; other data as it is."""
-    if not data.features or not names or list(names) == list(data.features):
-        return data
-    _expect_columns(data.name, names, data.features)
-    if unknown := [name for name in data.features if name not in names]:
-        raise SourceError(f"{data.name}: expected the columns of the training, got another, {unknown[0]!r}")
-    order = torch.tensor([data.features.index(name) for name in names])
-    train, valid, test = (Split(split.x[:, order], split.y) for split in (data.train, data.valid, data.test))
-    return replace(data, train=train, valid=valid, test=test, features=tuple(names))
-
-
-def _expect_columns(table: str, expected: Iterable[str], names: Collection[str]) -> None:
-    for name in expected:
-        if name not in names:
-            raise SourceError(f"{table}: expected a column {name!r}, as in the training, got none")
 
 
 def dataset_rows(
     data: Dataset,
     inputs: tuple[InputSpec, ...],
     labels: Sequence[str] = (),
+    features: Sequence[Feature] = (),
     max_rows: int = MAX_ROWS_USED,
 ) -> tuple[Rows, tuple[str, ...]]:
-    """The test rows of a data set."""
+    """The test rows of a data set; `features` say which cells may be blank."""
     if len(inputs) != 1:
         raise SourceError(f"{data.name} has rows for one input, and the network has {len(inputs)}")
     if labels and tuple(labels) != data.labels:
         raise SourceError(
             f"expected the classes {_shorten(labels)}, got those of {data.name}: {_shorten(data.labels)}"
         )
-    arrays = {inputs[0].name: data.test.x.numpy()}
-    rows = _build_rows(arrays, data.test.y.numpy(), inputs, data.name, max_rows, data.test.texts)
+    arrays, true = {inputs[0].name: data.test.x.numpy()}, data.test.y.numpy()
+    rows = _build_rows(arrays, true, inputs, data.name, max_rows, data.test.texts, features)
     return rows, data.labels
 
 
@@ -236,6 +262,7 @@ def npz_rows(
     max_bytes: int = MAX_NPZ_BYTES,
     max_rows: int = MAX_ROWS_USED,
     *,
+    features: Sequence[Feature] = (),
     with_texts: bool = False,
 ) -> tuple[Rows, tuple[str, ...]]:
     """The rows of an .npz file: one array per input, under its name, and the classes as `y` or `classes`.
@@ -264,10 +291,19 @@ def npz_rows(
     class_names = _label_names(arrays["labels"], where) if "labels" in arrays else ()
     suffix = suffixes.pop()
     raw_classes = next((arrays[f"{key}{suffix}"] for key in CLASS_KEYS if f"{key}{suffix}" in arrays), None)
-    classes = None if raw_classes is None else class_numbers(raw_classes, tuple(labels) or class_names, where)
+    true = None if raw_classes is None else _true_answers(raw_classes, tuple(labels) or class_names, where)
     raw_texts = arrays.get(f"{TEXTS_KEY}{suffix}") if with_texts else None
     texts = () if raw_texts is None else _texts(raw_texts, where)
-    return _build_rows(selected, classes, inputs, where, max_rows, texts), class_names
+    return _build_rows(selected, true, inputs, where, max_rows, texts, features), class_names
+
+
+def _true_answers(array: Array, labels: Sequence[str], where: str) -> Array:
+    """The classes of rows; or if there are no labels, numbers with decimals, which are to be predicted."""
+    if array.dtype.kind == "f" and array.ndim == 1 and not labels:
+        if not np.isfinite(array).all():
+            raise SourceError(f"{where}: expected finite numbers to predict, got others")
+        return array
+    return class_numbers(array, labels, where)
 
 
 def _label_names(array: Array, where: str) -> tuple[str, ...]:
@@ -352,10 +388,12 @@ def expect_shape(array: Array, spec: InputSpec, sizes: dict[str, int], where: st
         raise SourceError(f"{where}: expected shape (rows, {expected}), got {array.shape}")
 
 
-def convert_rows(array: Array, spec: InputSpec, where: str, numbers: Array) -> Array:
+def convert_rows(
+    array: Array, spec: InputSpec, where: str, numbers: Array, features: Sequence[Feature] = ()
+) -> Array:
     """Convert rows to the dtype of an input, without losing anything but floating point precision.
 
-    `numbers` has the number of each row in its file.
+    `numbers` has the number of each row in its file, and `features` say which cells may be blank, as NaN.
     """
     dtype = np.dtype(spec.dtype)
     if array.dtype.kind not in ("buif" if dtype.kind == "f" else "bui"):
@@ -363,7 +401,17 @@ def convert_rows(array: Array, spec: InputSpec, where: str, numbers: Array) -> A
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported below
         converted = np.ascontiguousarray(array, dtype)
     if dtype.kind == "f":
-        finite = np.isfinite(converted).reshape(len(converted), -1).all(axis=1)
+        fits = np.isfinite(converted).reshape(len(converted), -1)
+        if len(features) == fits.shape[1]:
+            fits |= np.isnan(converted) & [feature.blanks for feature in features]
+            blank = np.isnan(converted) & ~fits
+            if blank.any():
+                row, column = np.argwhere(blank)[0]
+                raise SourceError(
+                    f"{where}: row {numbers[row]}: expected a value of {features[column].name!r}, which had "
+                    "no blanks in the training, got none"
+                )
+        finite = fits.all(axis=1)
         if not finite.all():
             row = numbers[finite.argmin()]
             raise SourceError(f"{where}: expected finite numbers within {spec.dtype}, row {row} has others")
@@ -376,11 +424,12 @@ def convert_rows(array: Array, spec: InputSpec, where: str, numbers: Array) -> A
 
 def _build_rows(
     arrays: dict[str, Array],
-    classes: Array | None,
+    true: Array | None,
     inputs: tuple[InputSpec, ...],
     where: str,
     max_rows: int,
     texts: tuple[str, ...] = (),
+    features: Sequence[Feature] = (),
 ) -> Rows:
     sizes: dict[str, int] = {}
     for spec in inputs:
@@ -391,17 +440,23 @@ def _build_rows(
             raise SourceError(
                 f"{where}: {name}: expected {count} rows as in {inputs[0].name}, got {len(array)}"
             )
-    if classes is not None and len(classes) != count:
-        raise SourceError(f"{where}: expected {count} classes, one per row, got {len(classes)}")
+    if true is not None and len(true) != count:
+        raise SourceError(f"{where}: expected {count} classes, one per row, got {len(true)}")
     if texts and len(texts) != count:
         raise SourceError(f"{where}: {TEXTS_KEY}: expected {count} texts, one per row, got {len(texts)}")
     selected = _select_rows(count, max_rows)
     converted = {
-        spec.name: convert_rows(arrays[spec.name][selected], spec, f"{where}: {spec.name}", selected)
+        spec.name: convert_rows(
+            arrays[spec.name][selected], spec, f"{where}: {spec.name}", selected, features
+        )
         for spec in inputs
     }
     selected_texts = tuple(texts[row] for row in selected.tolist()) if texts else ()
-    return Rows(converted, None if classes is None else classes[selected], selected_texts)
+    if true is None:
+        return Rows(converted, texts=selected_texts)
+    if true.dtype.kind == "f":
+        return Rows(converted, texts=selected_texts, numbers=true[selected])
+    return Rows(converted, true[selected], selected_texts)
 
 
 def _select_rows(count: int, max_rows: int) -> Array:

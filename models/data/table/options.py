@@ -24,6 +24,7 @@ class TableOptions:
         time_column: The column by which rows are split, the last ones for the test; None to split at random.
         forms: What a training has found: the columns that it used, and how their cells become numbers. Empty
             to find out from the cells.
+        labels: The classes of a training, in its order; empty for those of the file.
     """
 
     target: str | None = None
@@ -33,6 +34,7 @@ class TableOptions:
     kinds: Mapping[str, str] = field(default_factory=dict)
     time_column: str | None = None
     forms: Mapping[str, ColumnForm] = field(default_factory=dict)
+    labels: Sequence[str] = ()
 
     def first_option(self) -> str | None:
         """The first option of the command that was given, if any was."""
@@ -95,5 +97,10 @@ def recorded_options(data: Mapping[str, Any]) -> TableOptions:
         if "categories" in values:
             values["categories"] = tuple(values["categories"])
         forms[feature["name"]] = ColumnForm(**values)
-    target = data.get("target") or None
-    return TableOptions(target, data.get("task", "classes"), time_column=data.get("time_column"), forms=forms)
+    return TableOptions(
+        data.get("target") or None,
+        data.get("task", "classes"),
+        time_column=data.get("time_column"),
+        forms=forms,
+        labels=tuple(data.get("labels", ())),
+    )
