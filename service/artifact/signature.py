@@ -34,7 +34,8 @@ class Signature:
     `batch` is the name of the dimension that every input has first, None if there is no such dimension.
     `splittable` are the outputs, hidden ones included, that can be cut along axis 0 into equal parts, one for
     each row and in the order of the rows. `features` are the names of the columns if the only input is a
-    table, and `columns` what their cells mean, if any are more than plain numbers. `text` converts texts to the ids of an input, if one takes texts.
+    table, and `columns` what their cells mean, if any are more than plain numbers. `text` converts texts to
+    the ids of an input, if one takes texts.
     """
 
     inputs: Mapping[str, Tensor]

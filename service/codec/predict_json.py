@@ -51,8 +51,8 @@ def decode_instances(
     """Decode a body whose instances are rows of the model's one input, or objects `{"input": row}`.
 
     A row is nested like the input's shape, or flat. If the input has features, a row may also be an object
-    with a value for each of them; if features are more than plain numbers, rows have cells. If the input takes texts, a row may be a string. A model without a batch
-    axis takes one instance.
+    with a value for each of them; if features are more than plain numbers, rows have cells. If the input
+    takes texts, a row may be a string. A model without a batch axis takes one instance.
     """
     text = bytes(body)
     expect_short(text, limits.max_json_bytes)

@@ -142,6 +142,8 @@ def test_the_certificate_has_the_proof(tmp_path: Path) -> None:
         "text": None,
         "features": [
             {"name": f"mass {n} [kg]", "unit": "kg", "low": 1, "high": 3, "mean": 2, "sd": 0.5}
+            | {"kind": "number", "categories": [], "date_format": "iso"}
+            | {"decimal_comma": False, "affix": "", "blanks": False}
             for n in range(4)
         ],
         "batch_coupled": False,
