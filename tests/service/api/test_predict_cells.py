@@ -85,3 +85,18 @@ def test_cells_give_the_answers_of_their_numbers(
     assert predictions == json.loads(by_cells.body)["predictions"]
     best = [list(row["probabilities"]).index(row["label"]) for row in predictions]
     assert best == by_tensor.argmax(1).tolist()
+
+
+def test_tensors_may_have_nan_in_binary(worker: InProcessWorker) -> None:
+    """It stands for a blank, and JSON has no such number."""
+    raw = np.array([[np.nan, 1, 2, 1]], "<f4").tobytes()
+    tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32"}
+    head = json.dumps({"inputs": [tensor | {"parameters": {"binary_data_size": len(raw)}}]}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    reply = post(worker, head + raw, headers, action="/infer")
+    # the network ran: without preprocessing, its outputs are NaN, which JSON cannot have
+    assert reply.status == 422
+    assert b"'logits' has NaN" in reply.body
+    in_json = json.dumps({"inputs": [tensor | {"data": [float("nan"), 1, 2, 1]}]}).encode()
+    assert post(worker, in_json, action="/infer").status == 400
+    assert post(worker, b'{"instances": [[NaN, "3", "1970-01-01", 1]]}').status == 400
