@@ -256,6 +256,11 @@ class Feature(ManifestRecord):
         """How cells become numbers."""
         return ColumnForm(self.kind, self.categories, self.date_format, self.decimal_comma, self.affix)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its cells are numbers as JSON has them, and never blank."""
+        return self.form == ColumnForm() and not self.blanks
+
     @model_validator(mode="after")
     def _check_range(self) -> Self:
         if not self.low <= self.mean <= self.high:

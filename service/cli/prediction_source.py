@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from turnpike.common.datatypes import DATATYPES, DTYPE_BY_DATATYPE
 from turnpike.service.artifact.limits import RequestLimits
-from turnpike.service.artifact.manifest import TextInput
-from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.manifest import Feature, TextInput
+from turnpike.service.artifact.signature import Column, Signature, cell_columns
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.cli.model_argument import find_model
@@ -127,12 +127,16 @@ def _signature(metadata: dict[str, Any], certificate: dict[str, Any]) -> Signatu
         for part in ("inputs", "outputs")
     )
     names = tuple(feature["name"] for feature in certificate["features"])
+    columns: tuple[Column, ...] = ()
+    # a newer service may have kinds of columns that are not known here
+    with contextlib.suppress(ValidationError):
+        columns = cell_columns([Feature.model_validate(feature) for feature in certificate["features"]])
     encoder = None
     # the service may be older and take no texts, or newer and convert them in ways that are not known here
     with contextlib.suppress(ValidationError):
         text = TextInput.model_validate(certificate.get("text"))
         encoder = TextEncoder(text, certificate["alphabet"], inputs[text.input].dtype)
-    return Signature(inputs, outputs, {}, "axis0" if batched else None, frozenset(), names, encoder)
+    return Signature(inputs, outputs, {}, "axis0" if batched else None, frozenset(), names, columns, encoder)
 
 
 def _row_means(gate: str, values: Array, rows: int) -> Array:

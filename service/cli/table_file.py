@@ -68,6 +68,8 @@ def _read_csv(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
             values = table.to_dtype(WIRE_DTYPES[tensor.dtype])
         except RequestError as error:
             raise SettingError(str(error)) from error
+    if signature.columns:
+        return list(table.cells), table.others
     # in float64, floats have the digits of the file, and JSON has no more
     return (table.values if values.dtype.kind == "f" else values).tolist(), table.others
 

@@ -16,6 +16,7 @@ import numpy as np
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
+from turnpike.service.codec.cells import cell_number
 from turnpike.service.codec.feature_names import expect_features
 from turnpike.service.codec.json_document import quoted
 from turnpike.service.codec.tensors import expect_fit, infer_shape, value_range
@@ -38,7 +39,8 @@ class Table:
     """The numbers of a CSV text, with its columns in the order of the model.
 
     `lines` has the line of each row and `columns` the name or number of each column, for error messages.
-    `others` has the cells of columns that are not the model's, by their names.
+    `others` has the cells of columns that are not the model's, by their names. `cells` has the texts of the
+    values, if they are more than plain numbers; then a blank is NaN.
     """
 
     values: Array
@@ -46,12 +48,14 @@ class Table:
     columns: Sequence[str]
     where: str
     others: Mapping[str, Sequence[str]]
+    cells: Sequence[Sequence[str]] = ()
 
     def to_dtype(self, dtype: np.dtype[Any]) -> Array:
         """The values in the dtype of an input; raises RequestError if one does not fit."""
         values = self.values
         if dtype.kind == "f":
-            fits = np.abs(values) <= float(np.finfo(dtype).max)
+            # blanks are NaN, and were checked when they were read
+            fits = ~(np.abs(values) > float(np.finfo(dtype).max))
         elif dtype.kind in "iu":
             info = np.iinfo(dtype)
             low, high = max(info.min, -MAX_EXACT), min(info.max, MAX_EXACT)
@@ -101,7 +105,9 @@ def read_table(
             f"{where}: expected JSON with {', '.join(signature.inputs)}, since CSV has rows of one input only"
         )
     features = signature.features
-    records: Iterator[tuple[int, list[str]]] = _records(lines, where, max_rows)
+    records: Iterator[tuple[int, list[str]]] = _records(
+        lines, where, max_rows, keep_spaces=bool(signature.columns)
+    )
 
     # the first line: names or numbers?
     first = next(records, None)
@@ -126,12 +132,20 @@ def read_table(
     # the rows
     values = array("d")
     row_lines: list[int] = []
+    texts_of_rows: list[list[str]] = []
     for line, cells in records:
         if len(cells) != width:
             hint = "; separate them by commas" if len(cells) == 1 else ""
             raise RequestError(f"{where}, line {line}: expected {width} columns, got {len(cells)}{hint}")
+        own = [cells[index] for index in order] if order else cells
+        if signature.columns:
+            texts_of_rows.append(own)
+            values.extend(
+                cell_number(cell, column, f"{where}, line {line}, column {quoted(column.name)}")
+                for cell, column in zip(own, signature.columns, strict=True)
+            )
         try:
-            values.extend(map(float, [cells[index] for index in order] if order else cells))
+            values.extend(() if signature.columns else map(float, own))
         except ValueError:
             column = next(index for index in order or range(width) if not _is_number(cells[index]))
             raise RequestError(
@@ -148,8 +162,9 @@ def read_table(
     if order:
         columns = [columns[index] for index in order]
     matrix = np.frombuffer(values, np.float64).reshape(len(row_lines), len(columns))
-    table = Table(matrix, row_lines, columns, where, others)
-    table.expect_all(np.isfinite(matrix), "a finite number")
+    table = Table(matrix, row_lines, columns, where, others, texts_of_rows)
+    if not signature.columns:
+        table.expect_all(np.isfinite(matrix), "a finite number")
     return table
 
 

@@ -16,6 +16,7 @@ from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.classification import probabilities
+from turnpike.service.codec.cells import read_json_cells
 from turnpike.service.codec.feature_names import expect_features
 from turnpike.service.codec.json_document import (
     MISSING,
@@ -50,8 +51,8 @@ def decode_instances(
     """Decode a body whose instances are rows of the model's one input, or objects `{"input": row}`.
 
     A row is nested like the input's shape, or flat. If the input has features, a row may also be an object
-    with a number for each of them. If the input takes texts, a row may be a string. A model without a batch
-    axis takes one instance.
+    with a value for each of them; if features are more than plain numbers, rows have cells. If the input
+    takes texts, a row may be a string. A model without a batch axis takes one instance.
     """
     text = bytes(body)
     expect_short(text, limits.max_json_bytes)
@@ -64,6 +65,8 @@ def decode_instances(
         raise RequestError(f"instances: expected at most {limits.max_rows} rows (--max-rows), got {rows}")
     if signature.batch is None and rows != 1:
         raise RequestError(f"instances: expected 1, since the model has no batch axis, got {rows}")
+    if signature.columns and rows:
+        return _decode_cells(instances, signature)
     feeds: dict[str, Array] = {}
     sizes: dict[str, int] = {}
     brackets = text.count(b"[")
@@ -87,6 +90,18 @@ def decode_instances(
     outputs = tuple(map(RequestedOutput, signature.outputs))
     form = RequestForm(rows, outputs, FeedLayout.of(feeds), has_texts=has_texts)
     return InferenceRequest(form, feeds)
+
+
+def _decode_cells(instances: JsonArray, signature: Signature) -> InferenceRequest:
+    """The request for rows of cells."""
+    (tensor,) = signature.inputs.values()
+    array = read_json_cells(instances, signature).astype(WIRE_DTYPES[tensor.dtype])
+    if signature.batch is None:
+        array = array[0]
+    expect_fit(array.shape, tensor, {}, f"instances ({tensor.name})")
+    feeds = {tensor.name: array}
+    outputs = tuple(map(RequestedOutput, signature.outputs))
+    return InferenceRequest(RequestForm(len(instances), outputs, FeedLayout.of(feeds)), feeds)
 
 
 def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]:

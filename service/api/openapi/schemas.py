@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from turnpike.common.columns import KINDS
 from turnpike.common.datatypes import BYTES, DATATYPES
 from turnpike.service.api.openapi.operation import ref
 
@@ -236,13 +237,33 @@ SCHEMAS: dict[str, Schema] = {
         },
         features=array(
             record(
-                ("name", "unit", "low", "high", "mean", "sd"),
+                (
+                    "name",
+                    "unit",
+                    "low",
+                    "high",
+                    "mean",
+                    "sd",
+                    "kind",
+                    "categories",
+                    "date_format",
+                    "decimal_comma",
+                    "affix",
+                    "blanks",
+                ),
                 name=STRING,
                 unit=STRING,
                 low=NUMBER,
                 high=NUMBER,
                 mean=NUMBER,
                 sd=NUMBER | {"description": "Standard deviation."},
+                kind={"enum": list(KINDS)},
+                categories=array(STRING)
+                | {"description": "The words of a category; none if they are not published."},
+                date_format=STRING,
+                decimal_comma=BOOLEAN,
+                affix=STRING | {"description": "What stands before or behind each number."},
+                blanks=BOOLEAN | {"description": "Whether cells may be blank."},
             )
         )
         | {"description": "For networks that read tables: the columns of their input."},
