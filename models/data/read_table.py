@@ -97,10 +97,14 @@ def open_table(path: Path, options: TableOptions | None = None) -> Table:
     if unanswered:
         cells = without_rows(cells, unanswered)
     task, labels = _target(cells, target, options, problems)
-    columns = []
-    for name, values in zip(cells.names, cells.columns, strict=True):
-        if name != target and name not in options.drop:
-            columns.append(_column(cells, name, values, options, problems))
+    values_of = dict(zip(cells.names, cells.columns, strict=True))
+    # in the order of the training, wherever they are in this file
+    in_order = [*(name for name in options.forms if name in values_of), *cells.names]
+    columns = [
+        _column(cells, name, values_of[name], options, problems)
+        for name in dict.fromkeys(in_order)
+        if name != target and name not in options.drop
+    ]
     missing = [name for name in options.forms if name not in cells.names]
     problems += [f"expected a column {name!r}, as in the training, got none" for name in missing]
     times = () if options.time_column is None else _times(cells, options.time_column, options, problems)
@@ -166,6 +170,8 @@ def _expect_names(path: Path, names: Sequence[str], options: TableOptions) -> No
         ("--time-column", () if options.time_column is None else (options.time_column,)),
     ):
         for name in chosen:
+            if name not in names and options.forms:
+                raise DataError(f"{path}: expected a column {name!r}, as in the training, got none")
             if name not in names:
                 raise DataError(f"{path}: {option}: expected one of {', '.join(names)}, got {name!r}")
 
