@@ -15,8 +15,8 @@ import numpy as np
 
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
-from turnpike.service.artifact.signature import Signature
-from turnpike.service.codec.cells import cell_number
+from turnpike.service.artifact.signature import Column, Signature
+from turnpike.service.codec.cells import cell_numbers
 from turnpike.service.codec.feature_names import expect_features
 from turnpike.service.codec.json_document import quoted
 from turnpike.service.codec.tensors import expect_fit, infer_shape, value_range
@@ -132,37 +132,44 @@ def read_table(
     # the rows
     values = array("d")
     row_lines: list[int] = []
-    texts_of_rows: list[list[str]] = []
-    for line, cells in records:
-        if len(cells) != width:
-            hint = "; separate them by commas" if len(cells) == 1 else ""
-            raise RequestError(f"{where}, line {line}: expected {width} columns, got {len(cells)}{hint}")
-        own = [cells[index] for index in order] if order else cells
+    rows: list[list[str]] = []
+
+    def place(index: int, column: Column) -> str:
+        return f"{where}, line {row_lines[index]}, column {quoted(column.name)}"
+
+    try:
+        for line, cells in records:
+            _expect_width(cells, width, f"{where}, line {line}")
+            own = [cells[index] for index in order] if order else cells
+            if signature.columns:
+                rows.append(own)
+            else:
+                values.extend(map(float, own))
+            for name, texts in others.items():
+                texts.append(cells[names.index(name)])
+            row_lines.append(line)
+    except ValueError:
+        column = next(index for index in order or range(width) if not _is_number(cells[index]))
+        raise RequestError(
+            f"{where}, line {line}, column {columns[column]}: "
+            f"expected a finite number, got {quoted(cells[column])}"
+        ) from None
+    except RequestError:
         if signature.columns:
-            texts_of_rows.append(own)
-            values.extend(
-                cell_number(cell, column, f"{where}, line {line}, column {quoted(column.name)}")
-                for cell, column in zip(own, signature.columns, strict=True)
-            )
-        try:
-            values.extend(() if signature.columns else map(float, own))
-        except ValueError:
-            column = next(index for index in order or range(width) if not _is_number(cells[index]))
-            raise RequestError(
-                f"{where}, line {line}, column {columns[column]}: "
-                f"expected a finite number, got {quoted(cells[column])}"
-            ) from None
-        for name, texts in others.items():
-            texts.append(cells[names.index(name)])
-        row_lines.append(line)
+            # a wrong cell of an earlier row comes first
+            cell_numbers(rows, signature.columns, place)
+        raise
     if not row_lines:
         raise RequestError(f"{where}: expected rows, got none")
     if max_rows is not None and len(row_lines) > max_rows:
         raise _too_many_rows(where, max_rows)
     if order:
         columns = [columns[index] for index in order]
-    matrix = np.frombuffer(values, np.float64).reshape(len(row_lines), len(columns))
-    table = Table(matrix, row_lines, columns, where, others, texts_of_rows)
+    if signature.columns:
+        matrix = cell_numbers(rows, signature.columns, place)
+    else:
+        matrix = np.frombuffer(values, np.float64).reshape(len(row_lines), len(columns))
+    table = Table(matrix, row_lines, columns, where, others, rows)
     if not signature.columns:
         table.expect_all(np.isfinite(matrix), "a finite number")
     return table
@@ -214,6 +221,12 @@ def _records(
         raise RequestError(
             f"{where}, line {reader.line_num}: expected cells separated by commas, got something else"
         ) from None
+
+
+def _expect_width(cells: Sequence[str], width: int, where: str) -> None:
+    if len(cells) != width:
+        hint = "; separate them by commas" if len(cells) == 1 else ""
+        raise RequestError(f"{where}: expected {width} columns, got {len(cells)}{hint}")
 
 
 def _too_many_rows(where: str, max_rows: int) -> RequestError:
