@@ -229,7 +229,8 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "search": set(),
     },
     "client": {
-        "client": {"http", "grpc", "inputs", "results"},
+        "client": {"http", "grpc", "cells", "inputs", "results"},
+        "cells": {"inputs"},
         "http": {"inputs"},
         "grpc": {"inputs"},
         "results": {"inputs"},
