@@ -11,6 +11,7 @@ import pyarrow
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.score.errors import RowsError
 from turnpike.service.artifact.signature import Column, Signature
+from turnpike.service.cli.parquet_file import python_cells
 from turnpike.service.codec.cells import MAX_FLOAT32, cell_numbers
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array
@@ -43,20 +44,9 @@ def _numbers(cells: Any, column: Column, place: Callable[[int, str], str]) -> Ar
             is_wrong |= np.isnan(numbers)
         if not is_wrong.any():
             return numbers
-    values = _to_python(cells) if is_array else cells
+    values = python_cells(cells) if is_array else cells
     rows = [(cell,) for cell in values]
     return cell_numbers(rows, (column,), lambda index, _: place(index, column.name))[:, 0]
-
-
-def _to_python(cells: pyarrow.Array) -> list[object]:
-    types = pyarrow.types
-    if types.is_timestamp(cells.type):
-        # Python has no nanoseconds
-        cells = cells.cast(pyarrow.timestamp("us", cells.type.tz), safe=False)
-    elif types.is_decimal(cells.type):
-        cells = cells.cast(pyarrow.float64())
-    values: list[object] = cells.to_pylist()
-    return values
 
 
 def _is_number(kind: pyarrow.DataType) -> bool:

@@ -25,7 +25,8 @@ def command(
         str, typer.Argument(metavar="MODEL", help="An .onnx file, a folder with one model, or a URL.")
     ],
     rows: Annotated[
-        Path, typer.Argument(metavar="ROWS", help="Table of rows: .csv, .npy, .npz, .json or .jsonl.")
+        Path,
+        typer.Argument(metavar="ROWS", help="Table of rows: .csv, .parquet, .npy, .npz, .json or .jsonl."),
     ],
     gates: Annotated[bool, typer.Option("--gates", help="Add the mean of each gate for each row.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead of CSV.")] = False,
@@ -42,7 +43,7 @@ def command(
 
     MODEL is an .onnx file, the folder of a model, a run or a repository with
     one model, or the URL of a service, such as http://127.0.0.1:8000. If the
-    model has names for its features, the columns of a .csv may be in any order.
+    model has names for its features, the columns of a table may be in any order.
     Its other columns are kept beside the predictions.
     """
     # imported here, so that --help needs neither NumPy nor onnxruntime

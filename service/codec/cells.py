@@ -161,6 +161,8 @@ def _named_cells(node: Any, row: Mapping[str, object], signature: Signature, whe
     # a dict has the last of several values of one key
     if len(row) != len(names) or len(node) != len(row) or any(name not in row for name in names):
         left_out = [column.name for column in signature.columns if column.blanks and column.name not in row]
-        if len(node) != len(row) or {*row, *left_out} != set(names):
-            expect_features([*node, *left_out], names, where)
+        if not row.keys() <= set(names):
+            # with all that are missing, since the unknown one may be one of them, spelled in another way
+            expect_features(list(node), names, where)
+        expect_features([*node, *left_out], names, where)
     return [row.get(name) for name in names]
