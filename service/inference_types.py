@@ -86,10 +86,14 @@ class RequestForm:
 
 @dataclass(slots=True, eq=False)
 class InferenceRequest:
-    """A validated request: its form and its numbers."""
+    """A validated request: its form and its numbers.
+
+    `others` are the columns of a table that the model does not read, by their names.
+    """
 
     form: RequestForm
     feeds: Feeds
+    others: Mapping[str, Sequence[str]] | None = None
 
     def with_binary_outputs(self, parameters: Mapping[str, Any] | None = None) -> InferenceRequest:
         """The same request with all outputs as bytes; `parameters` replace its own.

@@ -252,7 +252,8 @@ def _is_number(cell: str) -> bool:
 def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLimits) -> InferenceRequest:
     """Decode a body whose lines are rows of the model's one input, each as a flat list of its values.
 
-    If the input takes texts, they may be in a column `text`.
+    If the input takes texts, they may be in a column `text`. A header may also have columns that the model
+    does not read.
     """
     if len(body) > limits.max_json_bytes:
         raise TooLargeError(
@@ -264,11 +265,11 @@ def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLi
         raise RequestError("body: expected CSV in UTF-8, got other bytes") from None
     encoder = signature.text
     if encoder is not None and len(signature.inputs) == 1:
-        found = read_texts(io.StringIO(text, newline=""), "body", limits.max_rows)
+        found = read_texts(io.StringIO(text, newline=""), "body", limits.max_rows, keep_others=True)
         if found is not None:
             feeds = {encoder.input: text_ids(found[0], encoder, limits, "body")}
-            return _request(len(found[0]), feeds, signature, has_texts=True)
-    table = read_table(io.StringIO(text, newline=""), signature, "body", limits.max_rows)
+            return _request(len(found[0]), feeds, signature, found[1], has_texts=True)
+    table = read_table(io.StringIO(text, newline=""), signature, "body", limits.max_rows, keep_others=True)
     (tensor,) = signature.inputs.values()
     rows, width = table.values.shape
     if signature.batch is None and rows != 1:
@@ -281,15 +282,20 @@ def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLi
     shape = infer_shape(dims, width, f"body, line {table.lines[0]}")
     array = values.reshape(shape if signature.batch is None else (rows, *shape))
     expect_fit(array.shape, tensor, {}, "body")
-    return _request(rows, {tensor.name: array}, signature)
+    return _request(rows, {tensor.name: array}, signature, table.others)
 
 
 def _request(
-    rows: int, feeds: dict[str, Array], signature: Signature, *, has_texts: bool = False
+    rows: int,
+    feeds: dict[str, Array],
+    signature: Signature,
+    others: Mapping[str, Sequence[str]],
+    *,
+    has_texts: bool = False,
 ) -> InferenceRequest:
     outputs = tuple(map(RequestedOutput, signature.outputs))
     form = RequestForm(rows, outputs, FeedLayout.of(feeds), has_texts=has_texts)
-    return InferenceRequest(form, feeds)
+    return InferenceRequest(form, feeds, others)
 
 
 def predictions_csv(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -241,13 +241,16 @@ def _shape_of_first(value: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def encode_predictions(answer: InferAnswer, distribution: bool | None) -> bytes:
+def encode_predictions(
+    answer: InferAnswer, distribution: bool | None, more: Mapping[str, Any] | None = None
+) -> bytes:
     """Encode a prediction for each row.
 
     If the first output has one value for each label, a prediction has the label and all probabilities;
     otherwise it has the values. With several outputs, it is an object with a value for each output's name.
 
-    `distribution` is True if the first output has probabilities, False for logits, None for neither.
+    `distribution` is True if the first output has probabilities, False for logits, None for neither. `more`
+    are further members of the answer.
     """
     name, version, form, arrays, labels = answer
     columns = {}
@@ -275,7 +278,7 @@ def encode_predictions(answer: InferAnswer, distribution: bool | None) -> bytes:
         else [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
     )
     return orjson.dumps(
-        {"predictions": predictions, "model": name, "version": str(version)},
+        {"predictions": predictions, "model": name, "version": str(version), **(more or {})},
         option=orjson.OPT_SERIALIZE_NUMPY,
     )
 
