@@ -15,7 +15,7 @@ from turnpike.service.api.open_inference import JsonEndpoint
 from turnpike.service.api.openapi.operation import DIGIT, example, operation
 from turnpike.service.codec.predict_csv import decode_csv, predictions_csv
 from turnpike.service.codec.predict_json import decode_instances, encode_predictions
-from turnpike.service.codec.target_summary import target_summary
+from turnpike.service.codec.tables.target_summary import target_summary
 from turnpike.service.inference_types import InferenceRequest
 from turnpike.service.registry.model import Model
 from turnpike.service.requests.request import Request
@@ -61,6 +61,9 @@ class PredictEndpoint(ModelEndpoint[Request]):
         more: dict[str, Any] = {}
         if others and (summary := target_summary(call.model.manifest, others, answer.arrays[0])):
             more["summary"] = summary
+        if (warnings := call.inference.warnings) is not None:
+            more |= warnings.listed()
+            call.model.counters.count_warnings(warnings.counts())
         content = encode_predictions(answer, call.model.distribution, more)
         if request.head.wants_csv:
             # in a thread, because a large table takes long

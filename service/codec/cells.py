@@ -122,8 +122,8 @@ def _cell_number(cell: object, column: Column, place: Callable[[], str]) -> floa
     return number
 
 
-def read_json_cells(instances: JsonArray, signature: Signature) -> Array:
-    """The numbers of rows in JSON: arrays of cells in the order of the columns, or objects by their names.
+def read_json_cells(instances: JsonArray, signature: Signature) -> tuple[Array, Sequence[Sequence[object]]]:
+    """The numbers and cells of rows in JSON: arrays in the order of the columns, or objects by their names.
 
     A row may also be `{"input": cells}`. An object may leave out columns that may be blank.
     """
@@ -135,7 +135,7 @@ def read_json_cells(instances: JsonArray, signature: Signature) -> Array:
         # a wrong cell of an earlier row comes first
         cell_numbers(rows, signature.columns, _json_place)
         raise
-    return cell_numbers(rows, signature.columns, _json_place)
+    return cell_numbers(rows, signature.columns, _json_place), rows
 
 
 def _json_place(index: int, column: Column) -> str:

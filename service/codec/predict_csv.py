@@ -19,6 +19,7 @@ from turnpike.service.artifact.signature import Column, Signature
 from turnpike.service.codec.cells import cell_numbers
 from turnpike.service.codec.feature_names import expect_features
 from turnpike.service.codec.json_document import quoted
+from turnpike.service.codec.tables.cell_warnings import cell_warnings
 from turnpike.service.codec.tensors import expect_fit, infer_shape, value_range
 from turnpike.service.codec.text_input import text_ids
 from turnpike.service.errors import RequestError, TooLargeError
@@ -282,7 +283,10 @@ def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLi
     shape = infer_shape(dims, width, f"body, line {table.lines[0]}")
     array = values.reshape(shape if signature.batch is None else (rows, *shape))
     expect_fit(array.shape, tensor, {}, "body")
-    return _request(rows, {tensor.name: array}, signature, table.others)
+    request = _request(rows, {tensor.name: array}, signature, table.others)
+    if signature.columns:
+        request.warnings = cell_warnings(table.values, table.cells, signature)
+    return request
 
 
 def _request(

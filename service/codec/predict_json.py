@@ -31,6 +31,7 @@ from turnpike.service.codec.json_document import (
     to_json,
     to_python,
 )
+from turnpike.service.codec.tables.cell_warnings import cell_warnings
 from turnpike.service.codec.tensor_faults import first_fault
 from turnpike.service.codec.tensors import arrays_in, expect_even, expect_fit, infer_shape, read_json
 from turnpike.service.codec.text_input import text_ids, texts_in_json
@@ -95,13 +96,15 @@ def decode_instances(
 def _decode_cells(instances: JsonArray, signature: Signature) -> InferenceRequest:
     """The request for rows of cells."""
     (tensor,) = signature.inputs.values()
-    array = read_json_cells(instances, signature).astype(WIRE_DTYPES[tensor.dtype])
+    numbers, cells = read_json_cells(instances, signature)
+    array = numbers.astype(WIRE_DTYPES[tensor.dtype])
     if signature.batch is None:
         array = array[0]
     expect_fit(array.shape, tensor, {}, f"instances ({tensor.name})")
     feeds = {tensor.name: array}
     outputs = tuple(map(RequestedOutput, signature.outputs))
-    return InferenceRequest(RequestForm(len(instances), outputs, FeedLayout.of(feeds)), feeds)
+    form = RequestForm(len(instances), outputs, FeedLayout.of(feeds))
+    return InferenceRequest(form, feeds, warnings=cell_warnings(numbers, cells, signature))
 
 
 def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]:

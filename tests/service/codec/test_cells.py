@@ -112,7 +112,10 @@ def test_plain_numbers_are_no_cells() -> None:
     plain = Feature(name="a", low=0, high=1, mean=0, sd=1)
     assert cell_columns([plain]) == ()
     blank = plain.model_copy(update={"blanks": True})
-    assert cell_columns([plain, blank]) == (Column("a", ColumnForm(), False), Column("a", ColumnForm(), True))
+    assert cell_columns([plain, blank]) == (
+        Column("a", ColumnForm(), False, 0, 1),
+        Column("a", ColumnForm(), True, 0, 1),
+    )
 
 
 ODD_CELLS: dict[str, list[Any]] = {
