@@ -24,6 +24,7 @@ from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.cli.model_argument import find_model
 from turnpike.service.codec.infer_request import JSON_LENGTH_HEADER
 from turnpike.service.codec.predict_json import decode_instances, encode_predictions
+from turnpike.service.codec.tables.cell_warnings import row_warnings
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import RequestError, ServiceError, SettingError
 from turnpike.service.inference_types import Array, InferAnswer
@@ -108,6 +109,13 @@ def _binary_body(feeds: Mapping[str, Array]) -> tuple[bytes, int]:
     ]
     head = json.dumps({"inputs": tensors}).encode()
     return b"".join([head, *(array.tobytes() for array in feeds.values())]), len(head)
+
+
+def instance_warnings(instances: list[Any], signature: Signature) -> list[str]:
+    """For each row the warnings of cells that the training did not have, empty for most."""
+    body = json.dumps({"instances": instances}).encode()
+    (numbers,) = decode_instances(body, signature, RequestLimits()).feeds.values()
+    return row_warnings(numbers, signature)
 
 
 def _is_service(base: str, key: str | None) -> bool:

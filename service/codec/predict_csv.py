@@ -311,7 +311,10 @@ def predictions_csv(
     before = others or {}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    columns = {name: [round(value, 6) for value in values.tolist()] for name, values in (more or {}).items()}
+    columns = {
+        name: [round(value, 6) if isinstance(value, float) else value for value in values.tolist()]
+        for name, values in (more or {}).items()
+    }
     for index, prediction in enumerate(predictions):
         cells = dict(_cells("output", prediction))
         if index == 0:

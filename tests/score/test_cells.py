@@ -14,8 +14,8 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.cell_tables import CSV, NAN, ROWS, expected_labels, put_cell_model
-from tests.support.score_models import score, scored
-from turnpike.score.errors import RowsError
+from tests.support.score_models import score, scored, table_model
+from turnpike.score.errors import RowsError, UsageError
 
 MANY = 3000
 
@@ -105,3 +105,32 @@ def test_arrays_have_cells(tmp_path: Path) -> None:
         RowsError, match=r"rows.npy, row 1, column 'day': expected a date as %d.%m.%Y, got 1.0"
     ):
         score(tmp_path / "models", tmp_path / "rows.npy", tmp_path / "out")
+
+
+def test_warnings_are_a_column_on_request(tmp_path: Path) -> None:
+    """A job without them cannot be continued with them."""
+    put_cell_model(tmp_path / "models")
+    (tmp_path / "rows.csv").write_text(CSV + "e,9.5,green,31.12.1969,no\n")
+    score(tmp_path / "models", tmp_path / "rows.csv", tmp_path / "out", warnings=True)
+    unseen = "color: a word that training has not seen"
+    assert scored(tmp_path / "out")["warnings"].to_pylist() == [
+        *("", "", "", unseen),
+        f"size: 9.5 is outside of training's range, -3 to 3; {unseen}; "
+        "day: 1969-12-31 is outside of training's range, 1970-01-01 to 1970-01-04",
+    ]
+    with pytest.raises(UsageError, match="has a job with --warnings; choose another folder"):
+        score(tmp_path / "models", tmp_path / "rows.csv", tmp_path / "out")
+    with pytest.raises(UsageError, match="--warnings: expected a model of a table with words"):
+        score(table_model(tmp_path / "plain"), tmp_path / "rows.csv", tmp_path / "other", warnings=True)
+
+
+def test_a_job_of_an_older_version_has_no_warnings(tmp_path: Path) -> None:
+    put_cell_model(tmp_path / "models")
+    (tmp_path / "rows.csv").write_text(CSV)
+    score(tmp_path / "models", tmp_path / "rows.csv", tmp_path / "out")
+    plan = json.loads((tmp_path / "out/_job.json").read_text())
+    del plan["warnings"]
+    (tmp_path / "out/_job.json").write_text(json.dumps(plan))
+    with pytest.raises(UsageError, match="has a job with no --warnings"):
+        score(tmp_path / "models", tmp_path / "rows.csv", tmp_path / "out", warnings=True)
+    assert score(tmp_path / "models", tmp_path / "rows.csv", tmp_path / "out").reused_parts == 1

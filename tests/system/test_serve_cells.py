@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.cell_tables import CSV, NUMBERS, ROWS, expected_labels, expected_logits, put_cell_model
+from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import Server, serving
 from tests.support.run_cli import run_in_process
 from turnpike.client.client import Client
@@ -80,3 +81,23 @@ def test_the_command_predict(server: Server, model: Path, tmp_path: Path) -> Non
     assert [row["id"] for row in rows] == ["a", "b", "c", "d"]
     assert "layer00.transform_gate" in rows[0]
     assert answers[0] == answers[1]
+
+
+def test_the_command_predict_warns(server: Server, model: Path, tmp_path: Path) -> None:
+    """In a column of the table, or in the JSON object; the same for a service and a file."""
+    table = tmp_path / "rows.csv"
+    table.write_text(CSV + "e,9.5,red,02.01.1970,no\n")
+    expected = [
+        *("", "", "", "color: a word that training has not seen"),
+        "size: 9.5 is outside of training's range, -3 to 3",
+    ]
+    for source in (server.url, model):
+        ran = run_in_process("predict", source, table, "--warnings")
+        assert [row["warnings"] for row in csv.DictReader(io.StringIO(ran.stdout))] == expected
+        ran = run_in_process("predict", source, table, "--warnings", "--json")
+        assert json.loads(ran.stdout)["warnings"] == expected
+    assert "warnings" not in run_in_process("predict", model, table).stdout
+    digits = tmp_path / "digits.npy"
+    np.save(digits, np.zeros((1, 64)))
+    ran = run_in_process("predict", BUNDLED_MODEL, digits, "--warnings")
+    assert "--warnings: expected a model of a table with words" in " ".join(ran.stderr.split())

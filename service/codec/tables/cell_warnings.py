@@ -21,6 +21,10 @@ from turnpike.service.inference_types import Array
 MAX_LISTED = 20
 # characters of a cell in a warning
 MAX_CELL_CHARACTERS = 80
+NO_WARNINGS = (
+    "--warnings: expected a model of a table with words, dates, booleans or blanks, "
+    "and this one has plain numbers"
+)
 OUTSIDE, UNSEEN = "outside_range", "unseen_word"
 
 
