@@ -76,10 +76,10 @@ def _split_others(rows: list[Any], signature: Signature) -> tuple[list[Any], Col
 def _read_csv(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         if signature.text is not None and len(signature.inputs) == 1:
-            if (found := read_texts(file, str(path), keep_others=True)) is not None:
+            if (found := read_texts(file, str(path))) is not None:
                 return list(found[0]), found[1]
             file.seek(0)
-        table = read_table(file, signature, str(path), keep_others=True)
+        table = read_table(file, signature, str(path))
         (tensor,) = signature.inputs.values()
         values = table.to_dtype(WIRE_DTYPES[tensor.dtype])
     if signature.columns:

@@ -83,20 +83,17 @@ def read_table(
     signature: Signature,
     where: str,
     max_rows: int | None = None,
-    *,
-    keep_others: bool = False,
 ) -> Table:
     """Read CSV that has a column for each value of a row.
 
     Without a header, the columns are in the order of the model. A header must have the names of the model's
-    features, in any order. For a model without names, the header is skipped.
+    features, in any order, and may have others. For a model without names, the header is skipped.
 
     Args:
         lines: The text, with its line breaks.
         signature: The model's tensors and features.
         where: Names the text in error messages.
         max_rows: The number of rows that are accepted, None for any.
-        keep_others: Whether a header may also have names that are no features.
 
     Raises:
         RequestError: The message names the line and the column.
@@ -117,10 +114,10 @@ def read_table(
     line, cells = first
     order: list[int] = []
     others: dict[str, list[str]] = {}
-    if _is_header(cells, features, keep_others):
+    if _is_header(cells, features):
         names = [cell.strip() for cell in cells]
         if features:
-            expect_features(names, features, f"{where}, line {line}", allow_others=keep_others)
+            expect_features(names, features, f"{where}, line {line}", allow_others=True)
             order = [names.index(name) for name in features]
             others = {name: [] for name in names if name not in features}
         columns = [quoted(name) for name in names]
@@ -177,7 +174,7 @@ def read_table(
 
 
 def read_texts(
-    lines: Iterable[str], where: str, max_rows: int | None = None, *, keep_others: bool = False
+    lines: Iterable[str], where: str, max_rows: int | None = None
 ) -> tuple[list[str], dict[str, list[str]]] | None:
     """The column `text` of CSV, and the other columns by their names; None if there is no such column.
 
@@ -188,8 +185,9 @@ def read_texts(
     names = [cell.strip() for cell in header]
     if TEXT_COLUMN not in names:
         return None
-    if len(set(names)) != len(names) or (len(names) > 1 and not keep_others):
-        raise RequestError(f"{where}, line {line}: expected a column 'text' alone, got {len(names)} columns")
+    if len(set(names)) != len(names):
+        repeated = next(name for index, name in enumerate(names) if name in names[:index])
+        raise RequestError(f"{where}, line {line}: expected each column once, got {quoted(repeated)} twice")
     columns: dict[str, list[str]] = {name: [] for name in names}
     for line, cells in records:
         if len(cells) != len(names):
@@ -234,12 +232,12 @@ def _too_many_rows(where: str, max_rows: int) -> RequestError:
     return RequestError(f"{where}: expected at most {max_rows} rows (--max-rows), got more")
 
 
-def _is_header(cells: Sequence[str], features: Sequence[str], keep_others: bool) -> bool:
+def _is_header(cells: Sequence[str], features: Sequence[str]) -> bool:
     """Whether a first line has names: none of its cells is a number, or it has those of the features."""
     if not any(map(_is_number, cells[:MAX_CHECKED_CELLS])):
         return True
     names = {cell.strip() for cell in cells}
-    return bool(features) and (keep_others or len(cells) == len(features)) and names >= set(features)
+    return bool(features) and names >= set(features)
 
 
 def _is_number(cell: str) -> bool:
@@ -266,11 +264,11 @@ def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLi
         raise RequestError("body: expected CSV in UTF-8, got other bytes") from None
     encoder = signature.text
     if encoder is not None and len(signature.inputs) == 1:
-        found = read_texts(io.StringIO(text, newline=""), "body", limits.max_rows, keep_others=True)
+        found = read_texts(io.StringIO(text, newline=""), "body", limits.max_rows)
         if found is not None:
             feeds = {encoder.input: text_ids(found[0], encoder, limits, "body")}
             return _request(len(found[0]), feeds, signature, found[1], has_texts=True)
-    table = read_table(io.StringIO(text, newline=""), signature, "body", limits.max_rows, keep_others=True)
+    table = read_table(io.StringIO(text, newline=""), signature, "body", limits.max_rows)
     (tensor,) = signature.inputs.values()
     rows, width = table.values.shape
     if signature.batch is None and rows != 1:
