@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
 from turnpike.service.artifact.manifest import Feature
 from turnpike.service.artifact.tensor import Tensor
+from turnpike.service.cli.parquet_file import python_cells
 from turnpike.service.cli.prediction_source import local_model
 from turnpike.service.cli.table_file import read_rows
 from turnpike.service.config.settings import Settings
@@ -146,3 +148,11 @@ def test_parquet_for_other_models(tmp_path: Path) -> None:
     assert read_rows(path, model) == ([{"x": [1.0, 2.0]}], {"id": [7]})
     parquet.write_table(pyarrow.table({"a": [1.0], "b": [2.0]}), path)
     assert read_rows(path, model) == ([[1.0, 2.0]], {})
+
+
+def test_cells_of_parquet_are_values_of_python() -> None:
+    """Without nanoseconds and decimals, which JSON and cells do not have."""
+    moments = pyarrow.array([1], pyarrow.timestamp("ns"))
+    assert python_cells(moments) == [datetime(1970, 1, 1)]
+    (number,) = python_cells(pyarrow.array([Decimal("1.5")]))
+    assert (type(number), number) == (float, 1.5)
