@@ -122,6 +122,17 @@ def days_since_1970(moment: date) -> float:
     return (moment - EPOCH).total_seconds() / SECONDS_PER_DAY
 
 
+def date_text(moment: date, form: ColumnForm) -> str:
+    """A date as the cells of this column have it, at UTC where they have no zone."""
+    if form.kind != "date":
+        return str(moment)
+    if form.date_format == ISO:
+        return moment.isoformat()
+    if isinstance(moment, datetime) and moment.tzinfo is not None and "%z" not in form.date_format:
+        moment = moment.astimezone(UTC)
+    return moment.strftime(form.date_format)
+
+
 def word_of(cell: object) -> str:
     """The word that a cell of a category stands for: 3.0 is 3, and true is true."""
     if isinstance(cell, float) and cell.is_integer():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any
+from functools import partial
+from types import NoneType
+from typing import Any, TypeAlias
 
 import numpy as np
 from simdjson import Array as JsonArray
 
-from turnpike.common.columns import CellError, is_blank
+from turnpike.common.columns import CellError, ColumnForm, is_blank
 from turnpike.service.artifact.signature import Column, Signature
 from turnpike.service.codec.feature_names import expect_features
 from turnpike.service.codec.json_document import kind, quoted, to_python
@@ -17,63 +19,136 @@ from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array
 
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
+# rows from which on it is faster to convert column by column
+MIN_COLUMN_ROWS = 8
+# equal values of one of these types are one word, one number or one date
+HASHED_TYPES = (str, int, float, bool)
+
+# names a cell in error messages, by the index of its row and its column
+PlaceOf: TypeAlias = Callable[[int, Column], str]
 
 
-def cell_number(cell: object, column: Column, where: str) -> float:
-    """The number for a cell, NaN for a blank. `where` names the cell in error messages.
+def cell_numbers(rows: Sequence[Sequence[object]], columns: Sequence[Column], place: PlaceOf) -> Array:
+    """The numbers for rows that have a cell for each column; NaN stands for a blank.
 
     Raises:
-        RequestError: The cell is no value of its column, or a blank where none is allowed.
+        RequestError: A cell is no value of its column, or a blank where none is allowed. The message names
+            the first such cell, row by row.
     """
+    numbers = _numbers_by_column(rows, columns) if len(rows) >= MIN_COLUMN_ROWS else None
+    if numbers is not None:
+        return numbers
+    return np.array(
+        [
+            [_cell_number(*cell, partial(place, index, cell[1])) for cell in zip(row, columns, strict=True)]
+            for index, row in enumerate(rows)
+        ],
+        np.float64,
+    ).reshape(len(rows), len(columns))
+
+
+def _numbers_by_column(rows: Sequence[Sequence[object]], columns: Sequence[Column]) -> Array | None:
+    """The numbers for rows of cells, None if a cell is wrong."""
+    numbers = np.empty((len(rows), len(columns)))
+    try:
+        for index, (cells, column) in enumerate(zip(zip(*rows, strict=True), columns, strict=True)):
+            numbers[:, index] = _column_numbers(cells, column.form)
+    except (CellError, OverflowError):
+        return None
+    is_wrong = np.isnan(numbers) & np.array([not column.blanks for column in columns])
+    is_wrong |= np.abs(numbers) > MAX_FLOAT32
+    return None if is_wrong.any() else numbers
+
+
+def _column_numbers(cells: Sequence[object], form: ColumnForm) -> Array | list[float]:
+    """The numbers for the cells of a column, converted together where all of them are of one type.
+
+    Raises:
+        CellError, OverflowError: A cell is no value of this column.
+    """
+    types = {*map(type, cells)} - {NoneType}
+    if not all(issubclass(type_, str | int | float | date) for type_ in types) or (
+        form.kind == "category" and not form.categories
+    ):
+        raise CellError
+    if (form.kind == "number" and types <= {int, float}) or (form.kind == "boolean" and types <= {bool}):
+        # NumPy converts None to NaN
+        return np.array(cells, np.float64)
+    if form == ColumnForm() and types == {str} and (numbers := _plain_numbers(cells)) is not None:
+        return numbers
+    if len(types) == 1 and types.issubset(HASHED_TYPES):
+        known = {cell: form.number_of(cell) for cell in set(cells)}
+        return [known[cell] for cell in cells]
+    return [form.number_of(cell) for cell in cells]
+
+
+def _plain_numbers(texts: Sequence[Any]) -> Array | None:
+    """The numbers in texts that are plain numbers or empty, None if others are among them."""
+    try:
+        numbers = np.array([float(text or "nan") for text in texts])
+    except (ValueError, TypeError):
+        return None
+    # float() also reads infinities, other spellings of NaN, and 1_000
+    missing = np.count_nonzero(~np.isfinite(numbers))
+    return numbers if missing == texts.count("") and "_" not in "".join(texts) else None
+
+
+def _cell_number(cell: object, column: Column, place: Callable[[], str]) -> float:
+    """The number for a cell, NaN for a blank. Raises RequestError if there is none."""
     form = column.form
     if not isinstance(cell, str | int | float | date | None):
-        raise RequestError(f"{where}: expected {form.expected}, got {kind(cell)}")
+        raise RequestError(f"{place()}: expected {form.expected}, got {kind(cell)}")
     if is_blank(cell, form.kind):
         if column.blanks:
             return float("nan")
         got = "null" if cell is None else quoted(str(cell))
-        raise RequestError(f"{where}: expected {form.expected}, since this column has no blanks, got {got}")
+        raise RequestError(f"{place()}: expected {form.expected}, since this column has no blanks, got {got}")
     if form.kind == "category" and not form.categories:
         raise RequestError(
-            f"{where}: expected a tensor with the index of the category, since the model does not publish "
+            f"{place()}: expected a tensor with the index of the category, since the model does not publish "
             f"the words of this column, got {quoted(str(cell))}"
         )
     try:
         number = form.number_of(cell)
     except CellError as error:
-        raise RequestError(f"{where}: {error}") from None
+        raise RequestError(f"{place()}: {error}") from None
     except OverflowError:
         number = float("inf")
     if abs(number) > MAX_FLOAT32:
         raise RequestError(
-            f"{where}: expected numbers of at most {MAX_FLOAT32:.8g} in size (FP32), got {quoted(str(cell))}"
+            f"{place()}: expected numbers of at most {MAX_FLOAT32:.8g} in size (FP32), "
+            f"got {quoted(str(cell))}"
         )
     return number
 
 
-def read_json_cells(instances: JsonArray, signature: Signature) -> Array:
-    """The numbers of rows in JSON: arrays of cells in the order of the columns, or objects by their names.
+def read_json_cells(instances: JsonArray, signature: Signature) -> tuple[Array, Sequence[Sequence[object]]]:
+    """The numbers and cells of rows in JSON: arrays in the order of the columns, or objects by their names.
 
     A row may also be `{"input": cells}`. An object may leave out columns that may be blank.
     """
-    columns = signature.columns
-    rows = to_python(instances)
-    numbers = np.empty((len(rows), len(columns)))
-    for index, (node, row) in enumerate(zip(instances, rows, strict=True)):
-        cells = _cells(node, row, signature, f"instances[{index}]")
-        for place, (cell, column) in enumerate(zip(cells, columns, strict=True)):
-            where = f"instances[{index}], feature {quoted(column.name)}"
-            numbers[index, place] = cell_number(cell, column, where)
-    return numbers
+    rows: list[Sequence[object]] = []
+    try:
+        for index, (node, row) in enumerate(zip(instances, to_python(instances), strict=True)):
+            rows.append(_cells(node, row, signature, f"instances[{index}]"))
+    except RequestError:
+        # a wrong cell of an earlier row comes first
+        cell_numbers(rows, signature.columns, _json_place)
+        raise
+    return cell_numbers(rows, signature.columns, _json_place), rows
+
+
+def _json_place(index: int, column: Column) -> str:
+    return f"instances[{index}], feature {quoted(column.name)}"
 
 
 def _cells(node: Any, row: object, signature: Signature, where: str) -> Sequence[object]:
     """The cells of a row in the order of the columns."""
-    (name,) = signature.inputs
-    if isinstance(row, dict) and list(row) == [name] and isinstance(row[name], list):
-        row = row[name]
     if isinstance(row, dict):
-        return _named_cells(node, row, signature.columns, where)
+        (name,) = signature.inputs
+        if list(row) != [name] or not isinstance(row[name], list):
+            return _named_cells(node, row, signature, where)
+        row = row[name]
     if not isinstance(row, list):
         raise RequestError(f"{where}: expected an array of cells, or an object by features, got {kind(row)}")
     if len(row) != len(signature.columns):
@@ -81,12 +156,13 @@ def _cells(node: Any, row: object, signature: Signature, where: str) -> Sequence
     return row
 
 
-def _named_cells(
-    node: Any, row: Mapping[str, object], columns: Sequence[Column], where: str
-) -> Sequence[object]:
+def _named_cells(node: Any, row: Mapping[str, object], signature: Signature, where: str) -> Sequence[object]:
+    names = signature.features
     # a dict has the last of several values of one key
-    names = [column.name for column in columns]
-    left_out = [column.name for column in columns if column.blanks and column.name not in row]
-    if len(node) != len(row) or {*row, *left_out} != set(names):
+    if len(row) != len(names) or len(node) != len(row) or any(name not in row for name in names):
+        left_out = [column.name for column in signature.columns if column.blanks and column.name not in row]
+        if not row.keys() <= set(names):
+            # with all that are missing, since the unknown one may be one of them, spelled in another way
+            expect_features(list(node), names, where)
         expect_features([*node, *left_out], names, where)
     return [row.get(name) for name in names]

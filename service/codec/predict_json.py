@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from turnpike.service.codec.json_document import (
     to_json,
     to_python,
 )
+from turnpike.service.codec.tables.cell_warnings import cell_warnings
 from turnpike.service.codec.tensor_faults import first_fault
 from turnpike.service.codec.tensors import arrays_in, expect_even, expect_fit, infer_shape, read_json
 from turnpike.service.codec.text_input import text_ids, texts_in_json
@@ -95,13 +96,15 @@ def decode_instances(
 def _decode_cells(instances: JsonArray, signature: Signature) -> InferenceRequest:
     """The request for rows of cells."""
     (tensor,) = signature.inputs.values()
-    array = read_json_cells(instances, signature).astype(WIRE_DTYPES[tensor.dtype])
+    numbers, cells = read_json_cells(instances, signature)
+    array = numbers.astype(WIRE_DTYPES[tensor.dtype])
     if signature.batch is None:
         array = array[0]
     expect_fit(array.shape, tensor, {}, f"instances ({tensor.name})")
     feeds = {tensor.name: array}
     outputs = tuple(map(RequestedOutput, signature.outputs))
-    return InferenceRequest(RequestForm(len(instances), outputs, FeedLayout.of(feeds)), feeds)
+    form = RequestForm(len(instances), outputs, FeedLayout.of(feeds))
+    return InferenceRequest(form, feeds, warnings=cell_warnings(numbers, cells, signature))
 
 
 def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]:
@@ -241,13 +244,16 @@ def _shape_of_first(value: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def encode_predictions(answer: InferAnswer, distribution: bool | None) -> bytes:
+def encode_predictions(
+    answer: InferAnswer, distribution: bool | None, more: Mapping[str, Any] | None = None
+) -> bytes:
     """Encode a prediction for each row.
 
     If the first output has one value for each label, a prediction has the label and all probabilities;
     otherwise it has the values. With several outputs, it is an object with a value for each output's name.
 
-    `distribution` is True if the first output has probabilities, False for logits, None for neither.
+    `distribution` is True if the first output has probabilities, False for logits, None for neither. `more`
+    are further members of the answer.
     """
     name, version, form, arrays, labels = answer
     columns = {}
@@ -275,7 +281,7 @@ def encode_predictions(answer: InferAnswer, distribution: bool | None) -> bytes:
         else [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
     )
     return orjson.dumps(
-        {"predictions": predictions, "model": name, "version": str(version)},
+        {"predictions": predictions, "model": name, "version": str(version), **(more or {})},
         option=orjson.OPT_SERIALIZE_NUMPY,
     )
 

@@ -132,7 +132,22 @@ SCHEMAS: dict[str, Schema] = {
         | {"description": "Rows, texts, or for each row an object with one value per input or feature."},
     ),
     "PredictAnswer": record(
-        ("predictions", "model", "version"), predictions=array(ANYTHING), model=STRING, version=STRING
+        ("predictions", "model", "version"),
+        predictions=array(ANYTHING),
+        model=STRING,
+        version=STRING,
+        summary=OBJECT
+        | {
+            "description": "How the predictions compare with the column that is predicted, if a table in CSV "
+            "has it: `target`, `rows`, and `accuracy`, or `r2` and `mae`."
+        },
+        warnings=array(
+            record(
+                ("row", "column", "value", "what"), row=INTEGER, column=STRING, value=ANYTHING, what=STRING
+            )
+        )
+        | {"description": "Cells that the training did not have, at most 20. Missing if there are none."},
+        more_warnings=INTEGER,
     ),
     "GatesRequest": record(("inputs",), **INFER_FIELDS, **MOVE_FIELDS),
     "GatesAnswer": record(

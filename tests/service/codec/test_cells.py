@@ -112,4 +112,82 @@ def test_plain_numbers_are_no_cells() -> None:
     plain = Feature(name="a", low=0, high=1, mean=0, sd=1)
     assert cell_columns([plain]) == ()
     blank = plain.model_copy(update={"blanks": True})
-    assert cell_columns([plain, blank]) == (Column("a", ColumnForm(), False), Column("a", ColumnForm(), True))
+    assert cell_columns([plain, blank]) == (
+        Column("a", ColumnForm(), False, 0, 1),
+        Column("a", ColumnForm(), True, 0, 1),
+    )
+
+
+ODD_CELLS: dict[str, list[Any]] = {
+    "number": [
+        1,
+        2.5,
+        True,
+        "1",
+        "-.5e3",
+        "1_000",
+        "1,000",
+        "inf",
+        "-nan",
+        "nan",
+        " 7 ",
+        "",
+        " ",
+        "x",
+        None,
+        1e39,
+    ],
+    "comma": ["1,5", "1.234,5", 3, "?", "1.5", None],
+    "category": ["red", "3", 3, 3.0, True, "true", " red", "blue", "", "none", None],
+    "boolean": [True, False, 1, 0.0, 2, "yes", "N", "0", "-", None],
+    "date": ["2024-02-29", "2024-02-30", "1970-01-01T12:00", "2024-02-29T00:00+02:00", 5, "", None],
+}
+FORMS = {
+    "number": ColumnForm(),
+    "comma": ColumnForm(decimal_comma=True),
+    "category": ColumnForm("category", categories=("red", "3", "true")),
+    "boolean": ColumnForm("boolean"),
+    "date": ColumnForm("date"),
+}
+
+
+def outcome(cells: list[Any], column: Column) -> Any:
+    """The numbers for the cells of one column, or the error of the first wrong cell."""
+    model = replace(
+        signature(Tensor("x", "float32", ("batch", 1))), features=(column.name,), columns=(column,)
+    )
+    try:
+        return from_json([[cell] for cell in cells], model).ravel().tolist()
+    except RequestError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("blanks", [True, False])
+@pytest.mark.parametrize("kind", ODD_CELLS)
+def test_many_rows_give_what_each_row_gives(kind: str, blanks: bool) -> None:
+    """Rows are converted column by column if they are many, with the same numbers and errors."""
+    column = Column("a", FORMS[kind], blanks)
+    single = {index: outcome([cell], column) for index, cell in enumerate(ODD_CELLS[kind])}
+    good = [index for index, result in single.items() if not isinstance(result, str)]
+    expected = [single[index][0] for index in good * 10]
+    together = outcome([ODD_CELLS[kind][index] for index in good * 10], column)
+    np.testing.assert_array_equal(together, expected)
+    for index, cell in enumerate(ODD_CELLS[kind]):
+        # cells of one type only, which have a faster path
+        alone = outcome([cell] * 20, column)
+        np.testing.assert_array_equal(alone, single[index] if index not in good else single[index] * 20)
+        if index not in good:
+            mixed = outcome([ODD_CELLS[kind][place] for place in good * 10] + [cell], column)
+            assert mixed == single[index].replace("instances[0]", f"instances[{len(good) * 10}]")
+
+
+def test_the_first_wrong_cell_is_named_row_by_row() -> None:
+    row = [1, "red", "1970-01-01", 1]
+    rows: list[list[Any]] = [*[row] * 20, [1, "red", "May", 1], ["x", "red", "1970-01-01", 1], [1]]
+    with pytest.raises(RequestError, match=r"instances\[20\], feature 'day'"):
+        from_json(rows)
+    with pytest.raises(RequestError, match=r"instances\[20\]: expected 4 cells"):
+        from_json([*rows[:20], [1], rows[20]])
+    lines = "".join(",".join(str(cell) for cell in cells) + "\n" for cells in rows)
+    with pytest.raises(RequestError, match="body, line 21, column 'day'"):
+        from_csv(lines)
