@@ -64,7 +64,7 @@ export class ScoredTable {
     };
     const shown = rows.slice(0, SHOWN_ROWS);
     const texts = shown.map(({ cells }, index) => [
-      ...Object.entries(columns[index]).slice(0, 2).map(predictionText),
+      ...Object.entries(columns[index]).slice(0, 2).map((column) => predictionText(column, this.#certificate)),
       ...cells.map((cell) => cell.trim()),
     ]);
     const tableColumns = [...names.slice(0, 2), ...header].map((name, place) =>
@@ -117,7 +117,9 @@ function predictionColumns(prediction, certificate) {
   return Object.fromEntries(values.map((value, index) => [name(index), text(value)]));
 }
 
-function predictionText([name, value]) {
+function predictionText([name, value], certificate) {
+  const predicted = predictedNumber(certificate, [{ data: [value] }]);
+  if (predicted) return predicted.text;
   if (name === "probability") return probabilityText(value);
   return typeof value === "number" ? number(value) : value;
 }

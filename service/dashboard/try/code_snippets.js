@@ -84,7 +84,7 @@ export function requestFor({ name, version, inputs, outputs, path, certificate }
     body,
     needsKey: key() !== "",
   });
-  const { features } = certificate;
+  const features = certificate?.features ?? [];
   const sendsRow = inputs.length === 1 && outputs.every((output) => output.shape[0] === -1) && canBeWritten(features);
   if ((levers.size || !sendsRow) && row.inputs.some(hasNaN)) return null;
   if (levers.size) {

@@ -161,7 +161,9 @@ class TryPanel {
     let failure = null;
     try {
       samples = withBlanks(await get(`${model.path}/samples`, request.signal));
-      if (model.certificate.features.length) first = await openingSample(model, samples, request.signal);
+      // if the model does not answer, the request for the first sample says why
+      if (model.certificate.features.length)
+        first = await openingSample(model, samples, request.signal).catch(() => 0);
     } catch (error) {
       failure = error;
     }
