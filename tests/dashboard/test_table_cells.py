@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.browser import OpenDashboard
 from tests.support.live_server import Server
-from turnpike.common.columns import CellError, ColumnForm
+from turnpike.common.columns import WEAK_BLANKS, CellError, ColumnForm
 from turnpike.models.data.table.kinds import DATE_FORMATS
 from turnpike.service.artifact.manifest import Feature
 
@@ -53,8 +53,17 @@ CELLS = {
     ],
     ColumnForm(decimal_comma=True): ["1,5", "1.234,5", "1 234,5", "1.5", "1.234", ",5", "2,5E1", "-"],
     ColumnForm(affix="%"): ["5%", "5 %", "%5", "5", "%", "5%%", "n/a"],
-    ColumnForm("boolean"): ["true", "FALSE", "Yes", "n", "1", "0.0", "2", "maybe", "", "none", "?"],
-    ColumnForm("category", ("a b", "none", "3")): ["a b", " a b ", "none", "3", "3.0", "c", "", "NULL", "-"],
+    ColumnForm("boolean"): ["true", "FALSE", "Yes", "n", "1", "0.0", "2", "maybe", *sorted(WEAK_BLANKS)],
+    ColumnForm("category", ("a b", "none", "3")): [
+        "a b",
+        " a b ",
+        "none",
+        "3",
+        "3.0",
+        "c",
+        "NULL",
+        *sorted(WEAK_BLANKS),
+    ],
     ColumnForm("date"): [
         *("2024-12-31", "20241231", "2024-12-31T12:00", "2024-12-31 06:30:15", "2024-12-31T12:00:00.25Z"),
         *("2024-12-31T12:00+02:00", "2024-12-31T12:00:00-0530", "2024-02-30", "2024-13-01", "31.12.2024"),
