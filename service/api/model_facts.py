@@ -141,12 +141,12 @@ SAMPLES = operation(
     "Samples",
     "Rows to try a model with",
     FILE_TAG,
-    "The inputs of each can be posted to infer unchanged.",
+    "The inputs of each can be posted to infer unchanged, unless they have a null: a blank of a table.",
 )
 
 
 def samples_json(model: Model) -> bytes:
-    """The sample rows. The inputs of each can be posted as an infer request."""
+    """The sample rows. The inputs of each can be posted as an infer request, unless a cell is blank: null."""
     manifest, inputs = model.manifest, model.signature.inputs
     record = {
         "model_name": model.name,
