@@ -12,7 +12,14 @@ from itertools import permutations
 import numpy as np
 import onnx_ir as ir
 
-from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value, kind_of, shape_of
+from turnpike.export.identity.algebra.arithmetic.terms import (
+    Array,
+    Term,
+    UndecidedError,
+    Value,
+    kind_of,
+    shape_of,
+)
 from turnpike.export.identity.gate_algebra import ElementTable, GateAlgebra, Logits, columns_of
 from turnpike.export.identity.onnx.run_graph import GraphRun, ancestors, inputs_of, run_again
 from turnpike.service.artifact.manifest import Gate

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from torch.export import ExportedProgram
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value
+from turnpike.export.identity.algebra.arithmetic.terms import Array, Term, UndecidedError, Value
 from turnpike.export.identity.aten.run_program import run_program
 from turnpike.export.identity.decision import (
     MAX_ERROR_BOUND,

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
-from turnpike.export.identity.algebra.terms import Array
+from turnpike.export.identity.algebra.arithmetic.terms import Array
 from turnpike.export.identity.aten.run_program import program_weights, to_numpy
 
 # units in the last place of the largest number

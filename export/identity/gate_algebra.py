@@ -15,8 +15,8 @@ from typing import Unpack
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.arithmetic.terms import Array, Term, Value
 from turnpike.export.identity.algebra.arithmetic.values import Options
-from turnpike.export.identity.algebra.terms import Array, Term, Value
 from turnpike.export.identity.numbers.residues import Residues
 
 U64 = np.uint64

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from turnpike.export.identity.algebra.terms import Array, Term, UndecidedError, Value
+from turnpike.export.identity.algebra.arithmetic.terms import Array, Term, UndecidedError, Value
 from turnpike.export.identity.closed_layers import ClosedLayers
 from turnpike.export.identity.decision import LeverDecision, Verdict
 from turnpike.export.identity.gate_algebra import GateAlgebra, GateTables, Logits, columns_of

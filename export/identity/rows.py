@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from turnpike.export.identity.algebra.terms import Term
+from turnpike.export.identity.algebra.arithmetic.terms import Term
 from turnpike.export.identity.decision import InputShape, RowDecision, RowVerdict
 from turnpike.export.identity.numbers.error_bound import ErrorBound
 from turnpike.export.identity.samples import ROW_SETS, form_of

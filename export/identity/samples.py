@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnpike.export.identity.algebra.terms import Array, Term, kind_of
+from turnpike.export.identity.algebra.arithmetic.terms import Array, Term, kind_of
 from turnpike.export.identity.decision import InputShape
 from turnpike.export.identity.numbers.error_bound import ATOM
 from turnpike.export.identity.numbers.residues import Residues

@@ -135,7 +135,7 @@ class BatchComparison:
                         ort=_take(ort[name], rows),
                         native=_take(array, rows),
                         float64=_take(float64[name], rows),
-                        may_drop_nan=self._decided or (not batch.ordinary and name in self._nan_dropping),
+                        may_drop_nan=self._decided if batch.ordinary else name in self._nan_dropping,
                         reference_may_drop_nan=self._reference.may_drop_nan,
                     )
                     self._table.add(provider, errors)

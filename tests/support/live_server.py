@@ -60,9 +60,8 @@ class Server:
         return requests.get(self.url + path, timeout=30, **options)
 
     def post(self, path: str, body: Any = None, **options: Any) -> requests.Response:
-        if isinstance(body, bytes):
-            return requests.post(self.url + path, data=body, timeout=30, **options)
-        return requests.post(self.url + path, json=body, timeout=30, **options)
+        content = {"data" if isinstance(body, bytes) else "json": body}
+        return requests.post(self.url + path, **{"timeout": 30, **content, **options})
 
     def stop(self, patience: float = 30) -> int:
         """Stop it with SIGTERM; returns its exit status."""

@@ -124,7 +124,9 @@ def test_a_worker_is_small_again_after_a_flood() -> None:
     body = orjson.dumps({"inputs": [tensor]})
 
     def resident_after_gates(_: int) -> int:
-        assert server.post("/v2/models/digits-10/gates?detail=rows", body).status_code == 200
+        # all of them are in flight at once, and a busy machine takes 30 s for them
+        answer = server.post("/v2/models/digits-10/gates?detail=rows", body, timeout=240)
+        assert answer.status_code == 200
         return worker.memory_info().rss
 
     with serving("--workers", 1, "--max-held", 1 << 30) as server:

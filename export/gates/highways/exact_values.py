@@ -17,7 +17,7 @@ from turnpike.export.gates.algebra.gated_sums import Branch
 from turnpike.export.gates.graph.nodes import Array, constant_array, subgraphs
 from turnpike.export.gates.graph.view import GraphView
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import Term, UndecidedError, Value
+from turnpike.export.identity.algebra.arithmetic.terms import Term, UndecidedError, Value
 from turnpike.export.identity.numbers.error_bound import ATOM
 from turnpike.export.identity.numbers.residues import Residues
 from turnpike.export.identity.onnx.operator_table import NodeCall

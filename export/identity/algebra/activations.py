@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import Value
+from turnpike.export.identity.algebra.arithmetic.terms import Value
 
 # the constants of SELU, and those that ONNX has by default
 SELU_ALPHA, SELU_SCALE = np.float32(1.6732632423543772), np.float32(1.0507009873554805)

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.arithmetic.terms import Array, Term, Value, shape_of
 from turnpike.export.identity.algebra.joining import pad
-from turnpike.export.identity.algebra.products import known_size
 from turnpike.export.identity.algebra.reductions import maximum_of_last, sum_of
-from turnpike.export.identity.algebra.terms import Array, Term, Value, shape_of
 from turnpike.export.identity.numbers.error_bound import ATOM
 
 Pads = Sequence[tuple[int, int]]
@@ -118,7 +117,7 @@ def _convolve(algebra: Algebra, x: Value, weight: Value, windows: Windows, group
         # rows, groups, maps of the group, places
         product = np.moveaxis(np.moveaxis(product, 0, 1), -1, 2)
         parts.append(np.ascontiguousarray(product).reshape(rows, maps, *places))
-    size = known_size(algebra, x).times(known_size(algebra, weight))
+    size = algebra.size(x).times(algebra.size(weight))
     return Term(np.stack(parts), "f", size.summed(math.prod(shape_of(weight)[1:])))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra, is_growing_size
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Array,
     Sizes,
     Term,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.arithmetic.terms import Value, shape_of
 from turnpike.export.identity.algebra.reductions import mean, variance
-from turnpike.export.identity.algebra.terms import Value, shape_of
 
 
 def normalize(algebra: Algebra, x: Value, center: Value, spread: Value, epsilon: float) -> Value:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import Sizes, UndecidedError, Value, known
+from turnpike.export.identity.algebra.arithmetic.terms import Sizes, UndecidedError, Value, known
 
 
 def count_up(algebra: Algebra, start: Value, limit: Value, step: Value) -> Value:

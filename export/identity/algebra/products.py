@@ -7,17 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnpike.export.identity.algebra.arithmetic import Algebra, is_infinite, size_of
-from turnpike.export.identity.algebra.reductions import sum_of
-from turnpike.export.identity.algebra.terms import (
-    Sizes,
+from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Term,
     UndecidedError,
     Value,
     known_integers,
     shape_of,
 )
-from turnpike.export.identity.numbers.error_bound import Size
+from turnpike.export.identity.algebra.reductions import sum_of
 
 # bytes that the residues of one product's operands may take
 MAX_OPERAND_BYTES = 4 << 30
@@ -46,15 +44,7 @@ def _matrix_product(algebra: Algebra, a: Value, b: Value) -> Term:
         product = product[..., 0, :] if row else product
         parts.append(product[..., 0] if column else product)
     count = shape_of(a)[-1]
-    return Term(np.stack(parts), "f", known_size(algebra, a).times(known_size(algebra, b)).summed(count))
-
-
-def known_size(algebra: Algebra, value: Value) -> Size:
-    """The bounds of a value, without the elements of a large array."""
-    array = None if isinstance(value, Term | Sizes) else np.asarray(value)
-    if array is None or array.dtype.kind != "f" or array.size < 2 or is_infinite(array).any():
-        return algebra.term(value).size
-    return size_of(array)
+    return Term(np.stack(parts), "f", algebra.size(a).times(algebra.size(b)).summed(count))
 
 
 def _expect_fit(algebra: Algebra, *operands: Value) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.arithmetic.terms import Array, Value, shape_of
 from turnpike.export.identity.algebra.joining import stack
 from turnpike.export.identity.algebra.products import matrix_product
-from turnpike.export.identity.algebra.terms import Array, Value, shape_of
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.joining import stack
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Sizes,
     Term,
     UndecidedError,
@@ -18,6 +17,7 @@ from turnpike.export.identity.algebra.terms import (
     known_integers,
     shape_of,
 )
+from turnpike.export.identity.algebra.joining import stack
 from turnpike.export.identity.numbers.error_bound import ATOM
 
 # the dtypes of kinds

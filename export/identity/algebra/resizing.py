@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.arithmetic.terms import Array, UndecidedError, Value, shape_of
 from turnpike.export.identity.algebra.products import matrix_product
-from turnpike.export.identity.algebra.terms import Array, UndecidedError, Value, shape_of
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.joining import MAX_ELEMENTS
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Array,
     Sizes,
     Term,
@@ -28,6 +27,7 @@ from turnpike.export.identity.algebra.terms import (
     known_integers,
     shape_of,
 )
+from turnpike.export.identity.algebra.joining import MAX_ELEMENTS
 
 # how a new number is combined with the one at its place; "none" replaces it
 COMBINATIONS: dict[str, Callable[[Algebra, Value, Value], Value]] = {

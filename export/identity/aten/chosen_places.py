@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import reductions, selections
-from turnpike.export.identity.algebra.selections import Places, Selected
-from turnpike.export.identity.algebra.terms import Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.algebra import chosen_rows, reductions
+from turnpike.export.identity.algebra.arithmetic.terms import Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.algebra.chosen_rows import Places, Selected
 from turnpike.export.identity.aten.operator_table import Call, Handler, OperatorTable
 
 # operators on each number, whatever the others are
@@ -55,7 +55,7 @@ def run_on_chosen(name: str, handler: Handler, call: Call, arguments: Mapping[st
     if name in table:
         return table[name](call, **arguments)
     if name in POINTWISE:
-        mask, numbers = selections.dense(call.algebra, list(arguments.values()))
+        mask, numbers = chosen_rows.dense(call.algebra, list(arguments.values()))
         return Selected(mask, handler(call, **dict(zip(arguments, numbers, strict=True))))
     rows = arguments.get(ROWWISE.get(name, ""))
     others = [value for value in arguments.values() if isinstance(value, Selected | Places)]
@@ -81,7 +81,7 @@ def _is_along_rows(arguments: Mapping[str, Any], rows: Selected) -> bool:
 
 @table.operators("sum", "mean")
 def sum_of(call: Call, self_: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
-    return selections.sum_of(call.algebra, self_, dim, keepdim, call.operator == "mean")
+    return chosen_rows.sum_of(call.algebra, self_, dim, keepdim, call.operator == "mean")
 
 
 @table.operators("sym_size")
@@ -100,4 +100,4 @@ def write_at(call: Call, self_: Any, indices: Any, values: Any, accumulate: bool
     (mask,) = indices
     if not isinstance(mask, Term) or mask.kind != "b":
         raise UndecidedError("numbers where a mask of the input holds are written to other places")
-    return selections.write_where(call.algebra, self_, mask, values, add=accumulate)
+    return chosen_rows.write_where(call.algebra, self_, mask, values, add=accumulate)

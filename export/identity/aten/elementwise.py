@@ -10,8 +10,15 @@ import numpy as np
 
 from turnpike.export.identity.algebra import activations
 from turnpike.export.identity.algebra.arithmetic import Algebra
+from turnpike.export.identity.algebra.arithmetic.terms import (
+    Term,
+    UndecidedError,
+    Value,
+    joint_kind,
+    kind_of,
+    shape_of,
+)
 from turnpike.export.identity.algebra.normalizations import per_channel
-from turnpike.export.identity.algebra.terms import Term, UndecidedError, Value, joint_kind, kind_of, shape_of
 from turnpike.export.identity.aten.operator_table import DTYPES, Call, OperatorTable
 
 table = OperatorTable()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra import (
+    chosen_rows,
     convolutions,
     joining,
     normalizations,
@@ -17,10 +18,8 @@ from turnpike.export.identity.algebra import (
     products,
     recurrent,
     resizing,
-    selections,
 )
-from turnpike.export.identity.algebra.reductions import maximum_of, softmax, sum_of
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Array,
     Term,
     UndecidedError,
@@ -29,6 +28,7 @@ from turnpike.export.identity.algebra.terms import (
     known,
     shape_of,
 )
+from turnpike.export.identity.algebra.reductions import maximum_of, softmax, sum_of
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
 from turnpike.export.identity.aten.writes import columns_of, mask_of
 
@@ -496,7 +496,7 @@ def image_to_columns(
 def index(call: Call, self_: Value, indices: Sequence[Value | None]) -> Any:
     mask = mask_of(indices)
     if mask is not None:
-        return selections.select(call.algebra, self_, mask)
+        return chosen_rows.select(call.algebra, self_, mask)
     chosen = [(axis, ids) for axis, ids in enumerate(indices) if ids is not None]
     if any(isinstance(ids, Term) for _, ids in chosen):
         if len(chosen) == 1:

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from turnpike.export.identity.algebra import reductions
-from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.algebra.arithmetic.terms import Sizes, Term, UndecidedError, Value, shape_of
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
 
 table = OperatorTable()

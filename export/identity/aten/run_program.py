@@ -17,8 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.selections import Selection
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Array,
     Sizes,
     Term,
@@ -27,6 +26,7 @@ from turnpike.export.identity.algebra.terms import (
     kind_of,
     shape_of,
 )
+from turnpike.export.identity.algebra.chosen_rows import Selection
 from turnpike.export.identity.aten import elementwise, layers, reductions, shapes, writes
 from turnpike.export.identity.aten.chosen_places import run_on_chosen
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable

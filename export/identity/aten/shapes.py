@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from turnpike.export.identity.algebra import joining, positions
-from turnpike.export.identity.algebra.terms import Array, Sizes, Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.algebra.arithmetic.terms import (
+    Array,
+    Sizes,
+    Term,
+    UndecidedError,
+    Value,
+    shape_of,
+)
 from turnpike.export.identity.aten.operator_table import Call, OperatorTable
 
 table = OperatorTable()

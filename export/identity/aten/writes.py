@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import joining, positions, selections, writes
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra import chosen_rows, joining, positions, writes
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Array,
     Term,
     UndecidedError,
@@ -69,8 +69,8 @@ def write_at(
     algebra = call.algebra
     mask = mask_of(indices)
     if mask is not None:
-        return selections.write_where(algebra, self_, mask, values, add=accumulate)
-    if isinstance(values, selections.Selected):
+        return chosen_rows.write_where(algebra, self_, mask, values, add=accumulate)
+    if isinstance(values, chosen_rows.Selected):
         raise UndecidedError("numbers where a mask of the input holds are written to other places")
     columns = columns_of(call, indices, len(shape_of(self_)))
     axes = [axis for axis, ids in enumerate(columns) if ids is not None]
@@ -149,13 +149,13 @@ def write_in_turn(call: Call, self_: Value, mask: Value, source: Value) -> Value
         algebra.cast(mask, np.bool_), lambda data: np.broadcast_to(data, shape_of(self_)).copy()
     )
     numbers = algebra.move(source, lambda data: data.reshape(-1))
-    chosen = selections.select_first(algebra, numbers, selections.flat(algebra, algebra.term(whole)))
-    return selections.write_where(algebra, self_, algebra.term(whole), chosen)
+    chosen = chosen_rows.select_first(algebra, numbers, chosen_rows.flat(algebra, algebra.term(whole)))
+    return chosen_rows.write_where(algebra, self_, algebra.term(whole), chosen)
 
 
 @table.operators("nonzero")
 def places(call: Call, self_: Value) -> Any:
-    return selections.places_of(call.algebra, self_, "rows")
+    return chosen_rows.places_of(call.algebra, self_, "rows")
 
 
 @table.operators("col2im")

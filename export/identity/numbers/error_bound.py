@@ -19,6 +19,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from turnpike.export.identity.numbers.primes import LOW, PRIMES_IN_RANGE
 
@@ -108,3 +111,13 @@ class ErrorBound:
 def _larger(a: Size, b: Size) -> Size:
     """Bounds that both have; of the denominators, only the effect on the norm counts here."""
     return Size(max(a.degree, b.degree), max(a.norm, b.norm))
+
+
+def size_of(array: np.ndarray[Any, np.dtype[Any]]) -> Size:
+    """Bounds of known floats, over a common power of two."""
+    if not array.size or not (numbers := array[array != 0]).size:
+        return Size()
+    exponents = np.frexp(numbers.astype(np.float64))[1]
+    mantissa = {2: 11, 4: 24}.get(array.dtype.itemsize, 53)
+    twos = max(0, mantissa - int(exponents.min()))
+    return Size(norm=float(exponents.max()) + twos, twos=twos)

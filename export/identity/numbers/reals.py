@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from turnpike.export.identity.numbers.kept_weights import KeptWeights
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -50,7 +52,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isnan": lambda x: np.isnan(x) * 1.0,
     "isinf": lambda x: np.isinf(x) * 1.0,
 }
-# in place of infinity, so that it stays a number under multiplication by 0
+# in place of infinity and of the largest float32, so that it stays a number under multiplication by 0
 INFINITY = 1e30
 
 
@@ -59,6 +61,9 @@ class Reals:
 
     exact = False
     primes = (0,)
+
+    def __init__(self) -> None:
+        self.weights = KeptWeights()
 
     def random(self, shape: Sequence[int]) -> Array:
         raise NotImplementedError("inputs of real runs are given")
@@ -94,7 +99,7 @@ class Reals:
         return np.matmul(a, b)
 
     def function(self, name: str, arguments: Sequence[Array]) -> Array:
-        if name == "infinity":
+        if name in ("infinity", "largest number"):
             return np.full_like(arguments[0], INFINITY)
         if name.startswith("of this run: "):
             return arguments[0].copy()
@@ -113,7 +118,9 @@ class Reals:
             return np.take_along_axis(stacked, order[None], 0)[0]
         if name.startswith("element of "):
             return _element(ast.literal_eval(name.removeprefix("element of ")), arguments)
-        return np.asarray(FUNCTIONS[name](*np.broadcast_arrays(*arguments)), np.float64)
+        # laws ask for the values of both branches at their border
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(FUNCTIONS[name](*np.broadcast_arrays(*arguments)), np.float64)
 
     def odd_function(self, name: str, a: Array) -> Array:
         return self.function(name, [a])

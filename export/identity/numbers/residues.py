@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from turnpike.export.identity.numbers.kept_weights import KeptWeights
 from turnpike.export.identity.numbers.primes import random_primes
 from turnpike.export.identity.numbers.siphash import siphash
 
@@ -46,6 +47,7 @@ class Residues:
 
     def __init__(self, count: int = PRIMES) -> None:
         self.primes = random_primes(count)
+        self.weights = KeptWeights()
         self._secret = secrets.token_bytes(32)
         self._keys: dict[str, tuple[int, int]] = {}
         self._column = np.array(self.primes, U64)[:, None]
@@ -70,7 +72,8 @@ class Residues:
 
     def from_floats_modulo(self, array: Array, number: int) -> Array:
         """The same for one of the primes: six at once would take 12 times the memory of a layer's weights."""
-        return self._from_floats(array, slice(number, number + 1))[0]
+        chosen = slice(number, number + 1)
+        return self.weights.residues(array, number, lambda data: self._from_floats(data, chosen)[0])
 
     def _from_floats(self, array: Array, chosen: slice) -> Array:
         dtype = np.float64 if array.dtype.itemsize == 8 else np.float32

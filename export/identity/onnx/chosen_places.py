@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import selections
-from turnpike.export.identity.algebra.selections import Places, Selected, SelectedShape, Selection
-from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, known, shape_of
+from turnpike.export.identity.algebra import chosen_rows
+from turnpike.export.identity.algebra.arithmetic.terms import (
+    Sizes,
+    Term,
+    UndecidedError,
+    Value,
+    known,
+    shape_of,
+)
+from turnpike.export.identity.algebra.chosen_rows import Places, Selected, SelectedShape, Selection
 from turnpike.export.identity.onnx.operator_table import (
     Handler,
     NodeCall,
@@ -78,7 +85,7 @@ def run_on_chosen(handler: Handler, call: NodeCall, inputs: Sequence[Any]) -> An
     if operator in table:
         return table[operator](call, *inputs)
     if operator in POINTWISE:
-        mask, numbers = selections.dense(call.algebra, inputs)
+        mask, numbers = chosen_rows.dense(call.algebra, inputs)
         return Selected(mask, handler(call, *numbers))
     rows, others = inputs[0], inputs[1:]
     if (
@@ -169,7 +176,7 @@ def _has_places(x: Any, ids: Places) -> bool:
     """Whether the mask has the shape of the tensor: of a longer table, other inputs would read other rows."""
     if isinstance(x, Selection):
         return False
-    return np.array_equal(ids.ids, selections.all_places(shape_of(x)[: ids.ids.shape[1]]))
+    return np.array_equal(ids.ids, chosen_rows.all_places(shape_of(x)[: ids.ids.shape[1]]))
 
 
 @table.operators("ScatterND")
@@ -185,7 +192,7 @@ def scatter_places(call: NodeCall, x: Any, ids: Any, updates: Any) -> Value:
     if not isinstance(updates, Selected) or shape_of(updates.values)[1:] != shape_of(x)[axes:]:
         raise UndecidedError("a write of other numbers than one for each place of a mask")
     mask = algebra.move(ids.mask, lambda data: data.reshape(sizes))
-    return selections.write_where(algebra, x, mask, updates, add=reduction == "add")
+    return chosen_rows.write_where(algebra, x, mask, updates, add=reduction == "add")
 
 
 def sizes_of(values: Sequence[Value]) -> tuple[int, ...]:
@@ -224,12 +231,12 @@ def expand(call: NodeCall, x: Any, sizes: Any) -> Any:
     if isinstance(sizes, Term):
         sizes = counted_shape(call, sizes)
     if isinstance(x, Places) and isinstance(sizes, SelectedShape):
-        if x.form == "ids" and sizes.rest == () and selections.is_same(x.mask, sizes.mask):
+        if x.form == "ids" and sizes.rest == () and chosen_rows.is_same(x.mask, sizes.mask):
             return x
     elif isinstance(sizes, SelectedShape):
         count, rest = sizes.mask.shape[0], sizes.rest
         if isinstance(x, Selected):
-            if not selections.is_same(x.mask, sizes.mask):
+            if not chosen_rows.is_same(x.mask, sizes.mask):
                 raise UndecidedError("numbers where one mask holds in the shape of another one")
             x = x.values
         elif len(shape_of(x)) > len(rest) and shape_of(x)[0] != 1:
@@ -256,7 +263,7 @@ def first_numbers(
         or (steps is not None and integers(steps, "a step") != [1])
     ):
         raise UndecidedError("a part of a tensor with a length that depends on the input")
-    return selections.select_first(call.algebra, x, ends.mask)
+    return chosen_rows.select_first(call.algebra, x, ends.mask)
 
 
 @table.operators("ReduceSum", "ReduceMean")
@@ -265,4 +272,4 @@ def reduce(call: NodeCall, x: Any, axes: Value | None = None) -> Value:
     if not isinstance(x, Selected) or (not chosen and call.get("noop_with_empty_axes", 0)):
         raise UndecidedError("a sum of the places where a mask of the input holds")
     keep = bool(call.get("keepdims", 1))
-    return selections.sum_of(call.algebra, x, chosen, keep, call.operator == "ReduceMean")
+    return chosen_rows.sum_of(call.algebra, x, chosen, keep, call.operator == "ReduceMean")

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from turnpike.export.identity.algebra.joining import stack
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Sizes,
     Term,
     UndecidedError,
@@ -16,6 +15,7 @@ from turnpike.export.identity.algebra.terms import (
     known_integers,
     shape_of,
 )
+from turnpike.export.identity.algebra.joining import stack
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()

@@ -10,7 +10,15 @@ import onnx_ir as ir
 
 from turnpike.export.identity.algebra import activations
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import Array, Sizes, Term, UndecidedError, Value, kind_of, known
+from turnpike.export.identity.algebra.arithmetic.terms import (
+    Array,
+    Sizes,
+    Term,
+    UndecidedError,
+    Value,
+    kind_of,
+    known,
+)
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()

@@ -15,8 +15,8 @@ from turnpike.export.identity.algebra import (
     recurrent,
     resizing,
 )
+from turnpike.export.identity.algebra.arithmetic.terms import UndecidedError, Value, kind_of, known, shape_of
 from turnpike.export.identity.algebra.reductions import softmax
-from turnpike.export.identity.algebra.terms import UndecidedError, Value, kind_of, known, shape_of
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()

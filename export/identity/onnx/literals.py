@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from turnpike.export.identity.algebra.terms import NO_BOUND, Array
+from turnpike.export.identity.algebra.arithmetic.terms import NO_BOUND, Array
 
 # (operator, input or attribute, numbers)
 _Literal: TypeAlias = tuple[str, str, bytes]

@@ -9,7 +9,7 @@ import numpy as np
 
 from turnpike.export.identity.algebra import activations, normalizations, products
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import UndecidedError, Value
+from turnpike.export.identity.algebra.arithmetic.terms import UndecidedError, Value
 from turnpike.export.identity.onnx import layers
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import UndecidedError, Value, known
+from turnpike.export.identity.algebra.arithmetic.terms import UndecidedError, Value, known
 
 # Numbers that a graph may compute, which stay until it has run. Each takes 48 bytes: 6.4 GB in all.
 MAX_ELEMENTS = 2**27

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnpike.export.identity.algebra import reductions
-from turnpike.export.identity.algebra.terms import Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.algebra.arithmetic.terms import Term, UndecidedError, Value, shape_of
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()

@@ -11,8 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.selections import Selection
-from turnpike.export.identity.algebra.terms import Sizes, Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.algebra.arithmetic.terms import Sizes, Term, UndecidedError, Value, shape_of
+from turnpike.export.identity.algebra.chosen_rows import Selection
 from turnpike.export.identity.numbers.reals import Reals
 from turnpike.export.identity.onnx import (
     control_flow,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.export.identity.algebra import joining, positions, selections
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra import chosen_rows, joining, positions
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Array,
     UndecidedError,
     Value,
@@ -125,7 +125,7 @@ def tile(call: NodeCall, x: Value, repeats: Value) -> Value:
 
 @table.operators("NonZero")
 def places(call: NodeCall, x: Value) -> Any:
-    return selections.places_of(call.algebra, x, "columns")
+    return chosen_rows.places_of(call.algebra, x, "columns")
 
 
 @table.operators("Concat")

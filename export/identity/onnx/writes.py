@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from turnpike.export.identity.algebra import writes
-from turnpike.export.identity.algebra.terms import UndecidedError, Value, shape_of
+from turnpike.export.identity.algebra.arithmetic.terms import UndecidedError, Value, shape_of
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable, integers
 
 table = OperatorTable()

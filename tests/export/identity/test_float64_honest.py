@@ -8,7 +8,7 @@ import torch
 
 from tests.export.identity.honest_study import OWN
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import Term, kind_of
+from turnpike.export.identity.algebra.arithmetic.terms import Term, kind_of
 from turnpike.export.identity.aten.run_program import run_program
 from turnpike.export.identity.numbers.error_bound import ATOM
 from turnpike.export.identity.numbers.reals import Reals

@@ -10,7 +10,7 @@ import pytest
 
 from tests.export.identity.planting import Array, Operand, Plant
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import UndecidedError
+from turnpike.export.identity.algebra.arithmetic.terms import UndecidedError
 from turnpike.export.identity.decide import decide
 from turnpike.export.identity.decision import Decision, InputShape, Verdict
 from turnpike.export.identity.numbers.residues import Residues

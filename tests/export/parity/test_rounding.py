@@ -164,7 +164,7 @@ def test_nan_lost_by_onnxruntime_gives_a_warning() -> None:
     """The graph is correct all the same."""
     proof = traceable(Pooling(), "x:float32[batch,2,8]").prove()
     assert len(proof.warnings) == 1
-    assert proof.warnings[0].startswith("onnxruntime loses NaN in maxima and recurrent layers")
+    assert proof.warnings[0].startswith("onnxruntime loses NaN in maxima, sigmoids and recurrent layers")
 
 
 class Embedding(nn.Module):

@@ -39,4 +39,10 @@ def test_a_model_is_opened_with_the_options_of_its_device(monkeypatch: pytest.Mo
     monkeypatch.setattr(runtime_module.onnxruntime, "InferenceSession", Session)
     with pytest.raises(Exception, match="no GPU here"):
         open_model(PRODUCT_MODEL, device="cuda")
-    assert opened == [{"providers": [("CUDAExecutionProvider", {"use_tf32": "0"})], "enable_fallback": 0}]
+    assert opened == [
+        {
+            "providers": [("CUDAExecutionProvider", {"use_tf32": "0"})],
+            "enable_fallback": 0,
+            "disabled_optimizers": runtime_module.WRONG_OPTIMIZERS,
+        }
+    ]

@@ -42,7 +42,7 @@ class Interpreters:
             module("onnx.run_graph").run_graph,
             module("algebra.arithmetic").Algebra,
             module("numbers.reals").Reals,
-            module("algebra.terms"),
+            module("algebra.arithmetic.terms"),
             module("numbers.error_bound").ATOM,
         )
 

@@ -4,6 +4,6 @@ Each class adds operators to the one before: values, functions, sums, selections
 """
 
 from turnpike.export.identity.algebra.arithmetic.algebra import Algebra
-from turnpike.export.identity.algebra.arithmetic.values import is_growing_size, is_infinite, size_of
+from turnpike.export.identity.algebra.arithmetic.values import is_growing_size, is_infinite
 
-__all__ = ["Algebra", "is_growing_size", "is_infinite", "size_of"]
+__all__ = ["Algebra", "is_growing_size", "is_infinite"]

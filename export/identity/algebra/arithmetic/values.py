@@ -19,7 +19,8 @@ from turnpike.export.identity.algebra.arithmetic.terms import (
     kind_of,
     shape_of,
 )
-from turnpike.export.identity.numbers.error_bound import ATOM, ErrorBound, Size
+from turnpike.export.identity.numbers.error_bound import ATOM, ErrorBound, Size, size_of
+from turnpike.export.identity.numbers.kept_weights import KeptWeights
 
 # they grow with their operands, if none is negative
 GROWING = (np.add, np.multiply, np.maximum)
@@ -32,6 +33,8 @@ class Numbers(Protocol):
     def exact(self) -> bool: ...
     @property
     def primes(self) -> tuple[int, ...]: ...
+    @property
+    def weights(self) -> KeptWeights: ...
     def random(self, shape: Sequence[int]) -> Array: ...
     def from_floats(self, array: Array) -> Array: ...
     def from_floats_modulo(self, array: Array, number: int) -> Array: ...
@@ -138,14 +141,19 @@ class Values:
         if isinstance(value, Term | Sizes):
             return self.term(value).data[number]
         array = np.asarray(value)
-        if (
-            array.dtype.kind == "f"
-            and array.size > 1
-            and np.isfinite(array).all()
-            and not is_infinite(array).any()
-        ):
+        if array.dtype.kind == "f" and array.size > 1 and self.numbers.weights.of(array).is_finite:
             return self.numbers.from_floats_modulo(array, number)
         return self.term(array).data[number]
+
+    def size(self, value: Value) -> Size:
+        """The bounds of a value, without the elements of a large array."""
+        if isinstance(value, Term | Sizes):
+            return self.term(value).size
+        array = np.asarray(value)
+        if array.dtype.kind != "f" or array.size < 2:
+            return self.term(value).size
+        weight = self.numbers.weights.of(array)
+        return weight.size if weight.is_finite else self.term(value).size
 
     @overload
     def move(self, value: Term, function: Callable[[Array], Array]) -> Term: ...
@@ -239,13 +247,3 @@ def is_infinite(value: Value) -> Array:
 def with_rank(data: Array, rank: int) -> Array:
     """Elements with axes of size 1 before those of the tensor, so that it has this rank."""
     return data.reshape(data.shape[0], *(1,) * (rank - data.ndim + 1), *data.shape[1:])
-
-
-def size_of(array: Array) -> Size:
-    """Bounds of known floats, over a common power of two."""
-    if not array.size or not (numbers := array[array != 0]).size:
-        return Size()
-    exponents = np.frexp(numbers.astype(np.float64))[1]
-    mantissa = {2: 11, 4: 24}.get(array.dtype.itemsize, 53)
-    twos = max(0, mantissa - int(exponents.min()))
-    return Size(norm=float(exponents.max()) + twos, twos=twos)

@@ -10,7 +10,7 @@ import pytest
 
 from turnpike.export.identity.algebra import activations
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.terms import Term, Value
+from turnpike.export.identity.algebra.arithmetic.terms import Term, Value
 from turnpike.export.identity.numbers.error_bound import ATOM
 from turnpike.export.identity.numbers.reals import Reals
 from turnpike.export.identity.numbers.residues import Residues

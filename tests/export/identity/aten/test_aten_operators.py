@@ -23,7 +23,7 @@ from tests.support.identity_operators import (
 )
 from tests.support.identity_operators.aten_case import AtenCase, booleans, floats, integers
 from tests.support.identity_operators.runs import Interpreters
-from turnpike.export.identity.algebra.terms import UndecidedError
+from turnpike.export.identity.algebra.arithmetic.terms import UndecidedError
 from turnpike.export.identity.aten.run_program import OPERATORS
 
 CASES = {
@@ -75,7 +75,7 @@ REFUSALS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], str]] = {
     "another diagonal": (lambda x: torch.diag_embed(x, 1), (floats(3),), "diag_embed"),
     "numbers of another mask": (
         lambda x, b: x.index_put((b,), x[x > 0]),
-        (floats(3), booleans(3)),
+        (torch.tensor([1.0, -1.0, 2.0]), torch.tensor([True, True, False])),
         "where one mask holds are written where another one does",
     ),
     "numbers of a mask in other places": (

@@ -31,7 +31,7 @@ from tests.support.identity_operators.onnx_case import (
     number,
 )
 from tests.support.identity_operators.runs import Interpreters
-from turnpike.export.identity.algebra.terms import UndecidedError
+from turnpike.export.identity.algebra.arithmetic.terms import UndecidedError
 from turnpike.export.identity.onnx.run_graph import OPERATORS
 
 CASES = {

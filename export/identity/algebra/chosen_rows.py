@@ -16,9 +16,7 @@ import numpy as np
 
 from turnpike.export.identity.algebra import reductions
 from turnpike.export.identity.algebra.arithmetic import Algebra
-from turnpike.export.identity.algebra.joining import elements_at
-from turnpike.export.identity.algebra.reductions import Axes, axes_of
-from turnpike.export.identity.algebra.terms import (
+from turnpike.export.identity.algebra.arithmetic.terms import (
     Array,
     Sizes,
     Term,
@@ -27,6 +25,8 @@ from turnpike.export.identity.algebra.terms import (
     kind_of,
     shape_of,
 )
+from turnpike.export.identity.algebra.joining import elements_at
+from turnpike.export.identity.algebra.reductions import Axes, axes_of
 
 
 @dataclass(frozen=True, eq=False)
