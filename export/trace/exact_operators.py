@@ -29,8 +29,22 @@ def angle_of(y: Any, x: Any) -> Any:
     return op.Where(is_origin, zero, op.Where(op.Less(x, zero), behind, angle))
 
 
+def difference_from(x: Any, other: Any, alpha: float = 1) -> Any:
+    """other - alpha * x, as in 1 - T. torch.onnx has no function for it, and would trace the program again."""
+    subtracted = (
+        x
+        if alpha == 1
+        else op.Mul(x, op.CastLike(op.Constant(value=ir.tensor(float(alpha), ir.DataType.DOUBLE)), x))
+    )
+    return op.Sub(op.CastLike(other, x), subtracted)
+
+
 # for torch.onnx, in place of its own
-TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {torch.ops.aten.atan2.default: angle_of}
+TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.ops.aten.atan2.default: angle_of,
+    torch.ops.aten.rsub.Scalar: difference_from,
+    torch.ops.aten.rsub.Tensor: difference_from,
+}
 
 
 def correct_masked_attention(model: ir.Model, program: ExportedProgram) -> None:

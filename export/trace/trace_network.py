@@ -24,11 +24,13 @@ import onnx_ir.passes.common as passes
 import torch
 from onnxscript.optimizer import fold_constants
 from onnxscript.values import TracedOnnxFunction
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch._decomp import decomposition_table
 from torch._dynamo.exc import UserError
 from torch._higher_order_ops import utils as higher_order
 from torch.export import Dim, ExportedProgram
+from torch.onnx._internal.exporter import _fx_passes
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.utils._pytree import GetAttrKey, MappingKey, SequenceKey, tree_flatten_with_path, tree_unflatten
 
 from turnpike.export.defaults import DEFAULT_OPSET
@@ -52,6 +54,10 @@ from turnpike.export.trace.untraceable import (
 
 # sizes of dynamic dimensions while tracing; torch takes a dimension of size 1 for fixed
 TRACING_SIZES = (3, 17, 19, 23, 29, 31, 37, 41, 43, 47)
+# operators that torch.onnx leaves out
+ASSERTIONS = frozenset(
+    (torch.ops.aten._assert_tensor_metadata.default, torch.ops.aten._assert_scalar.default)
+)
 # operators that are kept whole while tracing, as ONNX has an operator for each
 ATEN_RECURRENT_OPS = (torch.ops.aten.gru.input, torch.ops.aten.lstm.input)
 
@@ -79,7 +85,13 @@ class TracedGraph:
 def trace(network: Network, opset: int = DEFAULT_OPSET) -> TracedGraph:
     """Trace a module or a program, with every named dimension dynamic. The module is not changed."""
     dims = list(dict.fromkeys(dim for spec in network.inputs for dim in spec.dims if isinstance(dim, str)))
-    with silence_exporter(), unparsed_functions(), recurrent_shapes(), explain_errors(dims):
+    with (
+        silence_exporter(),
+        unparsed_functions(),
+        whole_operators(),
+        recurrent_shapes(),
+        explain_errors(dims),
+    ):
         if network.program is not None:
             program = network.program
         elif network.module is not None:
@@ -268,6 +280,36 @@ def unparsed_functions() -> Iterator[None]:
     """
     with patch.object(TracedOnnxFunction, "function_ir", property(UnparsedFunction)):
         yield
+
+
+@contextlib.contextmanager
+def whole_operators() -> Iterator[None]:
+    """Let torch.onnx take a program as it is while the block runs, if it can write each of its operators.
+
+    It would trace the program again, to replace operators that it cannot write. That takes half of its time.
+    """
+    decompose = _fx_passes.decompose_with_registry
+
+    def decompose_if_needed(program: ExportedProgram, registry: ONNXRegistry) -> ExportedProgram:
+        if not all(can_be_written(node, registry) for node in all_nodes(program)):
+            return decompose(program, registry)
+        # torch.onnx adds nodes
+        module = copy_module(program.graph_module)
+        return program._update(module, program.graph_signature)
+
+    with patch.object(_fx_passes, "decompose_with_registry", decompose_if_needed):
+        yield
+
+
+def can_be_written(node: fx.Node, registry: ONNXRegistry) -> bool:
+    """Whether torch.onnx has a function of ONNX for a node that computes a new tensor."""
+    if node.op != "call_function":
+        return node.op in ("placeholder", "get_attr", "output")
+    if node.target in ASSERTIONS:
+        return True
+    if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+        return False
+    return registry.is_registered(node.target)
 
 
 @contextlib.contextmanager

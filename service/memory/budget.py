@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import time
 from collections.abc import Iterator
 from typing import Protocol
 
 from turnpike.service.errors import OverloadedError, TooLargeError
+
+# requests that were refused leave memory that is not free at once
+FULL_SECONDS = 10.0
 
 
 class BudgetedRequest(Protocol):
@@ -25,6 +30,7 @@ class MemoryBudget:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.bytes = 0
+        self._full_at = -math.inf
 
     def take(self, request: BudgetedRequest, size: int) -> None:
         """Count `size` more bytes for the request, until `release` is called."""
@@ -65,4 +71,9 @@ class MemoryBudget:
 
     def used_up(self) -> OverloadedError:
         """The error for a request for which there is no room."""
+        self._full_at = time.monotonic()
         return OverloadedError("server: the memory for requests (--max-held) is used up; try again")
+
+    def was_full(self) -> bool:
+        """Whether there was no room for a request in the last seconds."""
+        return time.monotonic() - self._full_at < FULL_SECONDS

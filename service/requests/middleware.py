@@ -104,7 +104,7 @@ class RequestMiddleware:
             if not request.client_gone:
                 raise
         except Exception as error:  # whatever failed, the caller gets an answer
-            if isinstance(error, MemoryError) and self._budget.bytes == request.budgeted_bytes:
+            if isinstance(error, MemoryError) and self._is_alone(request):
                 # no other request holds memory that this one lacks, so it would fail again
                 error = TooLargeError(TOO_LARGE_ALONE)
             error_answer = observer.error_response(error, request)
@@ -117,6 +117,9 @@ class RequestMiddleware:
             if request.budgeted_bytes:
                 self._budget.release(request)
             observer.count_out(request)
+
+    def _is_alone(self, request: Request) -> bool:
+        return self._budget.bytes == request.budgeted_bytes and not self._budget.was_full()
 
     async def _respond_large(self, request: Request, response: Response) -> None:
         """Send an answer that may be compressed, and that may be too large for a write buffer."""

@@ -57,6 +57,8 @@ class Clock:
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            # without it, `fstat` takes a lock of the library: a worker forked meanwhile waits for it for ever
+            "NO_FAKE_STAT": "1",
         }
 
 

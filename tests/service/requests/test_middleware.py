@@ -232,6 +232,17 @@ def test_a_request_that_lacks_memory_on_its_own_is_too_large(
     assert (beside_others.status, beside_others.headers["retry-after"]) == (503, "1")
 
 
+def test_a_request_that_lacks_memory_after_a_flood_may_try_again(
+    access_log: RecordedAccessLog, counters: RequestCounters
+) -> None:
+    """The memory of requests that were refused a moment ago may not be free yet."""
+    app = service(counters, access_log)
+    with app.budget.hold(app.budget.capacity), pytest.raises(OverloadedError):
+        app.budget.expect_room(1)
+    after = ask(app, "POST", "/v2/models/vast/infer")
+    assert (after.status, after.headers["retry-after"]) == (503, "1")
+
+
 def test_a_bug_is_logged_but_not_sent(
     access_log: RecordedAccessLog, counters: RequestCounters, caplog: pytest.LogCaptureFixture
 ) -> None:
