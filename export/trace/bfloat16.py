@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from turnpike.export.module_copy import copy_module
+from turnpike.export.module_copy import copy_program
 from turnpike.export.trace.untraceable import all_nodes, source_location
 
 
@@ -30,13 +30,13 @@ def without_bfloat16(program: ExportedProgram) -> ExportedProgram:
     tensors = (program.state_dict, program.constants)
     if not any(map(has_bfloat16, tensors)) and computes_in_bfloat16(program) is None:
         return program
-    module = copy_module(program.graph_module)
-    for part in module.modules():
-        for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
-            widen_node(node)
+    program = copy_program(program)
+    for node in all_nodes(program):
+        widen_node(node)
     weights = pytree.tree_map_only(Tensor, widened, program.state_dict)
     constants = pytree.tree_map_only(Tensor, widened, program.constants)
-    return program._update(module, program.graph_signature, state_dict=weights, constants=constants)
+    signature = program.graph_signature
+    return program._update(program.graph_module, signature, state_dict=weights, constants=constants)
 
 
 def widen_node(node: fx.Node) -> None:

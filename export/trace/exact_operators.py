@@ -9,14 +9,17 @@ from typing import Any
 import onnx_ir as ir
 import onnxscript
 import torch
+from torch import fx
 from torch.export import ExportedProgram
 
 from turnpike.export.errors import UntraceableError
+from turnpike.export.module_copy import copy_program
 from turnpike.export.trace.untraceable import all_nodes, named_arguments, source_location
 
 # its types allow no tensor of unknown dtype
 op: Any = onnxscript.opset18
 ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+DIFFERENCES = (torch.ops.aten.rsub.Scalar, torch.ops.aten.rsub.Tensor)
 
 
 def angle_of(y: Any, x: Any) -> Any:
@@ -30,21 +33,47 @@ def angle_of(y: Any, x: Any) -> Any:
 
 
 def difference_from(x: Any, other: Any, alpha: float = 1) -> Any:
-    """other - alpha * x, as in 1 - T. torch.onnx has no function for it, and would trace the program again."""
-    subtracted = (
-        x
-        if alpha == 1
-        else op.Mul(x, op.CastLike(op.Constant(value=ir.tensor(float(alpha), ir.DataType.DOUBLE)), x))
-    )
-    return op.Sub(op.CastLike(other, x), subtracted)
+    """other - alpha * x, as in 1 - T. torch.onnx has no function for it, and would have to replace it."""
+    return op.Sub(as_tensor(other, x), x if alpha == 1 else op.Mul(x, as_tensor(alpha, x)))
+
+
+def as_tensor(number: Any, like: Any) -> Any:
+    """A number in the dtype of a tensor. onnxscript would round one of Python to float32 first."""
+    if isinstance(number, int | float):
+        dtype = ir.DataType.DOUBLE if isinstance(number, float) else ir.DataType.INT64
+        number = op.Constant(value=ir.tensor(number, dtype))
+    return op.CastLike(number, like)
 
 
 # for torch.onnx, in place of its own
 TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.atan2.default: angle_of,
-    torch.ops.aten.rsub.Scalar: difference_from,
-    torch.ops.aten.rsub.Tensor: difference_from,
+    **dict.fromkeys(DIFFERENCES, difference_from),
 }
+
+
+def with_equal_dtypes(program: ExportedProgram) -> ExportedProgram:
+    """A program that gives `difference_from` only tensors of its result's dtype: a copy where needed."""
+
+    def others(node: fx.Node) -> list[fx.Node]:
+        if node.target not in DIFFERENCES:
+            return []
+        dtype = node.meta["val"].dtype
+        return [
+            given for given in node.all_input_nodes if getattr(given.meta["val"], "dtype", dtype) != dtype
+        ]
+
+    if not any(map(others, all_nodes(program))):
+        return program
+    program = copy_program(program)
+    for node in list(all_nodes(program)):
+        for given in others(node):
+            dtype = node.meta["val"].dtype
+            with node.graph.inserting_before(node):
+                cast = node.graph.call_function(torch.ops.aten._to_copy.default, (given,), {"dtype": dtype})
+            cast.meta = node.meta | {"val": given.meta["val"].to(dtype)}
+            node.replace_input_with(given, cast)
+    return program
 
 
 def correct_masked_attention(model: ir.Model, program: ExportedProgram) -> None:

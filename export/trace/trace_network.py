@@ -23,14 +23,11 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 import torch
 from onnxscript.optimizer import fold_constants
-from onnxscript.values import TracedOnnxFunction
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch._decomp import decomposition_table
 from torch._dynamo.exc import UserError
 from torch._higher_order_ops import utils as higher_order
 from torch.export import Dim, ExportedProgram
-from torch.onnx._internal.exporter import _fx_passes
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.utils._pytree import GetAttrKey, MappingKey, SequenceKey, tree_flatten_with_path, tree_unflatten
 
 from turnpike.export.defaults import DEFAULT_OPSET
@@ -39,8 +36,13 @@ from turnpike.export.input_spec import NAME_PATTERN, InputSpec
 from turnpike.export.module_copy import copy_module
 from turnpike.export.network import Network
 from turnpike.export.trace.bfloat16 import computes_in_bfloat16, without_bfloat16
-from turnpike.export.trace.exact_operators import TRANSLATIONS, correct_masked_attention
+from turnpike.export.trace.exact_operators import (
+    TRANSLATIONS,
+    correct_masked_attention,
+    with_equal_dtypes,
+)
 from turnpike.export.trace.first_call import call_once
+from turnpike.export.trace.less_work import less_work
 from turnpike.export.trace.untraceable import (
     all_nodes,
     expect_exact_operators,
@@ -54,10 +56,6 @@ from turnpike.export.trace.untraceable import (
 
 # sizes of dynamic dimensions while tracing; torch takes a dimension of size 1 for fixed
 TRACING_SIZES = (3, 17, 19, 23, 29, 31, 37, 41, 43, 47)
-# operators that torch.onnx leaves out
-ASSERTIONS = frozenset(
-    (torch.ops.aten._assert_tensor_metadata.default, torch.ops.aten._assert_scalar.default)
-)
 # operators that are kept whole while tracing, as ONNX has an operator for each
 ATEN_RECURRENT_OPS = (torch.ops.aten.gru.input, torch.ops.aten.lstm.input)
 
@@ -85,13 +83,7 @@ class TracedGraph:
 def trace(network: Network, opset: int = DEFAULT_OPSET) -> TracedGraph:
     """Trace a module or a program, with every named dimension dynamic. The module is not changed."""
     dims = list(dict.fromkeys(dim for spec in network.inputs for dim in spec.dims if isinstance(dim, str)))
-    with (
-        silence_exporter(),
-        unparsed_functions(),
-        whole_operators(),
-        recurrent_shapes(),
-        explain_errors(dims),
-    ):
+    with silence_exporter(), less_work(), recurrent_shapes(), explain_errors(dims):
         if network.program is not None:
             program = network.program
         elif network.module is not None:
@@ -101,7 +93,7 @@ def trace(network: Network, opset: int = DEFAULT_OPSET) -> TracedGraph:
         expect_no_loop_operators(program)
         expect_exact_operators(program)
         bfloat16_place = computes_in_bfloat16(program)
-        program = without_bfloat16(program)
+        program = with_equal_dtypes(without_bfloat16(program))
         with explain_conversion(program):
             onnx_program = torch.onnx.export(
                 program,
@@ -255,61 +247,6 @@ def strip_metadata(model: ir.Model) -> None:
         graph.doc_string = None
     model.metadata_props.clear()
     model.doc_string = None
-
-
-# the property that parses a function
-PARSED_FUNCTION = vars(TracedOnnxFunction)["function_ir"]
-
-
-class UnparsedFunction:
-    """The parsed form of a function of onnxscript. It is parsed when more than its domain is needed."""
-
-    def __init__(self, function: TracedOnnxFunction) -> None:
-        self._function = function
-        self.domain = function.opset.domain
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(PARSED_FUNCTION.__get__(self._function), name)
-
-
-@contextlib.contextmanager
-def unparsed_functions() -> Iterator[None]:
-    """Let torch.onnx find its operators while the block runs without parsing the source of all 497.
-
-    It needs only their domains, and parsing takes a tenth of the time of a small export.
-    """
-    with patch.object(TracedOnnxFunction, "function_ir", property(UnparsedFunction)):
-        yield
-
-
-@contextlib.contextmanager
-def whole_operators() -> Iterator[None]:
-    """Let torch.onnx take a program as it is while the block runs, if it can write each of its operators.
-
-    It would trace the program again, to replace operators that it cannot write. That takes half of its time.
-    """
-    decompose = _fx_passes.decompose_with_registry
-
-    def decompose_if_needed(program: ExportedProgram, registry: ONNXRegistry) -> ExportedProgram:
-        if not all(can_be_written(node, registry) for node in all_nodes(program)):
-            return decompose(program, registry)
-        # torch.onnx adds nodes
-        module = copy_module(program.graph_module)
-        return program._update(module, program.graph_signature)
-
-    with patch.object(_fx_passes, "decompose_with_registry", decompose_if_needed):
-        yield
-
-
-def can_be_written(node: fx.Node, registry: ONNXRegistry) -> bool:
-    """Whether torch.onnx has a function of ONNX for a node that computes a new tensor."""
-    if node.op != "call_function":
-        return node.op in ("placeholder", "get_attr", "output")
-    if node.target in ASSERTIONS:
-        return True
-    if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-        return False
-    return registry.is_registered(node.target)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from turnpike.export.errors import UntraceableError
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
-from turnpike.export.trace import exact_operators
+from turnpike.export.trace.exact_operators import correct_masked_attention
 from turnpike.export.trace.trace_network import trace
 
 
@@ -73,18 +73,14 @@ def test_a_nan_in_the_input_of_attention_stays() -> None:
     np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
 
 
-def test_other_nodes_than_those_of_torch_onnx_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = exact_operators.all_nodes
-
-    def renamed(program: Any) -> Any:
-        for node in nodes(program):
-            if node.target is exact_operators.ATTENTION:
-                node.name = "another_name"
-            yield node
-
-    monkeypatch.setattr(exact_operators, "all_nodes", renamed)
+def test_other_nodes_than_those_of_torch_onnx_are_an_error() -> None:
+    spec = parse_inputs(["x:float32[batch,2,3,4]", "y:bool[batch,3]"])
+    traced = trace(Network("net", "module", spec, module=Applied(attend).eval()))
+    for node in traced.model.graph.all_nodes():
+        if node.outputs[0].name == "scaled_dot_product_attention":
+            node.outputs[0].name = "another_name"
     with pytest.raises(UntraceableError, match=r"test_exact_operators\.py:\d+ in .*: masked attention: "):
-        answers(attend, ["x:float32[batch,2,3,4]", "y:bool[batch,3]"])
+        correct_masked_attention(traced.model, traced.program)
 
 
 def test_angles_on_all_axes() -> None:
@@ -93,3 +89,37 @@ def test_angles_on_all_axes() -> None:
     expected, actual = answers(torch.atan2, ["x:float32[batch,1]", "y:float32[batch,1]"], y, x)
     both_infinite = np.isinf(y.numpy()) & np.isinf(x.numpy())
     np.testing.assert_allclose(actual[~both_infinite], expected[~both_infinite], rtol=1e-6)
+
+
+HALVES = torch.tensor([1.5, 2.5])
+TENTHS = torch.tensor([1.1, 2.1], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (lambda x: 1 - x, "float32"),
+        (lambda x: 0.1 - x, "float64"),
+        (lambda x: 1 - x, "int64"),
+        (lambda x: 2**53 + 1 - x, "int64"),
+        (lambda x: 1 - x, "uint8"),
+        (lambda x: 1.5 - x, "int64"),
+        (lambda x: torch.rsub(x, 3, alpha=2), "int32"),
+        (lambda x: torch.rsub(x, 3, alpha=2.5), "float32"),
+        (lambda x: torch.rsub(x, HALVES), "int64"),
+        (lambda x: torch.rsub(x, TENTHS), "float32"),
+        (lambda x: torch.rsub(x, torch.tensor([1, 2])), "float32"),
+        (lambda x: torch.rsub(x, torch.tensor(0.1, dtype=torch.float64)), "float32"),
+        (lambda x: x.shape[0] - x, "float32"),
+        (lambda x: x.shape[0] * 0.5 - x, "float32"),
+        (lambda x: x.shape[0] * 0.5 - x, "int64"),
+    ],
+)
+def test_subtraction_from_something_has_the_dtype_of_pytorch(
+    function: Callable[[Tensor], Tensor], dtype: str
+) -> None:
+    x = torch.tensor([[1, 2], [3, 4], [0, 7]]).to(getattr(torch, dtype))
+    spec = [f"x:{dtype}[batch,2]", "y:float32[batch,1]"]
+    expected, actual = answers(lambda x, y: function(x), spec, x, torch.zeros(3, 1))
+    assert actual.dtype == expected.dtype
+    np.testing.assert_array_equal(actual, expected)

@@ -10,14 +10,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 import torch
-from onnxscript.function_libs.torch_lib import registration
 from torch import Tensor, nn
 
 from turnpike.export.defaults import OPSETS
 from turnpike.export.errors import UsageError
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
-from turnpike.export.trace.trace_network import ATEN_RECURRENT_OPS, TracedGraph, trace, unparsed_functions
+from turnpike.export.trace.trace_network import ATEN_RECURRENT_OPS, TracedGraph, trace
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.presets import find_preset
 from turnpike.service.artifact.runtime import Runtime, open_model
@@ -194,19 +193,3 @@ def test_attention_is_accepted_in_eval_mode() -> None:
 
     runtime = open_graph(trace_module(Attention(), "x:float32[batch,2,6,4]"))
     assert runtime.run({"x": np.zeros((3, 2, 6, 4), np.float32)})[0].shape == (3, 2, 6, 4)
-
-
-def test_the_source_of_operators_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parsing that of all operators takes a tenth of a small export."""
-    from onnxscript.function_libs.torch_lib import ops  # noqa: F401 parses a few when it is imported
-
-    monkeypatch.setattr("onnxscript._internal.ast_utils.get_src_and_ast", lambda _: pytest.fail("parsed"))
-    trace_module(nn.Linear(2, 2), "x:float32[batch,2]")
-
-
-def test_an_operator_is_parsed_when_more_is_needed() -> None:
-    """Its parsed form has everything that it has otherwise."""
-    function = registration.default_registry["aten::relu"].overloads[0]
-    parsed = function.function_ir
-    with unparsed_functions():
-        assert (function.function_ir.domain, function.function_ir.name) == (parsed.domain, parsed.name)
