@@ -263,7 +263,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "measurement": {"contestants"},
         "contestants": set(),
         "compression": {"measurement", "contestants", "results"},
-        "reading": set(),
+        "reading": {"results"},
         "results": set(),
     },
 }
