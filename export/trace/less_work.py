@@ -22,6 +22,8 @@ from turnpike.export.trace.untraceable import all_nodes
 ASSERTIONS = frozenset(
     (torch.ops.aten._assert_tensor_metadata.default, torch.ops.aten._assert_scalar.default)
 )
+# torch.onnx writes an Einsum for these, and a Transpose for what they are replaced by
+SWAPPED_AXES = frozenset((torch.ops.aten.mT.default, torch.ops.aten.mH.default))
 # the property that parses a function
 PARSED_FUNCTION = vars(TracedOnnxFunction)["function_ir"]
 
@@ -53,8 +55,11 @@ def can_be_written(node: fx.Node, registry: ONNXRegistry) -> bool:
         return node.op in ("placeholder", "get_attr", "output")
     if node.target in ASSERTIONS:
         return True
-    is_in_place = isinstance(node.target, OpOverload) and node.target._schema.is_mutable
-    return not is_in_place and registry.is_registered(cast(OpOverload, node.target))
+    if node.target in SWAPPED_AXES or (
+        isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+    ):
+        return False
+    return registry.is_registered(cast(OpOverload, node.target))
 
 
 class UnparsedFunction:

@@ -80,7 +80,7 @@ def write_a_slice(x: Tensor) -> Tensor:
     return result
 
 
-@pytest.mark.parametrize("function", [write_in_place, write_a_slice, torch.square])
+@pytest.mark.parametrize("function", [write_in_place, write_a_slice, torch.square, lambda x: x.mT.mT])
 def test_what_torch_onnx_cannot_write_is_replaced(
     function: Callable[[Tensor], Tensor], second_traces: list[ExportedProgram]
 ) -> None:
