@@ -139,20 +139,25 @@ def test_calls_may_be_left_out_of_drift() -> None:
 
 def test_channels_are_shared_by_the_workers(server: Server) -> None:
     """Each worker has about as many; all calls of a channel go to one worker."""
-    workers = []
-    for number in range(8):
-        # they stay open until the garbage collection, so that all count
-        channel = grpc.insecure_channel(server.grpc_address, [("grpc.use_local_subchannel_pool", 1)])
-        workers.append((channel, [f"spread-{number}-{turn}" for turn in range(3)]))
-        for request_id in workers[-1][1]:
-            infer(channel, KEY, ("x-request-id", request_id))
-    seen = [{logged(server, request_id)["worker"] for request_id in ids} for _, ids in workers]
-    assert all(len(ones) == 1 for ones in seen)
-    counts = [seen.count({worker}) for worker in (1, 2)]
-    assert sum(counts) == 8
-    assert min(counts) >= 3
-    for channel, _ in workers:
-        channel.close()
+    # a worker that gets no processor for a while leaves its share to the other, and gets more afterwards
+    assert any(smaller_share(server, f"spread-{attempt}") >= 3 for attempt in range(3))
+
+
+def smaller_share(server: Server, name: str, channels: int = 8) -> int:
+    """Of so many new channels, how many the worker has that has fewer."""
+    with contextlib.ExitStack() as opened:
+        seen = []
+        for number in range(channels):
+            # they stay open until the end, so that all count
+            options = [("grpc.use_local_subchannel_pool", 1)]
+            channel = opened.enter_context(grpc.insecure_channel(server.grpc_address, options))
+            ids = [f"{name}-{number}-{turn}" for turn in range(3)]
+            for request_id in ids:
+                infer(channel, KEY, ("x-request-id", request_id))
+            (worker,) = {logged(server, request_id)["worker"] for request_id in ids}
+            seen.append(worker)
+    assert set(seen) <= {1, 2}
+    return min(seen.count(worker) for worker in (1, 2))
 
 
 def test_a_call_of_http_on_the_port_of_grpc(server: Server) -> None:
