@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -44,8 +43,6 @@ from turnpike.models.training.train import TrainingOutcome, train
 
 # decided by the preset or the data, so --set refuses them
 FIXED_SETTINGS = ("family", "inputs", "classes", "columns")
-# what `turnpike export --name` accepts
-VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FIGURE_FILES = ("history.png", "misclassified.png", "predictions.png", "gates.png")
 
 
@@ -95,15 +92,12 @@ def train_preset(
         clear_folder(folder)
     arguments = [argument for argument in sys.argv[1:] if argument not in ("--resume", "--fresh")]
     run_training(plan, resume=resume, pictures=pictures, resume_arguments=[*arguments, "--resume"])
-    show_next_step("export", folder, "--to", "repository", *own_data_options(data, dataset))
+    show_next_step("export", folder, "--to", "repository", *own_data_options(data))
 
 
-def own_data_options(data: str | None, dataset: Dataset) -> list[str]:
+def own_data_options(data: str | None) -> list[str]:
     """Options of `turnpike export` for a network that was trained on a user's own file or folder."""
-    if data is None or not Path(data).exists():
-        return []
-    name = ["--name", dataset.name] if VALID_NAME.fullmatch(dataset.name) else []
-    return [*name, "--data", data]
+    return [] if data is None or not Path(data).exists() else ["--data", data]
 
 
 def run_training(
