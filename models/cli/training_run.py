@@ -297,15 +297,15 @@ def config_for_data(config: NetConfig, data: Dataset, settings: Sequence[str]) -
 
 def column_specs(data: Dataset) -> tuple[tuple[ColumnKind, int, bool], ...]:
     """What the network knows of a table's columns; nothing if all are numbers without blanks."""
-    forms = [column.form for column in data.columns if column.form is not None]
-    splits = (data.train, data.valid, data.test)
-    if all(form.kind == "number" for form in forms) and not any(
-        bool(rows.x.isnan().any()) for rows in splits
-    ):
+    used = [(column.form, column.blanks) for column in data.columns if column.form is not None]
+    # a blank that only other rows than those of the training have needs its median, too
+    if all(form.kind == "number" and not blanks for form, blanks in used):
         return ()
     # only blanks that training has seen say something
     blanks = data.train.x.isnan().any(0).tolist()
-    return tuple((form.kind, len(form.categories), blank) for form, blank in zip(forms, blanks, strict=True))
+    return tuple(
+        (form.kind, len(form.categories), blank) for (form, _), blank in zip(used, blanks, strict=True)
+    )
 
 
 def _parse_value(text: str) -> Any:
