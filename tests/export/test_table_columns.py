@@ -15,7 +15,7 @@ import torch
 
 from tests.support.run_cli import run_in_process
 from turnpike.export.compress import trials
-from turnpike.export.compress.remove_units import compress_model
+from turnpike.export.compress.remove_units import CompressionResult, compress_model
 from turnpike.export.compress.speed import Timing
 from turnpike.export.errors import ParityError, SourceError, SourceOptionError
 from turnpike.export.output.model_bytes import embed_manifest
@@ -280,6 +280,35 @@ def test_an_exported_file_is_compressed_on_a_table(
     assert compression.metric is not None
     verified = verify_model(result.path, exported.path)
     assert {"features", "task", "target"} <= set(verified.claims.checked)
+
+
+def test_words_that_were_hidden_stay_hidden(
+    run: Path, exported: ExportResult, any_speed: None, tmp_path: Path
+) -> None:
+    """By the source, by the newest version of the model, or by the option; other models keep theirs."""
+    table, to = run / "table.csv", tmp_path / "models"
+
+    def words(result: CompressionResult) -> bool:
+        data = result.path.read_bytes()
+        found = [f'"{word}"'.encode() in data for word in ("red", "green", "blue")]
+        assert len(set(found)) == 1
+        return found[0]
+
+    hidden = export_model(run, to, data=table, hide_categories=True)
+    compressed = compress_model(run, to, data=table, keep=0.5)
+    assert (compressed.manifest.version, words(compressed)) == (2, False)
+    said = "the words of categories are left out, as in version 1 of table"
+    assert any(text.startswith(said) for text in compressed.warnings)
+    assert "features" in verify_model(compressed.path, hidden.path).claims.checked
+    rows = load_dataset(str(table)).train.x.numpy()
+    np.savez(tmp_path / "rows.npz", x=rows)
+    assert not words(compress_model(hidden.path, tmp_path / "other", data=tmp_path / "rows.npz", keep=0.5))
+    by_option = compress_model(run, tmp_path / "option", data=table, keep=0.5, hide_categories=True)
+    assert not words(by_option)
+    named = compress_model(run, to, data=table, keep=0.5, name="named")
+    assert words(named)
+    for result in (by_option, named):
+        assert not any("categories" in text for text in result.warnings)
 
 
 def test_numbers_are_no_classes_of_an_output_with_several_columns(tmp_path: Path) -> None:
