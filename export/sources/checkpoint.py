@@ -9,8 +9,8 @@ from typing import Any
 from turnpike.export.errors import SourceError, UsageError
 from turnpike.export.input_spec import InputSpec, valid_name
 from turnpike.export.network import Network, TextForm
+from turnpike.export.sources.data.datasets import is_dataset_name
 from turnpike.export.sources.data.features import recorded_features
-from turnpike.export.sources.data.rows import is_dataset_name
 from turnpike.models.errors import MissingRecordError, ModelsError
 from turnpike.models.networks.base import Net
 from turnpike.models.training import checkpoint

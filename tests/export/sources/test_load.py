@@ -22,7 +22,7 @@ from turnpike.export.errors import ExportError, RefusedError, SourceError, Usage
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Messages, Network
 from turnpike.export.options import SourceOptions
-from turnpike.export.sources.data.rows import MAX_ROWS_USED
+from turnpike.export.sources.data.row_arrays import MAX_ROWS_USED
 from turnpike.export.sources.load import load_source
 from turnpike.models.data.load import load_dataset
 from turnpike.models.networks.base import Net, NetConfig
