@@ -11,6 +11,7 @@ import importlib
 import random
 import re
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import (
@@ -41,6 +42,7 @@ from turnpike.client.cells import (
 from turnpike.client.errors import (
     DeadlineError,
     InputError,
+    InputWarning,
     RequestRefusedError,
     ServerError,
     UnavailableError,
@@ -93,6 +95,8 @@ class BaseClient:
     retries: int = 3
     transport: Transport | None = None
     _transport_name = "AsyncTransport"
+    # frames from a method's coroutine to its caller, so that a warning names the caller's line
+    _stack_level = 2
 
     def __post_init__(self) -> None:
         scheme = self.url.partition("://")[0].lower()
@@ -210,9 +214,14 @@ class AsyncClient(BaseClient):
     async def predict(self, model: str, rows: Inputs, version: Version = "") -> Any:
         """Labels and probabilities, or other outputs, as an array for each column of the service's CSV.
 
-        For a DataFrame the result is a DataFrame. For a Series, which is one row, it is a Series.
+        For a DataFrame the result is a DataFrame. For a Series, which is one row, it is a Series. Cells of a
+        table that are new to the training are an `InputWarning`, one for the call.
         """
-        columns = to_columns((await self._run(Call("predict", model, version), rows))["predictions"])
+        answer = await self._run(Call("predict", model, version), rows)
+        if cells := answer.get("warnings"):
+            warning = InputWarning(model, cells, answer.get("more_warnings", 0))
+            warnings.warn(warning, stacklevel=self._stack_level)
+        columns = to_columns(answer["predictions"])
         return to_table(columns, rows) if is_table(rows) else columns
 
     async def infer(
@@ -290,6 +299,7 @@ class Client(BaseClient):
     """
 
     _transport_name = "BlockingTransport"
+    _stack_level = 4
     models = _blocking(AsyncClient.models)
     ready = _blocking(AsyncClient.ready)
     metadata = _blocking(AsyncClient.metadata)

@@ -23,7 +23,16 @@ WEAK_BLANKS = BLANKS | {"none", "-", "--", "?", ".", "n.a."}
 TRUE, FALSE = frozenset({"true", "yes", "t", "y"}), frozenset({"false", "no", "f", "n"})
 # date formats beside those of datetime.strptime: any date and time of ISO 8601
 ISO = "iso"
+# what the dashboard's date_cells.js reads, too; datetime.fromisoformat alone reads more, and other texts
+# in other versions of Python
+ISO_PATTERN = re.compile(
+    r"\d{4}(?:-\d\d-\d\d|\d{4}|-W\d\d(?:-\d)?|W\d\d\d?)"
+    r"(?:[T ](?:[01]\d|2[0-3])(?::\d\d(?::\d\d(?:[.,]\d+)?)?|\d\d(?:\d\d(?:[.,]\d+)?)?)?"
+    r"(?:Z|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?)?",
+    re.ASCII,
+)
 EPOCH = datetime(1970, 1, 1)
+EPOCH_AT_UTC = EPOCH.replace(tzinfo=UTC)
 SECONDS_PER_DAY = 86400.0
 
 EXPONENT = r"(?:[eE][+-]?\d+)?"
@@ -106,6 +115,8 @@ def parse_number(text: str, *, decimal_comma: bool = False, affix: str = "") -> 
 
 def parse_date(text: str, form: str) -> float | None:
     """The days since 1970, at UTC if the text has a zone; None if it is no date of this form."""
+    if form == ISO and not ISO_PATTERN.fullmatch(text):
+        return None
     try:
         moment = datetime.fromisoformat(text) if form == ISO else datetime.strptime(text, form)
     except ValueError:
@@ -117,9 +128,8 @@ def days_since_1970(moment: date) -> float:
     """The days since 1970-01-01, with a part of a day for the time."""
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC).replace(tzinfo=None)
-    return (moment - EPOCH).total_seconds() / SECONDS_PER_DAY
+    epoch = EPOCH if moment.tzinfo is None else EPOCH_AT_UTC
+    return (moment - epoch).total_seconds() / SECONDS_PER_DAY
 
 
 def date_text(moment: date, form: ColumnForm) -> str:

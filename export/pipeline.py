@@ -153,8 +153,9 @@ def export_model(
         source: A module, an exported program, or a path: the folder or .safetensors of a training run,
             `path/to/file.py:factory`, a .pt2 or an .onnx file.
         to: Folder of the model repository; it is created if needed.
-        name: Name of the model. Default: that of the source, which is the preset of a training run, the name
-            of the factory or the module's class, and otherwise the file's name without its ending.
+        name: Name of the model. Default: that of the source, which is the preset of a training run or the
+            name of the user's own data, the name of the factory or the module's class, and otherwise the
+            file's name without its ending.
         version: Version of the model. Default: the next free one, unless the newest version is this very
             file already. A version that is another file is an error.
         replace: Replace the file of `version` instead.

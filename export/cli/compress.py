@@ -13,6 +13,7 @@ from turnpike.export.cli.options import (
     AsJson,
     DataDir,
     FilePrecision,
+    HideCategories,
     Inputs,
     MaxError,
     MinAgreement,
@@ -80,6 +81,7 @@ def command(
     precision: FilePrecision = "fp32",
     min_agreement: MinAgreement = MIN_AGREEMENT,
     max_error: MaxError = MAX_ERROR,
+    hide_categories: HideCategories = False,
     report: Report = None,
     seed: Seed = 0,
     threads: Threads = 1,
@@ -100,7 +102,7 @@ def command(
     )
     with collector_paused():
         from turnpike.export.compress.remove_units import CompressionOptions, run_compression
-    options = CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed)
+    options = CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed, hide_categories)
     with running(threads, hidden=as_json or quiet) as progress:
         result = run_compression(source, to, source_options, precision_options, options, progress)
     print_result(

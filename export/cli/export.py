@@ -12,6 +12,7 @@ from turnpike.export.cli.options import (
     Data,
     DataDir,
     FilePrecision,
+    HideCategories,
     Inputs,
     Labels,
     MaxError,
@@ -112,13 +113,7 @@ def command(
             "--plain", help="Also write plain.onnx for other runtimes: no gates, no levers, proved too."
         ),
     ] = False,
-    hide_categories: Annotated[
-        bool,
-        typer.Option(
-            "--hide-categories",
-            help="Leave the words of a table's columns out of the file. Callers send their numbers instead.",
-        ),
-    ] = False,
+    hide_categories: HideCategories = False,
     threads: Threads = 1,
     as_json: AsJson = False,
     quiet: Quiet = False,

@@ -20,15 +20,10 @@ from turnpike.export.module_copy import copy_module
 from turnpike.export.network import AnySource, Messages, Network, Rows
 from turnpike.export.options import SourceOptions
 from turnpike.export.sources.checkpoint import read_checkpoint
+from turnpike.export.sources.data.datasets import is_dataset_name, is_embedded, load_as_in_training
 from turnpike.export.sources.data.features import named_features
 from turnpike.export.sources.data.labels import read_labels
-from turnpike.export.sources.data.rows import (
-    dataset_rows,
-    is_dataset_name,
-    is_embedded,
-    load_as_in_training,
-    read_rows,
-)
+from turnpike.export.sources.data.rows import dataset_rows, read_rows
 from turnpike.export.sources.graph.onnx_graph import read_onnx
 from turnpike.export.sources.module.dict_argument import with_dict_argument
 from turnpike.export.sources.module.rows_first import with_rows_first

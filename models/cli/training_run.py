@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -44,8 +43,6 @@ from turnpike.models.training.train import TrainingOutcome, train
 
 # decided by the preset or the data, so --set refuses them
 FIXED_SETTINGS = ("family", "inputs", "classes", "columns")
-# what `turnpike export --name` accepts
-VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FIGURE_FILES = ("history.png", "misclassified.png", "predictions.png", "gates.png")
 
 
@@ -95,15 +92,12 @@ def train_preset(
         clear_folder(folder)
     arguments = [argument for argument in sys.argv[1:] if argument not in ("--resume", "--fresh")]
     run_training(plan, resume=resume, pictures=pictures, resume_arguments=[*arguments, "--resume"])
-    show_next_step("export", folder, "--to", "repository", *own_data_options(data, dataset))
+    show_next_step("export", folder, "--to", "repository", *own_data_options(data))
 
 
-def own_data_options(data: str | None, dataset: Dataset) -> list[str]:
+def own_data_options(data: str | None) -> list[str]:
     """Options of `turnpike export` for a network that was trained on a user's own file or folder."""
-    if data is None or not Path(data).exists():
-        return []
-    name = ["--name", dataset.name] if VALID_NAME.fullmatch(dataset.name) else []
-    return [*name, "--data", data]
+    return [] if data is None or not Path(data).exists() else ["--data", data]
 
 
 def run_training(
@@ -303,15 +297,15 @@ def config_for_data(config: NetConfig, data: Dataset, settings: Sequence[str]) -
 
 def column_specs(data: Dataset) -> tuple[tuple[ColumnKind, int, bool], ...]:
     """What the network knows of a table's columns; nothing if all are numbers without blanks."""
-    forms = [column.form for column in data.columns if column.form is not None]
-    splits = (data.train, data.valid, data.test)
-    if all(form.kind == "number" for form in forms) and not any(
-        bool(rows.x.isnan().any()) for rows in splits
-    ):
+    used = [(column.form, column.blanks) for column in data.columns if column.form is not None]
+    # a blank that only other rows than those of the training have needs its median, too
+    if all(form.kind == "number" and not blanks for form, blanks in used):
         return ()
     # only blanks that training has seen say something
     blanks = data.train.x.isnan().any(0).tolist()
-    return tuple((form.kind, len(form.categories), blank) for form, blank in zip(forms, blanks, strict=True))
+    return tuple(
+        (form.kind, len(form.categories), blank) for (form, _), blank in zip(used, blanks, strict=True)
+    )
 
 
 def _parse_value(text: str) -> Any:

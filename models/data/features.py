@@ -35,7 +35,10 @@ def expect_feature_names(names: Sequence[str], columns: int) -> None:
 
 
 def describe_features(
-    names: Sequence[str], rows: Tensor, forms: Sequence[ColumnForm] = ()
+    names: Sequence[str],
+    rows: Tensor,
+    forms: Sequence[ColumnForm] = (),
+    may_be_blank: Sequence[bool] = (),
 ) -> list[dict[str, Any]]:
     """Name, unit, range, mean and standard deviation of each column, as the manifest of a model has them.
 
@@ -43,11 +46,13 @@ def describe_features(
         names: The names of the columns.
         rows: Their values; NaN is a blank, which range, mean and deviation leave out.
         forms: How cells become numbers; () if all are numbers. What differs from a plain number is added.
+        may_be_blank: Whether each column has blanks in other rows; () if there are none.
     """
     values = rows.double()
     blanks = values.isnan()
     low, high, mean, sd = values.amin(0), values.amax(0), values.mean(0), values.std(0, correction=0)
-    for column in blanks.any(0).nonzero().flatten().tolist():
+    has_blanks = blanks.any(0)
+    for column in has_blanks.nonzero().flatten().tolist():
         present = values[~blanks[:, column], column]
         if len(present) == 0:
             present = values.new_zeros(1)
@@ -67,7 +72,7 @@ def describe_features(
             "mean": mean[column].clamp(low[column], high[column]).item(),
             "sd": sd[column].item(),
             **(_differences(forms[column]) if forms else {}),
-            **({"blanks": True} if blanks[:, column].any() else {}),
+            **({"blanks": True} if has_blanks[column] or any(may_be_blank[column : column + 1]) else {}),
         }
         for column, name in enumerate(names)
     ]

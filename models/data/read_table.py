@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,7 @@ def open_table(path: Path, options: TableOptions | None = None) -> Table:
     unanswered = {row for row, cell in enumerate(answers) if is_blank(cell, kind)}
     if len(unanswered) == len(cells.places):
         raise DataError(f"{path}: column {target!r}: expected values to predict, got none")
+    all_values = dict(zip(cells.names, cells.columns, strict=True))
     if unanswered:
         cells = without_rows(cells, unanswered)
     task, labels = _target(cells, target, options, problems)
@@ -101,7 +102,7 @@ def open_table(path: Path, options: TableOptions | None = None) -> Table:
     # in the order of the training, wherever they are in this file
     in_order = [*(name for name in options.forms if name in values_of), *cells.names]
     columns = [
-        _column(cells, name, values_of[name], options, problems)
+        _with_blanks_of(all_values[name], _column(cells, name, values_of[name], options, problems))
         for name in dict.fromkeys(in_order)
         if name != target and name not in options.drop
     ]
@@ -198,6 +199,17 @@ def _column(
     elif column.form is not None:
         _expect_numbers(cells, column, values, problems)
     return column
+
+
+def _with_blanks_of(values: Sequence[Any], column: Column) -> Column:
+    """The column with the number of blanks in all rows of the file.
+
+    The rows that were left out count, so that the model takes the file that it was trained on.
+    """
+    form = column.form
+    return (
+        column if form is None else replace(column, blanks=sum(is_blank(cell, form.kind) for cell in values))
+    )
 
 
 def _expect_numbers(cells: Cells, column: Column, values: Sequence[Any], problems: list[str]) -> None:

@@ -121,8 +121,9 @@ class RunPlan:
         if not self.data.features:
             return {}
         forms = [column.form for column in self.data.columns if column.form is not None]
+        may_be_blank = [column.blanks > 0 for column in self.data.columns if column.form is not None]
         return {
-            "features": describe_features(self.data.features, self.data.train.x, forms),
+            "features": describe_features(self.data.features, self.data.train.x, forms, may_be_blank),
             "target": self.data.target,
             # a run of an older version lacks what follows, which would stop --resume
             **({} if self.data.task == "classes" else {"task": self.data.task}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
+from math import isnan
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -23,6 +24,7 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 MIN_COLUMN_ROWS = 8
 # equal values of one of these types are one word, one number or one date
 HASHED_TYPES = (str, int, float, bool)
+CELL_TYPES = frozenset({*HASHED_TYPES, NoneType})
 
 # names a cell in error messages, by the index of its row and its column
 PlaceOf: TypeAlias = Callable[[int, Column], str]
@@ -35,9 +37,11 @@ def cell_numbers(rows: Sequence[Sequence[object]], columns: Sequence[Column], pl
         RequestError: A cell is no value of its column, or a blank where none is allowed. The message names
             the first such cell, row by row.
     """
-    numbers = _numbers_by_column(rows, columns) if len(rows) >= MIN_COLUMN_ROWS else None
+    by_column = len(rows) >= MIN_COLUMN_ROWS
+    numbers = _numbers_by_column(rows, columns) if by_column else _numbers_by_row(rows, columns)
     if numbers is not None:
         return numbers
+    # a cell is wrong, or of a type that needs a closer look
     return np.array(
         [
             [_cell_number(*cell, partial(place, index, cell[1])) for cell in zip(row, columns, strict=True)]
@@ -45,6 +49,25 @@ def cell_numbers(rows: Sequence[Sequence[object]], columns: Sequence[Column], pl
         ],
         np.float64,
     ).reshape(len(rows), len(columns))
+
+
+def _numbers_by_row(rows: Sequence[Sequence[object]], columns: Sequence[Column]) -> Array | None:
+    """The numbers for a few rows of cells, None if a cell may be wrong."""
+    numbers = []
+    try:
+        for row in rows:
+            for cell, column in zip(row, columns, strict=True):
+                form = column.form
+                # any value has a text, which would be a word
+                if form.kind == "category" and not (form.categories and type(cell) in CELL_TYPES):
+                    return None
+                number = form.number_of(cell)
+                if not (-MAX_FLOAT32 <= number <= MAX_FLOAT32 or (isnan(number) and column.blanks)):
+                    return None
+                numbers.append(number)
+    except (CellError, OverflowError):
+        return None
+    return np.array(numbers, np.float64).reshape(len(rows), len(columns))
 
 
 def _numbers_by_column(rows: Sequence[Sequence[object]], columns: Sequence[Column]) -> Array | None:

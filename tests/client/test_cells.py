@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 from collections.abc import Callable
@@ -15,8 +16,8 @@ from tests.support.cell_tables import NAN, NUMBERS, ROWS, expected_labels, expec
 from tests.support.client_server import FEATURES, Kind, call
 from tests.support.live_server import Server
 from turnpike.client.cells import cell_rows, model_columns
-from turnpike.client.client import Client
-from turnpike.client.errors import InputError, RequestRefusedError
+from turnpike.client.client import AsyncClient, Client
+from turnpike.client.errors import InputError, InputWarning, RequestRefusedError
 
 OWN = ("size", "color", "day", "ripe")
 
@@ -50,10 +51,54 @@ FORMS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", ["blocking", "async"])
 def test_rows_of_cells_are_predicted(server: Server, kind: Kind, form: str) -> None:
     rows = FORMS[form]()
-    predictions = call(kind, server.url, "predict", "cells", rows)
+    with pytest.warns(InputWarning, match="1 cell is new .* row 3, column 'color': 'blue' is a word"):
+        predictions = call(kind, server.url, "predict", "cells", rows)
     assert predictions["label"].tolist() == expected_labels()
     outputs = call(kind, server.url, "infer", "cells", rows)["logits"]
     np.testing.assert_array_equal(outputs, expected_logits())
+
+
+NEW_ROWS = [*ROWS[:2], ROWS[2] | {"size": 9.5, "color": "blue"}, *[ROWS[0] | {"size": -8}] * 25]
+
+
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+def test_new_cells_are_one_warning_at_the_line_of_the_caller(server: Server, kind: Kind) -> None:
+    async def predict_async() -> Any:
+        async with AsyncClient(server.url) as client:
+            return await client.predict("cells", pd.DataFrame(NEW_ROWS))
+
+    def predict() -> Any:
+        if kind == "async":
+            return asyncio.run(predict_async())
+        with Client(server.url) as client:
+            return client.predict("cells", pd.DataFrame(NEW_ROWS))
+
+    with pytest.warns(InputWarning) as caught:
+        predictions = predict()
+    assert len(predictions) == 28
+    (found,) = caught
+    assert found.filename == __file__
+    warning = found.message
+    assert isinstance(warning, InputWarning)
+    assert (warning.model, len(warning.cells), warning.more) == ("cells", 20, 7)
+    size, color = "outside of training's range, -3 to 3", "a word that training has not seen"
+    assert warning.cells[:3] == [
+        {"row": 2, "column": "size", "value": 9.5, "what": size},
+        {"row": 2, "column": "color", "value": "blue", "what": color},
+        {"row": 3, "column": "size", "value": -8, "what": size},
+    ]
+    assert str(warning) == (
+        "model 'cells': 27 cells are new to its training: "
+        f"row 2, column 'size': 9.5 is {size}; row 2, column 'color': 'blue' is {color}; "
+        f"row 3, column 'size': -8.0 is {size}; and 24 more"
+    )
+
+
+def test_known_cells_are_no_warning(server: Server) -> None:
+    """Warnings are errors in these tests. Tensors, as of `infer`, have none either."""
+    with Client(server.url) as client:
+        assert client.predict("cells", ROWS[:3])["label"].tolist() == expected_labels()[:3]
+        assert len(client.infer("cells", NEW_ROWS)["logits"]) == len(NEW_ROWS)
 
 
 def test_gates_and_lesions_take_cells(server: Server) -> None:

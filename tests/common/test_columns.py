@@ -87,6 +87,10 @@ def test_booleans(cell: object, number: float) -> None:
         ("31.12.2024", "%d.%m.%Y", DAY),
         ("12/31/2024 06:00", "%m/%d/%Y %H:%M", DAY + 0.25),
         (date(2024, 12, 31), "iso", DAY),
+        ("2025-W01-2", "iso", DAY),
+        ("2025W01", "iso", DAY - 1),
+        ("20241231T0200+02", "iso", DAY),
+        ("0001-01-01T00:00+01:00", "iso", -719_162 - 1 / 24),
         (datetime(2024, 12, 31, 18, tzinfo=UTC), "iso", DAY + 0.75),
         (datetime(2024, 12, 31, 2, tzinfo=timezone(timedelta(hours=2))), "iso", DAY),
         ("1969-12-31", "iso", -1),
@@ -111,6 +115,10 @@ def test_dates_are_days_since_1970(cell: object, date_format: str, days: float) 
         ),
         (ColumnForm("date", date_format="%d.%m.%Y"), "2024-12-31", "expected a date as %d.%m.%Y, got"),
         (ColumnForm("date"), 20240101, "expected a date"),
+        # datetime.fromisoformat reads these, or does so in newer versions of Python
+        (ColumnForm("date"), "2024-12-31_06:00", "expected a date"),
+        (ColumnForm("date"), "2024-12-31T24:00", "expected a date"),
+        (ColumnForm("date"), "2024-12-31T06:00+02:00:30", "expected a date"),
         (ColumnForm(), "x" * 100, "got 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."),
     ],
 )

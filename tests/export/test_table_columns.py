@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import random
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ import onnxruntime as ort
 import pytest
 import torch
 
+from tests.support.run_cli import run_in_process
 from turnpike.export.compress import trials
-from turnpike.export.compress.remove_units import compress_model
+from turnpike.export.compress.remove_units import CompressionResult, compress_model
 from turnpike.export.compress.speed import Timing
 from turnpike.export.errors import ParityError, SourceError, SourceOptionError
 from turnpike.export.output.model_bytes import embed_manifest
@@ -20,6 +23,7 @@ from turnpike.export.pipeline import ExportResult, export_model
 from turnpike.export.verify import verify_model
 from turnpike.models.cli.training_run import config_for_data
 from turnpike.models.data.load import load_dataset
+from turnpike.models.data.table.options import TableOptions
 from turnpike.models.networks.feedforward import MlpConfig
 from turnpike.models.training.checkpoint import load_network
 from turnpike.models.training.evaluate import r2
@@ -218,6 +222,28 @@ def test_blanks_of_a_column_without_any_in_training_are_refused(run: Path, tmp_p
         export_model(run, tmp_path / "models", data=path)
 
 
+def test_a_model_takes_the_table_that_it_was_trained_on(tmp_path: Path) -> None:
+    """Also the blanks of rows that were left out of the training, or that only tested it."""
+    table = tmp_path / "plain.csv"
+    lines = [f"{n},{n % 5},{n % 7},{'' if n == 99 else n % 3},{'xy'[n % 2]}" for n in range(100)]
+    lines[50] = "50,,5,3,"
+    table.write_text("\n".join(["t,answered,always,tested,class", *lines]))
+    data = load_dataset(str(table), table=TableOptions(time_column="t", kinds={"t": "number"}))
+    assert data.unanswered == 1
+    config = config_for_data(MlpConfig(inputs=(1,), classes=2, width=4, layers=1), data, [])
+    train(RunPlan("table", config, Recipe(epochs=1, threads=1), data, tmp_path / "run"))
+    result = export_model(tmp_path / "run", tmp_path / "models", data=table)
+    assert [feature.blanks for feature in result.manifest.features] == [False, True, False, True]
+    assert result.manifest.identity is not None
+    assert result.manifest.identity.verdict == "identical"
+    ran = run_in_process("predict", tmp_path / "models" / "plain", table)
+    assert ran.exit_code == 0, ran.stderr
+    answers = list(csv.DictReader(io.StringIO(ran.stdout)))
+    assert len(answers) == 100
+    assert {answer["label"] for answer in answers} <= {"x", "y"}
+    assert all(0 <= float(answer["probability"]) <= 1 for answer in answers)
+
+
 def test_units_are_removed_within_a_drop_of_r2(run: Path, any_speed: None, tmp_path: Path) -> None:
     """Points of R2 are to a number what points of accuracy are to classes."""
     result = compress_model(
@@ -254,6 +280,35 @@ def test_an_exported_file_is_compressed_on_a_table(
     assert compression.metric is not None
     verified = verify_model(result.path, exported.path)
     assert {"features", "task", "target"} <= set(verified.claims.checked)
+
+
+def test_words_that_were_hidden_stay_hidden(
+    run: Path, exported: ExportResult, any_speed: None, tmp_path: Path
+) -> None:
+    """By the source, by the newest version of the model, or by the option; other models keep theirs."""
+    table, to = run / "table.csv", tmp_path / "models"
+
+    def words(result: CompressionResult) -> bool:
+        data = result.path.read_bytes()
+        found = [f'"{word}"'.encode() in data for word in ("red", "green", "blue")]
+        assert len(set(found)) == 1
+        return found[0]
+
+    hidden = export_model(run, to, data=table, hide_categories=True)
+    compressed = compress_model(run, to, data=table, keep=0.5)
+    assert (compressed.manifest.version, words(compressed)) == (2, False)
+    said = "the words of categories are left out, as in version 1 of table"
+    assert any(text.startswith(said) for text in compressed.warnings)
+    assert "features" in verify_model(compressed.path, hidden.path).claims.checked
+    rows = load_dataset(str(table)).train.x.numpy()
+    np.savez(tmp_path / "rows.npz", x=rows)
+    assert not words(compress_model(hidden.path, tmp_path / "other", data=tmp_path / "rows.npz", keep=0.5))
+    by_option = compress_model(run, tmp_path / "option", data=table, keep=0.5, hide_categories=True)
+    assert not words(by_option)
+    named = compress_model(run, to, data=table, keep=0.5, name="named")
+    assert words(named)
+    for result in (by_option, named):
+        assert not any("categories" in text for text in result.warnings)
 
 
 def test_numbers_are_no_classes_of_an_output_with_several_columns(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ class Column:
         name: Its name.
         form: How its cells become numbers; None if it is left out.
         useless: Why it is left out, if its cells are no reason to keep it.
-        blanks: The number of cells without a value.
+        blanks: The number of cells without a value, also in rows that are left out.
         distinct: The number of different values.
         note: What is special about it, in words.
         problem: What has to be decided before it can be used, in words, with the remedy.

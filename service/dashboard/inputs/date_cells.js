@@ -2,8 +2,11 @@
 
 const MILLISECONDS_PER_DAY = 86_400_000;
 const SECONDS_PER_DAY = 86_400;
-const ISO_PATTERN =
-  /^(\d{4})-?(\d\d)-?(\d\d)(?:\D(\d\d)(?::?(\d\d)(?::?(\d\d(?:[.,]\d+)?))?)?(Z|[+-]\d\d:?\d\d)?)?$/i;
+const LAST_DAY = 2_932_896; // 9999-12-31
+// what ISO_PATTERN of common/columns.py reads
+const ISO_DAY = /^(\d{4})(?:-(\d\d)-(\d\d)|(\d\d)(\d\d)|-W(\d\d)(?:-(\d))?|W(\d\d)(\d)?)(?:[T ](.+))?$/;
+const ISO_TIME =
+  /^(\d\d)(?::(\d\d)(?::(\d\d(?:[.,]\d+)?))?|(\d\d)(\d\d(?:[.,]\d+)?)?)?(Z|([+-])([01]\d|2[0-3])(?::?([0-5]\d))?)?$/;
 const MONTHS = [
   "January", "February", "March", "April", "May", "June",
   "July", "August", "September", "October", "November", "December",
@@ -13,7 +16,7 @@ const DIRECTIVES = {
   Y: "(?<Y>\\d{4})",
   y: "(?<y>\\d\\d)",
   m: "(?<m>1[0-2]|0?[1-9])",
-  d: "(?<d>3[01]|[12]\\d|0?[1-9])",
+  d: "(?<d>3[01]|[12]\\d|0?[1-9]| [1-9])",
   H: "(?<H>2[0-3]|[01]?\\d)",
   M: "(?<M>[0-5]?\\d)",
   S: "(?<S>[0-5]?\\d)",
@@ -40,13 +43,37 @@ export function dateText(days, form) {
 }
 
 function parseIso(text) {
-  const match = ISO_PATTERN.exec(text);
+  const match = ISO_DAY.exec(text);
   if (!match) return null;
-  const [, year, month, day, hour = 0, minute = 0, second = "0", zone = "Z"] = match;
-  const days = daysOf([year, month, day, hour, minute, second.toString().replace(",", ".")].map(Number));
-  if (days === null || zone.toUpperCase() === "Z") return days;
-  const offset = Number(zone.slice(1, 3)) * 60 + Number(zone.slice(-2));
-  return days - ((zone[0] === "-" ? -1 : 1) * offset) / 1440;
+  const [, year, month, day, plainMonth, plainDay, week, weekday, plainWeek, plainWeekday, time] = match;
+  const weeks = week ?? plainWeek;
+  const days = weeks
+    ? dayOfWeek(...[year, weeks, weekday ?? plainWeekday ?? 1].map(Number))
+    : daysOf([year, month ?? plainMonth, day ?? plainDay, 0, 0, 0].map(Number));
+  const share = time === undefined ? 0 : shareOfDay(time);
+  return days === null || share === null ? null : days + share;
+}
+
+/** The days since 1970 of a day (1 to 7) of a week, the first of which has the year's first Thursday. */
+function dayOfWeek(year, week, day) {
+  const fourth = daysOf([year, 1, 4, 0, 0, 0]);
+  if (fourth === null || week < 1 || day < 1 || day > 7) return null;
+  // 1970 began on a Thursday
+  const thursday = fourth - ((((fourth + 3) % 7) + 7) % 7) + 3 + 7 * (week - 1);
+  const isOfYear = new Date(thursday * MILLISECONDS_PER_DAY).getUTCFullYear() === year;
+  const days = thursday - 4 + day;
+  return isOfYear && days <= LAST_DAY ? days : null;
+}
+
+/** The time as a part of the day, at UTC if it has a zone; null for one that no clock shows. */
+function shareOfDay(text) {
+  const match = ISO_TIME.exec(text);
+  if (!match) return null;
+  const [, hour, minute, second, plainMinute, plainSecond, , sign, hours = 0, minutes = 0] = match;
+  const clock = [hour, minute ?? plainMinute ?? 0, (second ?? plainSecond ?? "0").replace(",", ".")];
+  const days = daysOf([1970, 1, 1, ...clock.map(Number)]);
+  const offset = (Number(hours) * 60 + Number(minutes)) / 1440;
+  return days === null ? null : days - (sign === "-" ? -offset : offset);
 }
 
 function parseFormat(text, form) {

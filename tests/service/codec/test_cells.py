@@ -61,6 +61,15 @@ def test_cells_in_json_become_numbers(rows: Any) -> None:
     np.testing.assert_array_equal(from_json(rows), EXPECTED, strict=True)
 
 
+def test_times_of_day_are_three_minutes_apart() -> None:
+    """In 2026, FP32 has 512 numbers for a day: docs/how-to/data.md says so."""
+    minutes = [f"2026-07-01T{minute // 60:02}:{minute % 60:02}" for minute in range(1440)]
+    days = from_json([[1, "red", minute, True] for minute in minutes])[:, 2].astype(np.float64)
+    # with midnight of both days
+    assert len(set(days)) == 513
+    np.testing.assert_array_equal(np.diff(sorted(set(days))) * 86_400, 168.75)
+
+
 def test_cells_in_csv_become_numbers() -> None:
     text = 'day,color,size,ripe\n1970-01-02,3,"1,5",yes\n1970-01-01,blue,,no\n'
     np.testing.assert_array_equal(from_csv(text), EXPECTED, strict=True)

@@ -13,15 +13,10 @@ import pytest
 
 from turnpike.export.errors import SourceError
 from turnpike.export.input_spec import parse_inputs
-from turnpike.export.sources.data.rows import (
-    MAX_ROWS_USED,
-    class_numbers,
-    is_dataset_name,
-    is_embedded,
-    npz_rows,
-    read_rows,
-    read_split_rows,
-)
+from turnpike.export.sources.data.datasets import is_dataset_name, is_embedded
+from turnpike.export.sources.data.npz_file import class_numbers, npz_rows
+from turnpike.export.sources.data.row_arrays import MAX_ROWS_USED
+from turnpike.export.sources.data.rows import read_rows, read_split_rows
 from turnpike.models.data.dataset import Split
 from turnpike.models.data.load import load_dataset
 from turnpike.service.artifact.manifest import Feature
@@ -282,7 +277,9 @@ def test_validation_rows_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither half is of them, so there may be none."""
     dataset = load_dataset("digits")
     none = replace(dataset, valid=Split(dataset.valid.x[:0], dataset.valid.y[:0]))
-    monkeypatch.setattr("turnpike.export.sources.data.rows.load_dataset", lambda *arguments, **options: none)
+    monkeypatch.setattr(
+        "turnpike.export.sources.data.datasets.load_dataset", lambda *arguments, **options: none
+    )
     split = read_split_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]))
     assert split.dataset is none
     assert (len(split.calibration), len(split.test)) == (len(dataset.train), len(dataset.test))
