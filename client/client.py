@@ -11,6 +11,7 @@ import importlib
 import random
 import re
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import (
@@ -29,14 +30,24 @@ from typing import (
 
 import numpy as np
 
+from turnpike.client.cells import (
+    are_plain,
+    cell_rows,
+    has_cells,
+    has_names,
+    model_columns,
+    table_rows,
+    to_numbers,
+)
 from turnpike.client.errors import (
     DeadlineError,
     InputError,
+    InputWarning,
     RequestRefusedError,
     ServerError,
     UnavailableError,
 )
-from turnpike.client.inputs import Array, Call, Inputs, Rows, TableType, is_table, table_rows, to_tensors
+from turnpike.client.inputs import Array, Call, Inputs, Rows, TableType, is_table, to_tensors
 from turnpike.client.results import Gates, Lesion, to_columns, to_table
 from turnpike.common.distribution import needing_extra
 
@@ -84,6 +95,8 @@ class BaseClient:
     retries: int = 3
     transport: Transport | None = None
     _transport_name = "AsyncTransport"
+    # frames from a method's coroutine to its caller, so that a warning names the caller's line
+    _stack_level = 2
 
     def __post_init__(self) -> None:
         scheme = self.url.partition("://")[0].lower()
@@ -117,20 +130,37 @@ class BaseClient:
         raise DeadlineError(subject, f"expected an answer within {self.timeout} s, got none")
 
     async def _run(self, call: Call, inputs: Any, deadline: float = 0) -> Any:
-        """Send inputs in the form that the model's metadata describes, kept until inputs do not fit."""
+        """Send inputs, in the form that the model's certificate describes if they are more than numbers."""
         deadline = deadline or time.monotonic() + self.timeout
-        model = call.model, call.version
-        for _ in range(2 if is_table(inputs) else 0):
-            certificate = await self._send(Call("certificate", *model), deadline)
-            names = [feature["name"] for feature in certificate["features"]]
-            # the column of the service's CSV; an older service says nothing of texts
-            names = ["text"] if certificate.get("text") else names
-            answer = await self._run(call, table_rows(inputs, names, call.model), deadline)
+        if not is_table(inputs) and not has_cells(inputs):
+            return await self._run_tensors(call, inputs, deadline)
+        for _ in range(2):
+            certificate = await self._send(Call("certificate", call.model, call.version), deadline)
+            answer = await self._run_rows(call, inputs, certificate, deadline)
             # another version of the model may have its features in another order
             if certificate["model_version"] == answer.get("model_version", answer.get("version")):
                 return answer
-        if is_table(inputs):
-            raise ServerError(f"model {call.model!r}", "expected one version to answer, got two each time")
+        raise ServerError(f"model {call.model!r}", "expected one version to answer, got two each time")
+
+    async def _run_rows(self, call: Call, rows: Any, certificate: Mapping[str, Any], deadline: float) -> Any:
+        """Send a table, or rows that have names, words, dates or blanks."""
+        columns = model_columns(certificate["features"])
+        if not are_plain(columns):
+            cells = cell_rows(rows, columns, call.model)
+            if call.operation == "predict":
+                return await self._send(call._replace(fields={"instances": cells}), deadline)
+            return await self._run_tensors(call, to_numbers(cells, columns, call.model), deadline)
+        if is_table(rows):
+            # the column of the service's CSV; an older service says nothing of texts
+            names = ["text"] if certificate.get("text") else [column.name for column in columns]
+            rows = table_rows(rows, names, call.model)
+        elif columns and has_names(rows):
+            rows = cell_rows(rows, columns, call.model)
+        return await self._run_tensors(call, rows, deadline)
+
+    async def _run_tensors(self, call: Call, inputs: Any, deadline: float) -> Any:
+        """Send inputs in the form that the model's metadata describes, kept until inputs do not fit."""
+        model = call.model, call.version
         known = self._metadata.get(model)
         if known is not None:
             try:
@@ -184,9 +214,14 @@ class AsyncClient(BaseClient):
     async def predict(self, model: str, rows: Inputs, version: Version = "") -> Any:
         """Labels and probabilities, or other outputs, as an array for each column of the service's CSV.
 
-        For a DataFrame the result is a DataFrame. For a Series, which is one row, it is a Series.
+        For a DataFrame the result is a DataFrame. For a Series, which is one row, it is a Series. Cells of a
+        table that are new to the training are an `InputWarning`, one for the call.
         """
-        columns = to_columns((await self._run(Call("predict", model, version), rows))["predictions"])
+        answer = await self._run(Call("predict", model, version), rows)
+        if cells := answer.get("warnings"):
+            warning = InputWarning(model, cells, answer.get("more_warnings", 0))
+            warnings.warn(warning, stacklevel=self._stack_level)
+        columns = to_columns(answer["predictions"])
         return to_table(columns, rows) if is_table(rows) else columns
 
     async def infer(
@@ -264,6 +299,7 @@ class Client(BaseClient):
     """
 
     _transport_name = "BlockingTransport"
+    _stack_level = 4
     models = _blocking(AsyncClient.models)
     ready = _blocking(AsyncClient.ready)
     metadata = _blocking(AsyncClient.metadata)

@@ -20,7 +20,7 @@ from turnpike.client.errors import (
     ServerError,
     UnavailableError,
 )
-from turnpike.client.inputs import TEXT, Call, datatype_of, to_bytes
+from turnpike.client.inputs import TEXT, Array, Call, datatype_of, to_bytes
 from turnpike.common.datatypes import DTYPE_BY_DATATYPE
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
@@ -108,13 +108,12 @@ def path(call: Call) -> str:
 
 def encode(call: Call) -> tuple[bytes, dict[str, str]]:
     """The body, empty for a request without tensors, and the headers that describe it."""
+    if "instances" in call.fields:
+        return json.dumps({"instances": call.fields["instances"]}).encode(), {}
     if not call.tensors:
         return b"", {}
     if call.operation == "predict":
-        tensors = call.tensors.values()
-        inputs = [
-            [text.decode() for text in array] if array.dtype == TEXT else array.tolist() for array in tensors
-        ]
+        inputs = list(map(_to_lists, call.tensors.values()))
         rows = [dict(zip(call.tensors, row, strict=True)) for row in zip(*inputs, strict=True)]
         return json.dumps({"instances": rows if len(inputs) > 1 else inputs[0]}).encode(), {}
     contents = list(map(to_bytes, call.tensors.values()))
@@ -128,6 +127,17 @@ def encode(call: Call) -> tuple[bytes, dict[str, str]]:
     # a layer may be an integer of NumPy
     head = json.dumps(document, default=lambda value: value.tolist()).encode()
     return b"".join([head, *contents]), {LENGTH_HEADER: str(len(head))}
+
+
+def _to_lists(array: Array) -> list[Any]:
+    """The rows of a tensor in JSON, which has null for NaN."""
+    if array.dtype == TEXT:
+        return [text.decode() for text in array]
+    if array.dtype.kind == "f" and (missing := np.isnan(array)).any():
+        array = array.astype(object)
+        array[missing] = None
+    rows: list[Any] = array.tolist()
+    return rows
 
 
 def decode(content: bytes, offset: int) -> dict[str, Any]:

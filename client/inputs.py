@@ -31,8 +31,10 @@ class Table(Protocol):
 TableType = TypeVar("TableType", bound=Table)
 # the values of one input
 Values: TypeAlias = ArrayLike | Sequence[str | bytes]
+# rows of cells, which are lists or have the names of columns
+CellRows: TypeAlias = Sequence[Mapping[str, Any] | Sequence[Any]]
 # rows of the one input of a model, or a dict with the values of each input
-Rows: TypeAlias = Values | Mapping[str, Values]
+Rows: TypeAlias = Values | CellRows | Mapping[str, Values]
 Inputs: TypeAlias = Rows | Table
 
 # a text is an object: its bytes in UTF-8
@@ -145,17 +147,3 @@ def is_table(rows: object) -> bool:
     """Whether this is a DataFrame, or a Series, which is one row."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(rows, (pandas.DataFrame, pandas.Series))
-
-
-def table_rows(table: Any, features: Sequence[str], model: str) -> list[list[Any]]:
-    """The rows of a table, with the columns in the order of the model's features, if it has any."""
-    frame = table.to_frame().T if table.ndim == 1 else table
-    names = list(map(str, frame.columns))
-    if features and sorted(names) != sorted(features):
-        raise InputError(
-            f"rows for model {model!r}", f"expected the columns {features}, got {list(frame.columns)}"
-        )
-    if features:
-        frame = frame.iloc[:, [names.index(feature) for feature in features]]
-    # as lists, because columns of numbers beside columns of booleans are objects
-    return frame.to_numpy().tolist()

@@ -112,14 +112,18 @@ def _parse_dim(name: str, text: str) -> int | str:
 def model_name(requested: str | None, default: str) -> str:
     """The requested name if it is valid, or else one made from `default`, the source's own name."""
     if requested is None:
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", default).strip("-._")[:100]
-        return name or "model"
+        return valid_name(default) or "model"
     if not MODEL_NAME_PATTERN.match(requested):
         raise UsageError(
             "--name: expected at most 100 letters, digits, '.', '_' and '-', a letter or digit first, "
             f"got {requested!r}"
         )
     return requested
+
+
+def valid_name(text: str) -> str:
+    """A text as the name of a model; "" if it has no letters and digits of ASCII."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:100]
 
 
 def with_user_names(

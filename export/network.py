@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 
 from turnpike.export.input_spec import InputSpec
 from turnpike.models.training.checkpoint import TrainingRecord
-from turnpike.service.artifact.manifest import Feature, TextScheme
+from turnpike.service.artifact.manifest import Feature, Task, TextScheme
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # what a user may give: an object, or the path of a file or folder
@@ -25,15 +25,25 @@ AnySource = str | Path | nn.Module | ExportedProgram
 class Rows:
     """Rows of data: an array for each input, by its name.
 
-    `classes` are the rows' classes, and `texts` what their ids were made from, if they are known.
+    `classes` are the rows' classes, `numbers` the numbers to predict from them, and `texts` what their ids
+    were made from, if they are known.
     """
 
     inputs: dict[str, Array]
     classes: Array | None = None
     texts: tuple[str, ...] = ()
+    numbers: Array | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
+
+    def take(self, indices: slice) -> Rows:
+        """Some of the rows."""
+        classes, numbers = (
+            None if values is None else values[indices] for values in (self.classes, self.numbers)
+        )
+        inputs = {name: array[indices] for name, array in self.inputs.items()}
+        return Rows(inputs, classes, self.texts[indices], numbers)
 
     def label(self, row: int, labels: Sequence[str]) -> str:
         """The label of a row's class; empty if the class is not known."""
@@ -83,6 +93,8 @@ class Network:
         alphabet: The characters that the network's ids stand for, if its training recorded them.
         text: How texts become ids, if the network reads text.
         features: The columns of the input if its rows are those of a table.
+        task: Whether it answers with classes or with a number.
+        target: The name of the column that is predicted, if it is known.
         rows: Real data, to prove parity and to measure gates on.
         ranges: The lowest and highest value of each input that has a range; parity is proved inside it only.
         input_axes: The axis on which the user's module had the batch of each input, if it was moved.
@@ -104,6 +116,8 @@ class Network:
     alphabet: str = ""
     text: TextForm | None = None
     features: tuple[Feature, ...] = ()
+    task: Task = "classes"
+    target: str = ""
     rows: Rows | None = None
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     input_axes: tuple[int, ...] = ()

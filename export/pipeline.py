@@ -37,6 +37,7 @@ from turnpike.export.proved_graph import (
     prove_graph,
 )
 from turnpike.export.report.data import PlainFile
+from turnpike.export.sources.data.features import without_words
 from turnpike.export.sources.data.labels import expect_labels
 from turnpike.export.sources.load import load_source
 from turnpike.export.steps import ProgressListener, Steps
@@ -90,6 +91,7 @@ class ExportOptions:
         expect_gates: Number of gates that the network has.
         open_recurrent: Whether to replace each GRU and LSTM by a loop that shows its gates.
         plain: Whether to write a twin without gates and levers too.
+        hide_categories: Whether to leave the words of a table's columns out of the file.
     """
 
     version: int | None = None
@@ -101,6 +103,7 @@ class ExportOptions:
     expect_gates: int | None = None
     open_recurrent: bool = False
     plain: bool = False
+    hide_categories: bool = False
 
     def __post_init__(self) -> None:
         if self.version is not None:
@@ -141,6 +144,7 @@ def export_model(
     expect_gates: int | None = None,
     open_recurrent: bool = False,
     plain: bool = False,
+    hide_categories: bool = False,
     listener: ProgressListener | None = None,
 ) -> ExportResult:
     """Export a network to `<to>/<name>/<version>/model.onnx`, complete and verified, or not at all.
@@ -149,8 +153,9 @@ def export_model(
         source: A module, an exported program, or a path: the folder or .safetensors of a training run,
             `path/to/file.py:factory`, a .pt2 or an .onnx file.
         to: Folder of the model repository; it is created if needed.
-        name: Name of the model. Default: that of the source, which is the preset of a training run, the name
-            of the factory or the module's class, and otherwise the file's name without its ending.
+        name: Name of the model. Default: that of the source, which is the preset of a training run or the
+            name of the user's own data, the name of the factory or the module's class, and otherwise the
+            file's name without its ending.
         version: Version of the model. Default: the next free one, unless the newest version is this very
             file already. A version that is another file is an error.
         replace: Replace the file of `version` instead.
@@ -178,6 +183,8 @@ def export_model(
         expect_gates: Number of gates that the network has; another number is an error.
         open_recurrent: Whether to replace each GRU and LSTM by a loop that shows its gates.
         plain: Whether to write a twin without gates and levers, `plain.onnx`, for other runtimes.
+        hide_categories: Whether to leave the words of a table's columns out of the file. Callers then send
+            the number of each word.
         listener: Called when a step starts, advances or finishes.
 
     Returns:
@@ -220,6 +227,7 @@ def export_model(
             expect_gates=expect_gates,
             open_recurrent=open_recurrent,
             plain=plain,
+            hide_categories=hide_categories,
         ),
         listener,
     )
@@ -273,7 +281,9 @@ def run_export(
         labels=network.labels,
         alphabet=network.alphabet,
         text=text,
-        features=network.features,
+        features=without_words(network.features) if options.hide_categories else network.features,
+        task=network.task,
+        target=network.target,
         gates=graph.gates.gates,
         batch_axes=network.batch_axes(graph.public_outputs),
         profile=profile,
@@ -356,8 +366,13 @@ def measure_gates(
 
 
 def expect_classes(rows: Rows | None, output: Tensor) -> None:
-    """Raise a SourceOptionError if a row has a class for which the output has no column."""
+    """Raise a SourceOptionError if a row has a class for which the output has no column, or a number."""
     columns = output.dims[-1] if len(output.dims) == 2 else None
+    if rows is not None and rows.numbers is not None and isinstance(columns, int) and columns > 1:
+        raise SourceOptionError(
+            f"--data: expected one class per row, for the {columns} columns of {output.name}, got numbers to "
+            "predict: --labels names the classes if they are some"
+        )
     if rows is None or rows.classes is None or not isinstance(columns, int) or columns == 1:
         return
     if (highest := int(rows.classes.max())) >= columns:

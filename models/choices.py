@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 LayerKind = Literal["plain", "residual", "highway"]
+# whether rows have classes, or numbers to predict
+Task = Literal["classes", "number"]
 
 # those that need no download first; parity-K stands for any K
 DATASETS = ("digits", "drawn-digits", "names", "parity-K", "mnist", "fashion-mnist", "cifar10")

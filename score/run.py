@@ -28,6 +28,7 @@ class JobOptions:
     input: str
     output: Path
     gates: bool = False
+    warnings: bool = False
     engine: Engine = "local"
     workers: int | None = None
     overwrite: bool = False
@@ -50,7 +51,7 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
     """
     if options.engine == "ray" and find_spec("ray") is None:
         raise UsageError(needs_extra("--engine ray", "ray", "ray"))
-    model = ScoringModel(options.model, gates=options.gates)
+    model = ScoringModel(options.model, gates=options.gates, warnings=options.warnings)
     if options.output.resolve().is_relative_to(Path(options.input).resolve()):
         raise UsageError("--output: expected a folder outside of --input, whose files would be read again")
     files = find_files(options.input)
@@ -58,6 +59,7 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
         model=str(options.model.resolve()),
         digest=model.digest,
         gates=options.gates,
+        warnings=options.warnings,
         inputs=describe_inputs(files),
         parts=tuple(split_files(options.input, files)),
     )
@@ -79,6 +81,11 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
         if missing:
             run_parts = run_on_ray if options.engine == "ray" else run_local
             run_parts(
-                options.model, gates=options.gates, parts=missing, workers=options.workers, on_progress=show
+                options.model,
+                gates=options.gates,
+                warnings=options.warnings,
+                parts=missing,
+                workers=options.workers,
+                on_progress=show,
             )
         return JobResult(rows, total, reused, time.perf_counter() - start)

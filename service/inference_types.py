@@ -84,12 +84,28 @@ class RequestForm:
             self.output_names = tuple([output.name for output in self.outputs])
 
 
+class InputWarnings(Protocol):
+    """Warnings about the values of a request."""
+
+    def listed(self) -> Mapping[str, Any]:
+        """The members of an answer that have them."""
+
+    def counts(self) -> Mapping[str, int]:
+        """Their number by kind."""
+
+
 @dataclass(slots=True, eq=False)
 class InferenceRequest:
-    """A validated request: its form and its numbers."""
+    """A validated request: its form and its numbers.
+
+    `others` are the columns of a table that the model does not read, by their names. `warnings` are about
+    cells that the model's training did not have.
+    """
 
     form: RequestForm
     feeds: Feeds
+    others: Mapping[str, Sequence[str]] | None = None
+    warnings: InputWarnings | None = None
 
     def with_binary_outputs(self, parameters: Mapping[str, Any] | None = None) -> InferenceRequest:
         """The same request with all outputs as bytes; `parameters` replace its own.

@@ -12,6 +12,7 @@ from turnpike.export.claims.checklist import NO_ROWS, OTHER_ROWS, Checklist
 from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.network import Network, Rows
 from turnpike.export.parity.batches import REAL_ROWS, BatchGenerator
+from turnpike.export.parity.input_domains import recorded_columns
 from turnpike.export.parity.onnx_reference import OnnxReference
 from turnpike.export.parity.reference import Reference, RejectedError
 from turnpike.export.parity.rounding import choose_batch_generator
@@ -102,8 +103,11 @@ def _share_rows(
 
 
 def _depends_on_rows(network: Network) -> bool:
-    """Whether random rows of a network surely depend on the real ones: floats have their distribution."""
-    return all(np.dtype(spec.dtype).kind == "f" for spec in network.inputs)
+    """Whether random rows of a network surely depend on the real ones: floats have their distribution.
+
+    The columns of a table with words or blanks are drawn as its training recorded them.
+    """
+    return not recorded_columns(network) and all(np.dtype(spec.dtype).kind == "f" for spec in network.inputs)
 
 
 def _expect_batches(

@@ -106,7 +106,7 @@ def _check_lesion(claims: Checklist, file: VerifiedFile, *, has_rows: bool) -> N
     output = file.graph.public_outputs[0]
     fresh = lesion_curve(_fp32_runtime(file), gates, file.network.rows, output, file.graph.biases)
     if fresh is None:
-        raise claims.error("lesion", "expected none, because the rows have no classes, got one")
+        raise claims.error("lesion", "expected none, because the rows have no true answers, got one")
     _expect_near(claims, "lesion", fresh, lesion, FLIPPED_ROWS / max(1, fresh.rows))
     claims.check("lesion")
 

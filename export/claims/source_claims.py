@@ -10,9 +10,11 @@ from turnpike.export.claims.checklist import NO_ROWS, OTHER_ROWS, Checklist
 from turnpike.export.claims.text_claims import check_text
 from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.output.repository import MODEL_FILE, PLAIN_FILE
-from turnpike.export.sources.data.features import column_count, named_features
+from turnpike.export.sources.data.features import column_count, named_features, without_words
 
 NO_LABELS = "the source gives no names: give --labels"
+# how cells become numbers
+FORM_FIELDS = ("kind", "categories", "date_format", "decimal_comma", "affix", "blanks")
 # relative difference of sums in float64
 SUM_TOLERANCE = 1e-6
 
@@ -22,6 +24,7 @@ def check_source(claims: Checklist, file: VerifiedFile, *, has_rows: bool) -> No
     check_labels(claims, file)
     check_text(claims, file.manifest, file.network, has_rows=has_rows)
     _check_features(claims, file, has_rows=has_rows)
+    _check_task(claims, file)
     _check_origin(claims, file)
     _check_name(claims, file)
 
@@ -49,7 +52,11 @@ def _check_features(claims: Checklist, file: VerifiedFile, *, has_rows: bool) ->
     manifest, network = file.manifest, file.network
     features = manifest.features
     if network.features:
-        claims.expect("features", network.features, features, "of the training run")
+        expected = network.features
+        # an export with --hide-categories publishes no words
+        if not any(feature.categories for feature in features):
+            expected = without_words(expected)
+        claims.expect("features", expected, features, "of the training run")
         return
     if not features:
         claims.leave_empty("features")
@@ -61,8 +68,9 @@ def _check_features(claims: Checklist, file: VerifiedFile, *, has_rows: bool) ->
     if not has_rows:
         claims.claim(NO_ROWS if network.rows is None else OTHER_ROWS, "features")
         return
-    expected = named_features([feature.name for feature in features], network)
-    for ours, theirs in zip(expected, features, strict=True):
+    named = named_features([feature.name for feature in features], network)
+    pairs = list(zip(named, features, strict=True))
+    for ours, theirs in pairs:
         # sums of many numbers are rounded in another order on another machine
         for key in ("low", "high", "mean", "sd"):
             value, got = getattr(ours, key), getattr(theirs, key)
@@ -70,6 +78,32 @@ def _check_features(claims: Checklist, file: VerifiedFile, *, has_rows: bool) ->
                 raise claims.error(f"features: {theirs.name}: {key}", f"expected {value:g}, got {got:g}")
     claims.check("features.low", "features.high", "features.mean", "features.sd")
     claims.claim("the source gives no names of columns", "features.name", "features.unit")
+    forms = [f"features.{key}" for key in FORM_FIELDS]
+    if all(getattr(ours, key) == getattr(theirs, key) for ours, theirs in pairs for key in FORM_FIELDS):
+        claims.check(*forms)
+    else:
+        claims.claim("the source does not tell what its columns hold", *forms)
+
+
+def _check_task(claims: Checklist, file: VerifiedFile) -> None:
+    """Check what is predicted: a training run tells, and the output of a number has one column."""
+    manifest, network = file.manifest, file.network
+    if network.training is not None:
+        claims.expect("task", network.task, manifest.task, "of the training run")
+        claims.expect("target", network.target, manifest.target, "of the training run")
+        return
+    output = file.runtime.outputs[0]
+    columns = output.dims[-1] if len(output.dims) > 1 else 1
+    if manifest.task == "number" and isinstance(columns, int) and columns != 1:
+        raise claims.error("task", f"expected classes, as {output.name} has {columns} columns, got a number")
+    if manifest.task == network.task:
+        claims.check("task")
+    else:
+        claims.claim("the rows that are given do not tell it", "task")
+    if manifest.target == network.target:
+        claims.check("target")
+    else:
+        claims.claim("the source does not tell it", "target")
 
 
 def _check_origin(claims: Checklist, file: VerifiedFile) -> None:

@@ -13,6 +13,7 @@ from turnpike.export.cli.options import (
     AsJson,
     DataDir,
     FilePrecision,
+    HideCategories,
     Inputs,
     MaxError,
     MinAgreement,
@@ -59,8 +60,8 @@ def command(
         float | None,
         typer.Option(
             metavar="POINTS",
-            help="Keep as few units as lose at most this many percentage points of accuracy, or of equal "
-            "answers if the classes are not known.",
+            help="Keep as few units as lose at most this many percentage points of accuracy (of R2, if "
+            "a number is predicted), or of equal answers if the classes are not known.",
         ),
     ] = None,
     finetune_epochs: Annotated[
@@ -80,6 +81,7 @@ def command(
     precision: FilePrecision = "fp32",
     min_agreement: MinAgreement = MIN_AGREEMENT,
     max_error: MaxError = MAX_ERROR,
+    hide_categories: HideCategories = False,
     report: Report = None,
     seed: Seed = 0,
     threads: Threads = 1,
@@ -100,7 +102,7 @@ def command(
     )
     with collector_paused():
         from turnpike.export.compress.remove_units import CompressionOptions, run_compression
-    options = CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed)
+    options = CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed, hide_categories)
     with running(threads, hidden=as_json or quiet) as progress:
         result = run_compression(source, to, source_options, precision_options, options, progress)
     print_result(
@@ -136,10 +138,10 @@ def curve_table(manifest: Manifest, compression: Compression) -> Table:
     """A row for each share of the units, and one for the file that was written."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     file = file_point(compression)
-    has_accuracy = file.metric is not None
+    metric = "R2" if manifest.task == "number" else "accuracy"
     has_answers = file.agreement is not None
     titles = ["units", "multiplications"]
-    titles += [*(["accuracy"] if has_accuracy else []), *(["same answers"] if has_answers else [])]
+    titles += [*([metric] if file.metric is not None else []), *(["same answers"] if has_answers else [])]
     for title in (*titles, *(f"{size} row{'' if size == 1 else 's'}" for size in file.faster)):
         table.add_column(title, justify="right", no_wrap=True)
     for point in curve_with_file(manifest.precision, compression):

@@ -57,7 +57,7 @@ def train(out: Path) -> None:
     record = read_checkpoint(out / BEST_CHECKPOINT)[1] if (out / BEST_CHECKPOINT).exists() else None
     if record is not None and record.preset != DEFAULT_PRESET:
         raise ConfigError(f"--out: {out} holds a run of {record.preset}: choose another folder")
-    if record is not None and "test_accuracy" in record.metrics:  # recorded at the end of a run
+    if record is not None and "test_loss" in record.metrics:  # recorded at the end of a run
         console.print(
             f"{escape(str(out))} already holds the trained network; remove the folder to train it again"
         )

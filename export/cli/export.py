@@ -12,6 +12,7 @@ from turnpike.export.cli.options import (
     Data,
     DataDir,
     FilePrecision,
+    HideCategories,
     Inputs,
     Labels,
     MaxError,
@@ -112,6 +113,7 @@ def command(
             "--plain", help="Also write plain.onnx for other runtimes: no gates, no levers, proved too."
         ),
     ] = False,
+    hide_categories: HideCategories = False,
     threads: Threads = 1,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -147,6 +149,7 @@ def command(
         expect_gates=expect_gates,
         open_recurrent=open_recurrent,
         plain=plain,
+        hide_categories=hide_categories,
     )
     with running(threads, hidden=as_json or quiet) as progress:
         result = run_export(source, to, source_options, precision_options, options, progress)

@@ -76,6 +76,13 @@ MaxError = Annotated[
     float, typer.Option(help="Relative rms error that the outputs of a lower precision may have.")
 ]
 Report = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for index.html and report.json.")]
+HideCategories = Annotated[
+    bool,
+    typer.Option(
+        "--hide-categories",
+        help="Leave the words of a table's columns out of the file. Callers send their numbers instead.",
+    ),
+]
 Seed = Annotated[
     int, typer.Option(callback=at_least(0), help="Seed of the random rows that parity is proved on.")
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from turnpike.export.measure.accuracy import are_probabilities, is_classification, score
+from turnpike.export.measure.accuracy import judge
 from turnpike.export.measure.run_rows import output_for_rows
 from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.runtime import Runtime
@@ -17,7 +17,7 @@ class AnswerQuality:
     Attributes:
         agreement: The share of answers whose highest class is that of the whole graph; None if the output has
             no classes.
-        accuracy: The share of right answers; None if the classes of the rows are not known.
+        accuracy: The share of right answers, or R2 of numbers; None if the true answers are not known.
     """
 
     agreement: float | None
@@ -28,13 +28,18 @@ class AnswerComparison:
     """The answers of the whole graph on some rows, to compare those of other graphs with.
 
     Attributes:
-        accuracy_whole: The share of right answers of the whole graph; None if the classes are not known.
+        accuracy_whole: The same of the whole graph.
     """
 
     def __init__(self, whole_runtime: Runtime, output: str, rows: Rows) -> None:
         self._output, self._rows = output, rows
         self._answers = output_for_rows(whole_runtime, rows, output)
         self.accuracy_whole = self._accuracy(self._answers)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether answers can be told better or worse."""
+        return self.has_classes or self.accuracy_whole is not None
 
     @property
     def has_classes(self) -> bool:
@@ -49,16 +54,14 @@ class AnswerComparison:
         return AnswerQuality(agreement, self._accuracy(answers))
 
     def _accuracy(self, answers: Array) -> float | None:
-        classes = self._rows.classes
-        if classes is None or not is_classification(answers, classes):
-            return None
-        return score(answers, classes, probabilities=are_probabilities(answers)).accuracy
+        score = judge(answers, self._rows)
+        return None if score is None else score.accuracy
 
 
 def points_lost(comparison: AnswerComparison, quality: AnswerQuality) -> float:
-    """Points of accuracy that were lost, in percent; points of agreement if the classes are not known."""
+    """Points of accuracy or R2 that were lost, in percent; of agreement if the classes are not known."""
     if comparison.accuracy_whole is not None and quality.accuracy is not None:
         return 100 * (comparison.accuracy_whole - quality.accuracy)
     if quality.agreement is None:
-        raise ValueError("expected an output with a number for each class")
+        raise ValueError("expected an output with a number for each class, or rows with numbers to predict")
     return 100 * (1 - quality.agreement)

@@ -133,7 +133,9 @@ class _FineTuner:
         """The validation rows of the data set, for the inputs of a network."""
         validation = replace(self._dataset, test=self._dataset.valid)
         with errors_of_option("--data"):
-            rows, _ = dataset_rows(validation, network.inputs, network.labels, max_rows=MAX_TEST_ROWS)
+            rows, _ = dataset_rows(
+                validation, network.inputs, network.labels, network.features, MAX_TEST_ROWS
+            )
         return rows
 
     def _show(self, report: StepReport) -> None:

@@ -21,7 +21,8 @@ from turnpike.export.options import PrecisionOptions
 from turnpike.export.output.model_bytes import tool_versions, weights_digest
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.proved_graph import ProvedGraph, lower_precision, prove_graph
-from turnpike.export.sources.data.rows import MAX_ROWS_USED, SplitRows
+from turnpike.export.sources.data.row_arrays import MAX_ROWS_USED
+from turnpike.export.sources.data.rows import SplitRows
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import (
     Compression,
@@ -135,6 +136,8 @@ def cut_manifest(
         alphabet=network.alphabet,
         text=text,
         features=network.features,
+        task=network.task,
+        target=network.target,
         gates=measured.cut.graph.gates,
         batch_axes=network.batch_axes(proved.graph.public_outputs)
         if whole.manifest is None

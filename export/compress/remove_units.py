@@ -23,10 +23,12 @@ from turnpike.export.output.repository import (
     IfTaken,
     expect_version,
     expect_writable,
+    hides_categories,
     newest_version,
     write_model,
 )
 from turnpike.export.report.data import KeptUnits
+from turnpike.export.sources.data.features import without_words
 from turnpike.export.sources.data.rows import SplitRows, read_split_rows
 from turnpike.export.steps import ProgressListener, Steps
 from turnpike.export.text_input import prove_text_input
@@ -71,6 +73,8 @@ class CompressionOptions:
         version: Version of the model. Default: the next free one.
         report: Folder for an HTML report.
         seed: Seed of the random rows that parity is proved on.
+        hide_categories: Whether to leave the words of a table's columns out of the file. They are in any
+            case if the source or the newest version of the model has none.
     """
 
     keep: float | None = None
@@ -79,6 +83,7 @@ class CompressionOptions:
     version: int | None = None
     report: Path | None = None
     seed: int = 0
+    hide_categories: bool = False
 
     def __post_init__(self) -> None:
         if (self.keep is None) == (self.max_drop is None):
@@ -109,6 +114,7 @@ def compress_model(
     precision: Precision = "fp32",
     min_agreement: float = MIN_AGREEMENT,
     max_error: float = MAX_ERROR,
+    hide_categories: bool = False,
     report: Path | None = None,
     seed: int = 0,
     listener: ProgressListener | None = None,
@@ -135,6 +141,8 @@ def compress_model(
         precision: "fp32", "fp16" or "int8". The smaller graph is proved in fp32 first.
         min_agreement: Share of answers in which a lower precision must agree with fp32.
         max_error: Relative root mean square error that the outputs of a lower precision may have.
+        hide_categories: Whether to leave the words of a table's columns out of the file. They are always left
+            out if the source is a file without them, or if the newest version of the model has none.
         report: Folder for an HTML report and the same figures as JSON.
         seed: Seed of the random rows that parity is proved on.
         listener: Called when a step starts, advances or finishes.
@@ -152,7 +160,7 @@ def compress_model(
         to,
         SourceOptions(name=name, inputs=inputs, weights=weights, data=data, data_dir=data_dir),
         PrecisionOptions(precision=precision, min_agreement=min_agreement, max_error=max_error),
-        CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed),
+        CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed, hide_categories),
         listener,
     )
 
@@ -173,6 +181,8 @@ def run_compression(
 
     with steps.step("load"):
         whole = read_whole_network(source, source_options.without_rows(), options.seed, steps)
+        newest = newest_version(repository, whole.network.name)
+        hidden_before = hides_categories(repository, whole.network.name, newest)
         rows = _read_rows(whole, source_options)
         # an exported file has its own proof, and the cut leaves its inputs as they are
         text = prove_text_input(whole.network, rows.test) if whole.manifest is None else whole.manifest.text
@@ -197,8 +207,10 @@ def run_compression(
     measured = cut_and_measure(ranking, choice, rows.test, precision_options, options.seed, steps)
     with steps.step("write"):
         # the first that is tried: if it is taken, `write_model` takes the next
-        version = options.version or max(1, newest_version(repository, whole.network.name))
+        version = options.version or max(1, newest)
         manifest = cut_manifest(whole, measured, rows, text, options.finetune_epochs, version)
+        if options.hide_categories or hidden_before:
+            manifest = manifest.model_copy(update={"features": without_words(manifest.features)})
         if_taken: IfTaken = "next" if options.version is None else "refuse"
         written = write_model(repository, manifest, measured.proved.data, if_taken=if_taken)
         finetuned = save_finetuned(checkpoint, choice, written.manifest.name)
@@ -214,6 +226,7 @@ def run_compression(
             *search.left_whole,
             *measured.proved.warnings,
             *_warnings_of_limit(options.max_drop, measured),
+            *_warnings_of_hidden_words(options, whole, newest, hidden_before=hidden_before),
         ),
         written.written,
         finetuned,
@@ -231,10 +244,16 @@ def _read_rows(whole: WholeNetwork, options: SourceOptions) -> SplitRows:
         raise UsageError("--data: expected rows to choose the units on, got none")
     data_dir = None if options.data_dir is None else Path(options.data_dir)
     network = whole.network
-    features = [feature.name for feature in network.features]
     with errors_of_option("--data"):
         return read_split_rows(
-            options.data, network.inputs, network.labels, features, data_dir, network.training
+            options.data,
+            network.inputs,
+            network.labels,
+            network.features,
+            data_dir,
+            network.training,
+            network.target,
+            network.task,
         )
 
 
@@ -271,6 +290,19 @@ def _warnings_of_limit(max_drop: float | None, measured: MeasuredCut) -> list[st
         f"--max-drop: {lost:.2f} points are lost on the rows that judge the result, more than {max_drop:g}: "
         "the limit is kept on the rows that units are chosen on; a smaller --max-drop leaves a margin"
     ]
+
+
+def _warnings_of_hidden_words(
+    options: CompressionOptions, whole: WholeNetwork, newest: int, *, hidden_before: bool
+) -> tuple[str, ...]:
+    """Says that words are left out without being asked for."""
+    has_words = any(feature.categories for feature in whole.network.features)
+    if not hidden_before or not has_words or options.hide_categories:
+        return ()
+    return (
+        f"the words of categories are left out, as in version {newest} of {whole.network.name}: "
+        "--name makes a model that has them",
+    )
 
 
 def _write_report(

@@ -84,7 +84,7 @@ def search_share(ranking: UnitRanking, rows: Rows, max_drop: float, steps: Steps
     """The smallest share of the units that loses at most `max_drop` points on rows of data."""
     cutter = ranking.cutter
     comparison = AnswerComparison(cutter.runtime, cutter.output, rows)
-    if not comparison.has_classes:
+    if not comparison.is_judged:
         raise UsageError(
             f"--max-drop: expected an output with a number for each class, and {cutter.output!r} has none: "
             "use --keep"

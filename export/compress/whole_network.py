@@ -102,6 +102,8 @@ def _read_exported(
         labels=manifest.labels,
         alphabet=manifest.alphabet,
         features=manifest.features,
+        task=manifest.task,
+        target=manifest.target,
         ranges={bounds.input: (bounds.low, bounds.high) for bounds in manifest.parity.input_ranges},
         random_weights=manifest.random_weights,
     )

@@ -1,21 +1,55 @@
-"""Accuracy and cross entropy of a classifier's output, and the share of answers that changed."""
+"""How good answers are: accuracy and cross entropy of classes, R2 and mean absolute error of numbers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from turnpike.export.network import Array, Rows
 
 
 @dataclass(frozen=True)
 class Score:
-    """Share of correct answers, and mean cross entropy in nats."""
+    """Share of correct answers, and mean cross entropy in nats; of numbers, R2 and mean absolute error."""
 
     accuracy: float
     loss: float
+
+
+def judge(output: Array, rows: Rows, *, probabilities: bool | None = None) -> Score | None:
+    """The score of an output for rows; None if their true answers are not known, or not of its form.
+
+    Args:
+        output: What a network gave.
+        rows: The rows, with their classes or the numbers to predict.
+        probabilities: Whether the output has been through a softmax; None to tell by its values.
+    """
+    if rows.classes is not None and is_classification(output, rows.classes):
+        if probabilities is None:
+            probabilities = are_probabilities(output)
+        return score(output, rows.classes, probabilities=probabilities)
+    if rows.numbers is not None and _is_number(output, rows.numbers):
+        return _score_numbers(output, rows.numbers)
+    return None
+
+
+def _is_number(output: Array, numbers: Array) -> bool:
+    """Whether an output has one finite number for each row."""
+    return (
+        output.dtype.kind == "f"
+        and output.shape in (numbers.shape, (*numbers.shape, 1))
+        and numbers.size > 0
+        and bool(np.isfinite(output).all())
+    )
+
+
+def _score_numbers(output: Array, numbers: Array) -> Score:
+    """R2, the share of the variance that is predicted, and the mean absolute error."""
+    true = numbers.astype(np.float64)
+    errors = output.astype(np.float64).reshape(true.shape) - true
+    squares, total = float((errors**2).sum()), float(((true - true.mean()) ** 2).sum())
+    return Score(1 - squares / total if total else float(squares == 0), float(np.abs(errors).mean()))
 
 
 def is_classification(output: Array, classes: Array | None) -> bool:
@@ -51,6 +85,8 @@ def score(output: Array, classes: Array, *, probabilities: bool) -> Score:
     return Score(float((values.argmax(-1) == expected).mean()), float(losses.mean()))
 
 
-def share_changed(output: Array, previous: Array) -> float:
-    """The share of answers whose highest-scoring class changed."""
+def share_changed(output: Array, previous: Array, error: float) -> float:
+    """The share of answers whose highest class changed; of numbers, that moved by more than `error`."""
+    if output.ndim < 2 or output.shape[-1] == 1:
+        return float((np.abs(output.astype(np.float64) - previous) > error).mean())
     return float((output.argmax(-1) != previous.argmax(-1)).mean())

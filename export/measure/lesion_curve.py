@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from turnpike.export.measure.accuracy import are_probabilities, is_classification, score, share_changed
+from turnpike.export.measure.accuracy import are_probabilities, judge, share_changed
 from turnpike.export.measure.run_rows import first_rows, output_for_rows, round_figure
 from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.levers import override_biases
@@ -28,35 +26,36 @@ def lesion_curve(
     Args:
         runtime: The open model.
         gates: Its gates.
-        rows: Rows of data with their classes.
-        output: The output with logits or probabilities.
+        rows: Rows of data with their classes, or the numbers to predict.
+        output: The output with logits or probabilities, or with a number.
         biases: The values of the levers in the file, by the names of their tensors.
 
     Returns:
-        The curve, or None if the classes are not known or the output does not answer with classes.
+        The curve, or None if the true answers are not known, or the output does not answer with classes or
+        a number.
     """
     rows = first_rows(rows, MAX_LESION_ROWS)
-    if rows.classes is None:
+    if rows.classes is None and rows.numbers is None:
         return None
     intact = output_for_rows(runtime, rows, output)
-    if not is_classification(intact, rows.classes):
+    before = judge(intact, rows)
+    if before is None:
         return None
-    probabilities = are_probabilities(intact)
-    before = score(intact, rows.classes, probabilities=probabilities)
+    probabilities = rows.classes is not None and are_probabilities(intact)
     lesions = []
     for layer, layer_gates in gates_by_layer(gates).items():
         if not all(gate.levers for gate in layer_gates):
             continue
         closed = output_for_rows(runtime, rows, output, override_biases(biases, closed=layer_gates))
-        if not np.isfinite(closed).all():
+        after = judge(closed, rows, probabilities=probabilities)
+        if after is None:
             continue
-        after = score(closed, rows.classes, probabilities=probabilities)
         lesions.append(
             LayerLesion(
                 layer=layer,
                 accuracy=round_figure(after.accuracy),
                 loss=round_figure(after.loss),
-                flipped=round_figure(share_changed(closed, intact)),
+                flipped=round_figure(share_changed(closed, intact, before.loss)),
             )
         )
     return LesionCurve(

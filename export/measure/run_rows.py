@@ -94,8 +94,7 @@ def row_axes(runtime: Runtime) -> dict[str, int]:
 
 def first_rows(rows: Rows, count: int) -> Rows:
     """The first `count` rows, or all if there are fewer."""
-    classes = None if rows.classes is None else rows.classes[:count]
-    return Rows({name: array[:count] for name, array in rows.inputs.items()}, classes)
+    return rows.take(slice(count))
 
 
 def rows_digest(rows: Rows) -> str:

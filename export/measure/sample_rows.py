@@ -56,12 +56,17 @@ def choose_samples(rows: Rows | None, count: int, labels: Sequence[str] = ()) ->
 
 
 def input_ranges(rows: Rows | None) -> tuple[InputRange, ...]:
-    """The smallest and the largest value of each input."""
+    """The smallest and the largest value of each input, without blanks."""
     if rows is None:
         return ()
+    known = {
+        name: array[~np.isnan(array)] if array.dtype.kind == "f" else array
+        for name, array in rows.inputs.items()
+    }
     return tuple(
         InputRange(input=name, low=float(array.min()), high=float(array.max()))
-        for name, array in rows.inputs.items()
+        for name, array in known.items()
+        if array.size
     )
 
 
@@ -72,7 +77,10 @@ def encode_row(name: str, row: Array) -> SampleInput:
         with np.errstate(over="ignore", invalid="ignore"):
             values = row.astype(np.dtype(dtype).newbyteorder("<"))
         # compare bits too: -0.0 equals 0, but an integer type loses its sign
-        if np.array_equal(values, row) and values.astype(row.dtype).tobytes() == row.tobytes():
+        if (
+            np.array_equal(values, row, equal_nan=values.dtype.kind == "f")
+            and values.astype(row.dtype).tobytes() == row.tobytes()
+        ):
             break
     return SampleInput(
         name=name, shape=row.shape, dtype=dtype, data=base64.b64encode(values.tobytes()).decode("ascii")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,6 +28,7 @@ MAX_SMALL_ROWS = 7
 # names of batches that are treated specially
 LARGE_VALUES, ONE_NAN, ONE_INF = "large", "one NaN", "one Inf"
 REAL_ROWS = "real rows"
+BLANKS, UNSEEN_WORDS = "blanks", "unseen words"
 # by which the rows of the batch LARGE_VALUES are multiplied, one each. The moderate ones push gates to their
 # ends while rounding does not decide anything yet
 LARGE_FACTORS = (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
@@ -100,6 +101,7 @@ class ProofBatch:
         compare_layers: Whether gates and layers are compared, or the outputs alone.
         row_names: A name for each row if the rows are judged one by one.
         usual: The root mean square of each float input in ordinary batches.
+        codes: The columns of an input whose numbers stand for words.
         compared: Whether values are compared; if not, the batch shows only whether rows are mixed.
     """
 
@@ -113,6 +115,7 @@ class ProofBatch:
     compare_layers: bool = True
     row_names: tuple[str, ...] = ()
     usual: Mapping[str, float] = field(default_factory=dict)
+    codes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     compared: bool = True
 
     def slice_rows(self, start: int, stop: int) -> ProofBatch:
@@ -124,12 +127,18 @@ class ProofBatch:
         return replace(self, rows=stop - start, arrays=arrays, row_names=())
 
     def perturbed(self, share: float, seed: int) -> ProofBatch:
-        """The batch with each number moved randomly by up to a share of its value or of its usual value."""
+        """The batch with each number moved randomly by up to a share of its value or of its usual value.
+
+        Numbers that stand for words stay.
+        """
         rng = np.random.default_rng(seed)
 
         def moved(name: str, array: Array) -> Array:
             size = np.maximum(np.where(np.isfinite(array), np.abs(array), 0), self.usual.get(name, 0))
-            return (array + share * size * rng.uniform(-1, 1, array.shape)).astype(array.dtype)
+            step = share * size * rng.uniform(-1, 1, array.shape)
+            if codes := self.codes.get(name):
+                step[:, list(codes)] = 0.0
+            return (array + step).astype(array.dtype)
 
         return replace(
             self,
@@ -195,13 +204,25 @@ class BatchGenerator:
         ]
 
     def ordinary(self, rows: Rows | None) -> list[ProofBatch]:
-        """Batches with other neighbors, strided memory, range ends, other sizes, and real rows if given."""
+        """Batches with other neighbors, strided memory, range ends, blanks, other sizes, and real rows."""
         batches = [
             replace(self._batch("neighbours", self._other_neighbors()), shared=True),
             replace(self._batch("strided", self._draw("strided", self.few_rows)), strided=True),
         ]
         if any(self._is_integer(spec) for spec in self.sizes.inputs):
             batches.append(self._batch("ends of the range", self._range_ends()))
+        if any(column.blanks for domain in self.domains.values() for column in domain.columns):
+            blank = {
+                name: self.domains[name].with_blanks(array)
+                for name, array in self._draw(BLANKS, self.few_rows).items()
+            }
+            batches.append(self._batch(BLANKS, blank))
+        if any(domain.codes for domain in self.domains.values()):
+            unseen = {
+                name: self.domains[name].with_unseen_words(array)
+                for name, array in self._draw(UNSEEN_WORDS, self.few_rows).items()
+            }
+            batches.append(self._batch(UNSEEN_WORDS, unseen))
         for dim, usual in self.sizes.sizes.items():
             if dim != self.sizes.batch:
                 for size in sorted({*EXTRA_SIZES, usual - 1, usual + 1} - {0, usual}):
@@ -299,7 +320,8 @@ class BatchGenerator:
         with_rows = ((arrays[key], axis) for key, axis in self._axes.items() if axis is not None)
         rows = next((array.shape[axis] for array, axis in with_rows), self.row_counts[0])
         arrays = {key: self.domains[key].clip(array) for key, array in arrays.items()}
-        return ProofBatch(name, rows, arrays, self._axes, usual=self._usual)
+        codes = {key: domain.codes for key, domain in self.domains.items()}
+        return ProofBatch(name, rows, arrays, self._axes, usual=self._usual, codes=codes)
 
     @staticmethod
     def _is_integer(spec: InputSpec) -> bool:

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from turnpike.export.errors import SourceOptionError
 from turnpike.export.input_spec import InputSpec
 from turnpike.export.network import Array, Network
+from turnpike.service.artifact.manifest import Feature
 
 # operators that move ids or change their type, but not their values
 VALUE_PRESERVING_OPS = frozenset(
@@ -28,7 +29,8 @@ class InputDomain:
     """Integers from `low` to `high` (included), or normal numbers with `mean` and standard deviation `sd`.
 
     `limits` are the lowest and the highest value of all batches, if the user gave a range. With `guessed`,
-    nothing shows which integers the network takes.
+    nothing shows which integers the network takes. `columns` are those of a table with words, booleans, dates
+    or blanks.
     """
 
     low: int = 0
@@ -37,6 +39,12 @@ class InputDomain:
     sd: Array | float = 1.0
     limits: tuple[float, float] | None = None
     guessed: bool = False
+    columns: tuple[Feature, ...] = ()
+
+    @property
+    def codes(self) -> list[int]:
+        """The columns whose numbers stand for words: another number, however close, is another word."""
+        return [number for number, column in enumerate(self.columns) if column.kind == "category"]
 
     def within(self, low: float, high: float) -> InputDomain:
         """The part of the domain from `low` to `high`; numbers around the middle, if most are outside."""
@@ -51,6 +59,23 @@ class InputDomain:
         """The array with its numbers moved into the limits; a NaN stays."""
         return array if self.limits is None else array.clip(*self.limits).astype(array.dtype)
 
+    def with_blanks(self, array: Array) -> Array:
+        """Rows with blanks: all in the first row that may be, and in further rows every other one."""
+        blanks = [number for number, column in enumerate(self.columns) if column.blanks]
+        array = array.copy()
+        for row in range(len(array)):
+            array[row, [column for place, column in enumerate(blanks) if row == 0 or (place + row) % 2]] = (
+                np.nan
+            )
+        return array
+
+    def with_unseen_words(self, array: Array) -> Array:
+        """Rows in which each word is one that was never seen."""
+        array = array.copy()
+        for number in self.codes:
+            array[:, number] = int(self.columns[number].high) + 1
+        return array
+
     def narrower(self) -> list[InputDomain]:
         """Narrower integer ranges to try, for a network that does not accept all of this one."""
         tops = {top for top in (127, 31, 7, 3, 1, 0) if self.low <= top < self.high}
@@ -61,7 +86,13 @@ class InputDomain:
         shape = spec.shape(**sizes)
         dtype = np.dtype(spec.dtype)
         if dtype.kind == "f":
-            return self.clip(np.asarray(self.mean + self.sd * rng.standard_normal(shape)).astype(dtype))
+            values = np.asarray(self.mean + self.sd * rng.standard_normal(shape))
+            for number, column in enumerate(self.columns):
+                # the word after the last one was never seen
+                highest = int(column.high) + 1 if column.kind == "category" else 1
+                if column.kind in ("category", "boolean"):
+                    values[:, number] = rng.integers(0, highest, len(values), endpoint=True)
+            return self.clip(values.astype(dtype))
         return rng.integers(self.low, self.high, shape, endpoint=True).astype(dtype)
 
 
@@ -85,10 +116,10 @@ def input_domains(network: Network, model: ir.Model, graph_names: Sequence[str])
             lowest = info.min if low <= info.min else ceil(low)
             highest = info.max if high >= info.max else floor(high)
             domains[name] = replace(domains[name], low=lowest, high=highest, guessed=False)
-        if rows is not None and rows.size and not (rows.min() >= low and rows.max() <= high):
+        if rows is not None and rows.size and not (np.nanmin(rows) >= low and np.nanmax(rows) <= high):
             raise SourceOptionError(
                 f"--data: {name}: expected values from {low:g} to {high:g} (--input-range), "
-                f"got {rows.min():g} to {rows.max():g}"
+                f"got {np.nanmin(rows):g} to {np.nanmax(rows):g}"
             )
         if domains[name].low > domains[name].high:
             raise SourceOptionError(
@@ -129,8 +160,26 @@ def _domain(spec: InputSpec, network: Network, model: ir.Model, graph_name: str)
     return InputDomain(0, 255 if spec.dtype == "uint8" else 1, guessed=True)
 
 
+def recorded_columns(network: Network) -> tuple[Feature, ...]:
+    """The columns of a table with words, booleans, dates or blanks, whose values are drawn as recorded."""
+    columns = network.features
+    is_plain = all(column.kind == "number" and not column.blanks for column in columns)
+    return () if is_plain or network.inputs[0].dims[1:] != (len(columns),) else columns
+
+
 def _float_domain(spec: InputSpec, rows: Array | None, network: Network) -> InputDomain:
-    """The distribution of the rows; without rows, what the network's own scaling implies, or N(0, 1)."""
+    """The distribution of the rows; without rows, what the network's own scaling implies, or N(0, 1).
+
+    That of a table's columns is recorded, if there are other ones than numbers without blanks.
+    """
+    columns = recorded_columns(network)
+    if columns:
+        return InputDomain(
+            mean=np.array([column.mean for column in columns]),
+            # vary cells that are constant in the data too, so that their weights are tested
+            sd=np.array([column.sd or 1.0 for column in columns]),
+            columns=columns,
+        )
     if rows is not None and rows.size:
         numbers = rows.astype(np.float64)
         overall = float(numbers.std()) or 1.0

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from turnpike.export.errors import PrecisionError
-from turnpike.export.measure.accuracy import are_probabilities, is_classification, score
+from turnpike.export.measure.accuracy import judge
 from turnpike.export.measure.run_rows import first_rows, round_figure, run_rows
 from turnpike.export.network import Array, Rows
 from turnpike.export.options import AgreementLimits
@@ -89,8 +89,8 @@ class Comparison:
         agreement: Share of answers that agree.
         error: Relative root mean square error of the public output that changes most; None if all outputs
             are integers.
-        metric: Accuracy of the variant, if the classes are known.
-        metric_fp32: Accuracy of fp32.
+        metric: Accuracy of the variant, if the classes are known, or R2, if the numbers to predict are.
+        metric_fp32: The same of fp32.
         outputs: Difference of each public output.
         gates: Difference of each gate.
         speed: Speed for several numbers of rows.
@@ -112,6 +112,11 @@ class Comparison:
     speed: tuple[Speed, ...]
     size: int
     size_fp32: int
+
+    @property
+    def metric_name(self) -> str:
+        """What `metric` is."""
+        return "R2" if self.kind == "near" else "accuracy"
 
     @property
     def variant(self) -> Variant:
@@ -203,9 +208,8 @@ def compare(
         answers_fp32.append(batch_fp32.first_axis_rows(outputs[0]))
         answers_lower.append(batch_lower.first_axis_rows(outputs[0]))
     expected, actual = np.concatenate(answers_fp32), np.concatenate(answers_lower)
-    metrics: tuple[float | None, float | None] = (None, None)
-    if rows.classes is not None and is_classification(expected, rows.classes):
-        metrics = _accuracy(actual, rows.classes), _accuracy(expected, rows.classes)
+    scores = judge(actual, rows), judge(expected, rows)
+    metrics = [None if score is None else round_figure(score.accuracy) for score in scores]
     output_differences = tuple(differences[name].result(name) for name in outputs)
     return Comparison(
         precision=precision,
@@ -251,7 +255,7 @@ def require_agreement(comparison: Comparison, limits: AgreementLimits) -> None:
         return
     metric = ""
     if comparison.metric is not None and comparison.metric_fp32 is not None:
-        metric = f"; accuracy {comparison.metric:g}, in fp32 {comparison.metric_fp32:g}"
+        metric = f"; {comparison.metric_name} {comparison.metric:g}, in fp32 {comparison.metric_fp32:g}"
     rows = f"{comparison.rows} random rows (give real ones with --data)" if comparison.drawn else "your rows"
     raise PrecisionError(
         f"--precision {comparison.precision}: {', and '.join(failures)}, on {rows}{metric}; "
@@ -279,10 +283,6 @@ def agreement(expected: Array, actual: Array) -> float:
     rms = float(np.sqrt((numbers**2).mean())) if numbers.size else 0.0
     near = np.abs(actual.astype(np.float64) - expected) <= NEAR_TOLERANCE * np.maximum(np.abs(expected), rms)
     return float((near | (nan_expected & nan_actual)).mean())
-
-
-def _accuracy(output: Array, classes: Array) -> float:
-    return round_figure(score(output, classes, probabilities=are_probabilities(output)).accuracy)
 
 
 def _timed_rows(runtime: Runtime) -> tuple[int, ...]:

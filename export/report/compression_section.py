@@ -26,14 +26,16 @@ def compression_sections(report: ReportData) -> list[Markup]:
     compression = report.manifest.compression
     if compression is None:
         return []
+    metric = "R2" if report.manifest.task == "number" else "accuracy"
     points = curve_with_file(report.manifest.precision, compression)
     own = points.index(file_point(compression))
-    head, rows = _curve_table(points)
+    head, rows = _curve_table(points, metric)
+    judged = "R2 is" if metric == "R2" else "Accuracy and answers are"
     differs = differs_from_curve(report.manifest.precision, compression)
     intro = (
         f"{compression.units:,} of {compression.units_whole:,} units are left in the layers that were cut, "
         f"and {compression.macs:,} of {compression.macs_whole:,} multiplications for one row. The units that "
-        f"change most on {compression.calibration_rows:,} rows were kept. Accuracy and answers are "
+        f"change most on {compression.calibration_rows:,} rows were kept. {judged} "
         f"of {compression.rows:,} other rows. The last columns say how many times faster a run is than that "
         "of the whole network, by its number of rows, on the machine that compressed the file. The row in "
         "bold is this file."
@@ -51,29 +53,30 @@ def compression_sections(report: ReportData) -> list[Markup]:
             intro,
             table(head, rows, bold=own),
             side_by_side(
-                *_curve_charts(compression, points, own, differs=differs), *_layer_pictures(report.kept)
+                *_curve_charts(compression, points, own, metric, differs=differs),
+                *_layer_pictures(report.kept),
             ),
         )
     ]
 
 
-def _curve_table(points: Sequence[CompressionPoint]) -> tuple[list[str], list[list[Part]]]:
+def _curve_table(points: Sequence[CompressionPoint], metric: str) -> tuple[list[str], list[list[Part]]]:
     """The head and the rows of the table."""
     sizes = list(points[0].faster)
-    has_accuracy = any(point.metric is not None for point in points)
+    has_metric = any(point.metric is not None for point in points)
     has_answers = any(point.agreement is not None for point in points)
     head = ["units", "multiplications"]
-    head += [*(["accuracy"] if has_accuracy else []), *(["same answers"] if has_answers else [])]
+    head += [*([metric] if has_metric else []), *(["same answers"] if has_answers else [])]
     head += [f"faster, {_counted(size, 'row')}" for size in sizes]
     rows: list[list[Part]] = []
     for point in points:
-        accuracy: list[Part] = ["-" if point.metric is None else f"{point.metric:.2%}"]
+        score: list[Part] = ["-" if point.metric is None else f"{point.metric:.2%}"]
         faster: list[Part] = [f"{point.faster[size]:.2f}x" if size in point.faster else "-" for size in sizes]
         rows.append(
             [
                 f"{point.share:.1%}",
                 f"{point.macs:.1%}",
-                *(accuracy if has_accuracy else []),
+                *(score if has_metric else []),
                 *(["-" if point.agreement is None else f"{point.agreement:.2%}"] if has_answers else []),
                 *faster,
             ]
@@ -82,7 +85,7 @@ def _curve_table(points: Sequence[CompressionPoint]) -> tuple[list[str], list[li
 
 
 def _curve_charts(
-    compression: Compression, points: Sequence[CompressionPoint], own: int, *, differs: bool
+    compression: Compression, points: Sequence[CompressionPoint], own: int, metric: str, *, differs: bool
 ) -> list[Markup]:
     """Answers, multiplications and speed over the share of the units, with rings at the file's points.
 
@@ -108,20 +111,24 @@ def _curve_charts(
             curves = [replace(curve, values=values) for curve, values in zip(curves, gaps, strict=True)]
         return line_chart(title, curves, x, places, at=at, others=others, low=low)
 
-    answers = [Series("same answers, %", [_percent(point.agreement) for point in ascending], "2")]
+    answers = []
+    if compression.agreement is not None:
+        answers.append(Series("same answers, %", [_percent(point.agreement) for point in ascending], "2"))
     title, whole = "Same answers", None
     if compression.metric is not None:
-        answers.insert(0, Series("accuracy, %", [_percent(point.metric) for point in ascending], "4"))
-        title = "Accuracy and same answers"
+        answers.insert(0, Series(f"{metric}, %", [_percent(point.metric) for point in ascending], "4"))
+        title = f"{metric[0].upper()}{metric[1:]}" + (
+            "" if compression.agreement is None else " and same answers"
+        )
     if compression.metric_whole is not None:
-        whole = ("accuracy of the whole network, %", 100 * compression.metric_whole)
+        whole = (f"{metric} of the whole network, %", 100 * compression.metric_whole)
     work = Series("multiplications left, %", [100 * point.macs for point in ascending], "4")
     faster = [
         Series(_counted(size, "row"), [point.faster.get(size) for point in ascending], color)
         for size, color in zip(compression.faster, SPEED_COLORS, strict=False)
     ]
     return [
-        *([] if compression.agreement is None else [chart(title, answers, whole, None)]),
+        *([] if not answers else [chart(title, answers, whole, None)]),
         chart("Multiplications left in the layers", [work], None, 0),
         chart("Times faster, by rows of a run", faster, ("the whole network", 1.0), 0),
     ]

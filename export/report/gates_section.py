@@ -12,7 +12,7 @@ from turnpike.export.report.maps import gate_map, signed_map
 from turnpike.reporting.chart import Area, position_axis
 from turnpike.reporting.markup import Markup, Part, tag
 from turnpike.reporting.page import folded, section, side_by_side, table
-from turnpike.service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
+from turnpike.service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile, Task
 
 NO_ROWS = (
     "No rows of data were given, so there is no gate profile and the service cannot measure drift. "
@@ -32,7 +32,7 @@ def gate_sections(report: ReportData) -> list[Markup]:
         *_other_gates(report.other_gates),
         *_panel_section(report),
         *_contrast(manifest.gates, profile, manifest.labels),
-        *([] if manifest.lesion is None else [_lesion(manifest.lesion)]),
+        *([] if manifest.lesion is None else [_lesion(manifest.lesion, manifest.task)]),
     ]
 
 
@@ -154,31 +154,43 @@ def _contrast(gates: Sequence[Gate], profile: Profile | None, labels: Sequence[s
     ]
 
 
-def _lesion(curve: LesionCurve) -> Markup:
+def _lesion(curve: LesionCurve, task: Task) -> Markup:
     layers = [str(lesion.layer) for lesion in curve.layers]
     if not layers:
         return section(
             "Lesions",
             "No layer could be closed: none has levers for all its gates and finite outputs when closed.",
         )
+    metric, error = ("R2", "mean absolute error") if task == "number" else ("accuracy", "mean cross entropy")
     x = position_axis("closed layer", layers)
-    accuracy = Series("accuracy with the layer closed", [lesion.accuracy for lesion in curve.layers], "4")
+    scores = [lesion.accuracy for lesion in curve.layers]
+    score = Series(f"{metric} with the layer closed", scores, "4")
     flipped = Series("answers changed", [lesion.flipped for lesion in curve.layers], "alarm")
-    loss = Series("mean cross entropy with the layer closed", [lesion.loss for lesion in curve.layers], "4")
+    loss = Series(f"{error} with the layer closed", [lesion.loss for lesion in curve.layers], "4")
+    described = "loss" if task == "classes" else error
+    moved = " An answer has changed if it moved by more than this error." if task == "number" else ""
     return section(
         "Lesions",
         f"What the network loses if one layer is closed, so that it carries its input on, over "
-        f"{curve.rows:,} rows. With all layers: accuracy {curve.accuracy:.4f}, loss {curve.loss:.4f}.",
+        f"{curve.rows:,} rows. With all layers: {metric} {curve.accuracy:.4f}, {described} {curve.loss:.4f}."
+        f"{moved}",
         side_by_side(
             line_chart(
-                "Accuracy and changed answers",
-                [accuracy, flipped],
+                f"{metric[0].upper()}{metric[1:]} and changed answers",
+                [score, flipped],
                 x,
                 layers,
                 others=[level("with all layers", curve.accuracy, x)],
-                low=0,
+                # R2 is below 0 if the answers are worse than the mean
+                low=min(0, curve.accuracy, *scores),
                 high=1,
             ),
-            line_chart("Loss", [loss], x, layers, others=[level("with all layers", curve.loss, x)]),
+            line_chart(
+                described[0].upper() + described[1:],
+                [loss],
+                x,
+                layers,
+                others=[level("with all layers", curve.loss, x)],
+            ),
         ),
     )

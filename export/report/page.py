@@ -127,7 +127,13 @@ def _precision(report: ReportData) -> list[Markup]:
     if comparison.metric is not None and comparison.metric_fp32 is not None:
         difference = comparison.metric - comparison.metric_fp32
         rows.insert(
-            1, ["accuracy", f"{comparison.metric:.4f}", f"{comparison.metric_fp32:.4f}", f"{difference:+.4f}"]
+            1,
+            [
+                comparison.metric_name,
+                f"{comparison.metric:.4f}",
+                f"{comparison.metric_fp32:.4f}",
+                f"{difference:+.4f}",
+            ],
         )
     for speed in comparison.speed:
         name = f"ms for {speed.rows} row{'s' if speed.rows > 1 else ''}"

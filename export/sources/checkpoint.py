@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from turnpike.export.errors import SourceError, UsageError
-from turnpike.export.input_spec import InputSpec
+from turnpike.export.input_spec import InputSpec, valid_name
 from turnpike.export.network import Network, TextForm
+from turnpike.export.sources.data.datasets import is_dataset_name
 from turnpike.export.sources.data.features import recorded_features
 from turnpike.models.errors import MissingRecordError, ModelsError
 from turnpike.models.networks.base import Net
@@ -37,10 +38,9 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
     alphabet = _record_field(record, "alphabet", str, file)
     if labels and len(labels) != net.config.classes:
         raise SourceError(f"{file}: expected {net.config.classes} labels, one per class, got {len(labels)}")
-    name = record.preset if isinstance(record.preset, str) and record.preset else file.stem
     own_inputs = _with_user_names(network_input(net), inputs)
     return Network(
-        name,
+        _model_name(record, file),
         "checkpoint",
         own_inputs,
         module=net,
@@ -48,8 +48,20 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
         alphabet=alphabet,
         text=TextForm(own_inputs[0].name, "alphabet") if alphabet and net.reads_ids else None,
         features=recorded_features(record, str(file)),
+        task="number" if net.config.classes == 1 else "classes",
+        target=_record_field(record, "target", str, file),
         training=record,
     )
+
+
+def _model_name(record: TrainingRecord, file: Path) -> str:
+    """The preset, or for a user's own data the name of its file or folder, or else of what is predicted."""
+    data, target = record.data.get("name"), record.data.get("target")
+    names: list[object] = [record.preset, file.stem]
+    # a table may be called digits.csv
+    if isinstance(data, str) and (target or not is_dataset_name(data)):
+        names = [data, target, *names]
+    return next((name for name in names if isinstance(name, str) and valid_name(name)), "")
 
 
 def network_input(net: Net) -> InputSpec:

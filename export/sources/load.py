@@ -20,15 +20,10 @@ from turnpike.export.module_copy import copy_module
 from turnpike.export.network import AnySource, Messages, Network, Rows
 from turnpike.export.options import SourceOptions
 from turnpike.export.sources.checkpoint import read_checkpoint
+from turnpike.export.sources.data.datasets import is_dataset_name, is_embedded, load_as_in_training
 from turnpike.export.sources.data.features import named_features
 from turnpike.export.sources.data.labels import read_labels
-from turnpike.export.sources.data.rows import (
-    dataset_rows,
-    is_dataset_name,
-    is_embedded,
-    load_as_in_training,
-    read_rows,
-)
+from turnpike.export.sources.data.rows import dataset_rows, read_rows
 from turnpike.export.sources.graph.onnx_graph import read_onnx
 from turnpike.export.sources.module.dict_argument import with_dict_argument
 from turnpike.export.sources.module.rows_first import with_rows_first
@@ -44,6 +39,7 @@ from turnpike.export.text_input import parse_text_alphabet
 from turnpike.models.data.download import data_set_folder
 from turnpike.models.errors import ModelsError
 from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.service.artifact.manifest import Task
 
 
 def load_source(source: AnySource, options: SourceOptions, *, with_texts: bool = False) -> Network:
@@ -91,11 +87,14 @@ def with_rows(network: Network, options: SourceOptions, *, with_texts: bool = Fa
                 network.labels,
                 data_dir,
                 record,
-                features=[feature.name for feature in network.features],
+                features=network.features,
+                target=network.target,
+                task=network.task,
                 with_texts=with_texts or network.text is not None,
             )
         is_public = not Path(data).exists()
-        return replace(network, rows=rows, public=is_public, labels=network.labels or labels)
+        task: Task = network.task if rows.numbers is None else "number"
+        return replace(network, rows=rows, public=is_public, labels=network.labels or labels, task=task)
     if record is None:
         return network
     test_rows, warnings = _training_test_rows(record, network, data_dir)
@@ -167,7 +166,7 @@ def _training_test_rows(
     try:
         folder = None if is_embedded(name) else data_dir or data_set_folder(name)
         data = load_as_in_training(name, folder, record)
-        rows, _ = dataset_rows(data, network.inputs, network.labels)
+        rows, _ = dataset_rows(data, network.inputs, network.labels, network.features)
     except (ModelsError, SourceError) as error:
         is_expected = is_embedded(name) or data_dir is not None
         return None, (f"no rows: {error}",) if is_expected else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,21 @@ if TYPE_CHECKING:
 # numbers are not highlighted: they are parts of names and paths too
 console = Console(highlight=False)
 
+# how answers are judged, as the terminal says it
+METRICS = {"accuracy": "accuracy", "r2": "R²"}
+
+
+def metric_of(entry: Mapping[str, float], prefix: str = "") -> str:
+    """The metric that an entry of a history, or the metrics of a run, has."""
+    return next(name for name in METRICS if f"{prefix}{name}" in entry)
+
+
+def score_text(entry: Mapping[str, float], prefix: str = "") -> str:
+    """The score in an entry of a history: a share of correct answers, or R²."""
+    metric = metric_of(entry, prefix)
+    value = entry[f"{prefix}{metric}"]
+    return f"{value:.2%}" if metric == "accuracy" else f"{value:.4f}"
+
 
 @contextmanager
 def quiet_console(*, quiet: bool) -> Iterator[None]:
@@ -49,18 +64,15 @@ def training_bar(name: str) -> Iterator[Callable[[StepReport], None]]:
     columns = (
         TextColumn("[bold]{task.description}[/] epoch {task.fields[epoch]}"),
         BarColumn(bar_width=None),
-        TextColumn(
-            "loss {task.fields[loss]}{task.fields[gates]} · "
-            "accuracy {task.fields[accuracy]}{task.fields[valid]}"
-        ),
+        TextColumn("loss {task.fields[loss]}{task.fields[gates]} · {task.fields[score]}{task.fields[valid]}"),
         TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, console=console, expand=True) as progress:
-        task = progress.add_task(name, total=None, epoch="", loss="?", gates="", accuracy="?", valid="")
+        task = progress.add_task(name, total=None, epoch="", loss="?", gates="", score="", valid="")
 
         def on_step(report: StepReport) -> None:
             history = report.history
-            valid = f" · valid {history[-1]['valid_accuracy']:.2%}" if history else ""
+            valid = f" · valid {score_text(history[-1], 'valid_')}" if history else ""
             progress.update(
                 task,
                 total=report.steps,
@@ -68,7 +80,7 @@ def training_bar(name: str) -> Iterator[Callable[[StepReport], None]]:
                 epoch=f"{report.epoch}/{report.epochs}",
                 loss=f"{report.loss:.4f}",
                 gates="" if report.gate_penalty is None else f" + gates {report.gate_penalty:.4f}",
-                accuracy=f"{report.accuracy:.2%}",
+                score=f"{METRICS[report.metric]} {score_text({report.metric: report.score})}",
                 valid=valid,
             )
 
@@ -87,7 +99,7 @@ def _epoch_printer() -> Callable[[StepReport], None]:
             gates = f" + gates {last['gate_penalty']:.4f}" if "gate_penalty" in last else ""
             console.print(
                 f"epoch {last['epoch']}/{report.epochs}: loss {last['loss']:.4f}{gates}, "
-                f"accuracy {last['accuracy']:.2%}, valid {last['valid_accuracy']:.2%}, "
+                f"{METRICS[metric_of(last)]} {score_text(last)}, valid {score_text(last, 'valid_')}, "
                 f"{last['seconds']:.1f} s",
                 highlight=False,
             )

@@ -48,8 +48,41 @@ Data = Annotated[
 ]
 Target = Annotated[
     str | None,
+    typer.Option(metavar="COLUMN", help="Column of a table to predict.", show_default="the last column"),
+]
+TaskOption = Annotated[
+    str | None,
     typer.Option(
-        metavar="COLUMN", help="Column of a table with the classes.", show_default="the last column"
+        "--task",
+        help="What the column to predict is: classes or number.",
+        show_default="by its values",
+    ),
+]
+Drop = Annotated[
+    list[str] | None, typer.Option("--drop", metavar="COLUMN", help="Leave out a column; can be repeated.")
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option("--keep", metavar="COLUMN", help="Use a column that seems to say nothing; can be repeated."),
+]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="COLUMN=KIND",
+        help="Kind of a column: number, boolean, category, date or date:FORMAT; can be repeated.",
+    ),
+]
+Columns = Annotated[
+    bool, typer.Option("--columns", help="Show what the columns of the table hold, and exit.")
+]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--time-column",
+        metavar="COLUMN",
+        help="Split a table by these dates or numbers: the last rows are the test rows.",
+        show_default="split at random",
     ),
 ]
 Features = Annotated[
@@ -75,6 +108,12 @@ def command(
     listing: Listing = False,
     data: Data = None,
     target: Target = None,
+    task: TaskOption = None,
+    drop: Drop = None,
+    keep: Keep = None,
+    kinds: Kinds = None,
+    columns: Columns = False,
+    time_column: TimeColumn = None,
     features: Features = None,
     data_dir: DataDir = None,
     epochs: Annotated[
@@ -124,6 +163,12 @@ def command(
             help="Thicken and thin lines of training images; 0.5 is a lot.", show_default=PRESETS_OWN
         ),
     ] = None,
+    class_weights: Annotated[
+        bool | None,
+        typer.Option(
+            "--class-weights", help="Count all classes the same, however rare.", show_default=PRESETS_OWN
+        ),
+    ] = None,
     precision: Annotated[str | None, typer.Option(help="fp32 or bf16.", show_default=PRESETS_OWN)] = None,
     test_fraction: Annotated[
         float | None,
@@ -152,6 +197,20 @@ def command(
     if listing:
         list_presets()
         return
+    table_choices: dict[str, Any] = {
+        "target": target,
+        "task": task,
+        "drop": drop or (),
+        "keep": keep or (),
+        "kinds": kinds or (),
+        "time_column": time_column,
+    }
+    if columns:
+        with collector_paused():
+            from turnpike.models.cli.columns import show_table
+            from turnpike.models.data.table.options import table_options
+        show_table(data, table_options(**table_choices))
+        return
     if preset is None:
         if data is None:
             raise ConfigError(
@@ -162,6 +221,7 @@ def command(
             console.print(f"No PRESET: training {preset}; turnpike train --list shows others.")
     with collector_paused():
         from turnpike.models.cli.training_run import train_preset
+        from turnpike.models.data.table.options import table_options
     recipe: dict[str, Any] = {
         "epochs": epochs,
         "batch": batch,
@@ -173,6 +233,7 @@ def command(
         "shift": shift,
         "distort": distort,
         "thickness": thickness,
+        "class_weights": class_weights,
         "precision": precision,
         "test_fraction": test_fraction,
         "threads": threads,
@@ -182,7 +243,7 @@ def command(
             preset,
             out or RUNS_FOLDER / preset,
             data=data,
-            target=target,
+            table=table_options(**table_choices),
             features=features,
             data_dir=data_dir,
             recipe={name: value for name, value in recipe.items() if value is not None},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,17 +13,23 @@ import torch
 import typer
 from rich.markup import escape
 
+from turnpike.common.columns import ColumnKind
+from turnpike.models.cli.columns import show_data
 from turnpike.models.cli.output_folder import expect_writable
 from turnpike.models.cli.progress import (
+    METRICS,
     console,
     download_bar,
+    metric_of,
     print_facts,
+    score_text,
     shell_command,
     show_next_step,
     training_bar,
 )
 from turnpike.models.data.dataset import Dataset
 from turnpike.models.data.load import load_dataset
+from turnpike.models.data.table.options import TableOptions
 from turnpike.models.errors import ConfigError
 from turnpike.models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
 from turnpike.models.networks.base import NetConfig, parameter_count
@@ -36,10 +41,9 @@ from turnpike.models.training.recipe import SMALL_TABLE_BATCH, SMALL_TABLE_WEIGH
 from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 from turnpike.models.training.train import TrainingOutcome, train
 
-FIXED_SETTINGS = ("family", "inputs", "classes")  # decided by the preset or the data, so --set refuses them
-# what `turnpike export --name` accepts
-VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-FIGURE_FILES = ("history.png", "misclassified.png", "gates.png")
+# decided by the preset or the data, so --set refuses them
+FIXED_SETTINGS = ("family", "inputs", "classes", "columns")
+FIGURE_FILES = ("history.png", "misclassified.png", "predictions.png", "gates.png")
 
 
 def train_preset(
@@ -47,7 +51,7 @@ def train_preset(
     folder: Path,
     *,
     data: str | None,
-    target: str | None = None,
+    table: TableOptions | None = None,
     features: Path | None = None,
     data_dir: Path | None,
     recipe: Mapping[str, Any],
@@ -64,7 +68,7 @@ def train_preset(
         preset: Name of the preset.
         folder: Folder of the run.
         data: Data set; None for the preset's own.
-        target: For a table, the column with the classes; None for the last one.
+        table: For a table, what is decided about its columns.
         features: File with the names of the columns of an .npz file.
         data_dir: Folder with the original files of the data set.
         recipe: Changes of the preset's recipe.
@@ -80,7 +84,7 @@ def train_preset(
     if resume and fresh:
         raise ConfigError("--resume and --fresh: one continues the run, the other replaces it; choose one")
     expect_usable_folder(folder, resume=resume, fresh=fresh)
-    dataset = read_data(data or defaults.data, data_dir, changed_recipe, seed, target, features)
+    dataset = read_data(data or defaults.data, data_dir, changed_recipe, seed, table, features)
     changed_recipe = recipe_for_data(changed_recipe, dataset, recipe)
     config = config_for_data(defaults.config, dataset, settings)
     plan = RunPlan(preset, config, changed_recipe, dataset, folder, seed=seed, device=device)
@@ -88,15 +92,12 @@ def train_preset(
         clear_folder(folder)
     arguments = [argument for argument in sys.argv[1:] if argument not in ("--resume", "--fresh")]
     run_training(plan, resume=resume, pictures=pictures, resume_arguments=[*arguments, "--resume"])
-    show_next_step("export", folder, "--to", "repository", *own_data_options(data, dataset))
+    show_next_step("export", folder, "--to", "repository", *own_data_options(data))
 
 
-def own_data_options(data: str | None, dataset: Dataset) -> list[str]:
+def own_data_options(data: str | None) -> list[str]:
     """Options of `turnpike export` for a network that was trained on a user's own file or folder."""
-    if data is None or not Path(data).exists():
-        return []
-    name = ["--name", dataset.name] if VALID_NAME.fullmatch(dataset.name) else []
-    return [*name, "--data", data]
+    return [] if data is None or not Path(data).exists() else ["--data", data]
 
 
 def run_training(
@@ -147,14 +148,55 @@ def show_result(record: TrainingRecord, folder: Path, pictures: list[Path]) -> N
     metrics, history = record.metrics, record.history
     print_facts(
         [
-            ("test accuracy", f"{metrics['test_accuracy']:.2%}"),
+            *score_facts(record),
             ("test loss", f"{metrics['test_loss']:.4f}"),
-            ("validation", f"{metrics['valid_accuracy']:.2%} accuracy, best in epoch {metrics['epoch']:.0f}"),
+            (
+                "validation",
+                f"{METRICS[metric_of(metrics, 'valid_')]} {score_text(metrics, 'valid_')}, best in epoch "
+                f"{metrics['epoch']:.0f}",
+            ),
             ("training", f"{history[-1]['seconds']:.1f} s, {len(history)} epochs"),
             ("network", str(folder / BEST_CHECKPOINT)),
             *([("pictures", "\n".join(map(str, pictures)))] if pictures else []),
         ]
     )
+    if warning := useless_answers(record):
+        console.print(f"[yellow]warning:[/] {escape(warning)}")
+
+
+def score_facts(record: TrainingRecord) -> list[tuple[str, str]]:
+    """How good the answers on test rows are, beside those of the best constant answer."""
+    metrics = record.metrics
+    facts = [(f"test {METRICS[metric_of(metrics, 'test_')]}", score_text(metrics, "test_"))]
+    if "test_mae" in metrics:
+        baseline = f"{metrics['baseline_mae']:.5g} if the answer were always the mean"
+        facts.append(("test error", f"{metrics['test_mae']:.5g} on average (MAE); {baseline}"))
+    if "test_balanced_accuracy" in metrics:
+        baseline = f"{1 / len(record.data['labels']):.2%} if the answer were always the same"
+        facts.append(("balanced", f"accuracy {metrics['test_balanced_accuracy']:.2%}; {baseline}"))
+    if "test_rarest_recall" in metrics:
+        rarest = record.data["labels"][int(metrics["rarest_class"])]
+        facts.append(("rarest class", f"{metrics['test_rarest_recall']:.2%} of {rarest!r} found"))
+    return facts
+
+
+def useless_answers(record: TrainingRecord) -> str:
+    """Says that a constant answer is as good as the network, if so."""
+    metrics = record.metrics
+    if metrics.get("baseline_accuracy") == 1:
+        return "all test rows are of the commonest class, so they say nothing of the others"
+    if "baseline_accuracy" in metrics and metrics["test_accuracy"] <= metrics["baseline_accuracy"]:
+        return (
+            f"answering the commonest class every time is right in {metrics['baseline_accuracy']:.2%} of "
+            "the test rows, too: the network has learned nothing of use. More --epochs, another --lr or "
+            "--class-weights may help, or the rows do not tell the classes apart."
+        )
+    if "test_r2" in metrics and metrics["test_r2"] <= 0:
+        return (
+            "answering the mean every time is as good: the network has learned nothing of use. "
+            "More --epochs or another --lr may help, or the columns do not tell the number."
+        )
+    return ""
 
 
 def expect_usable_folder(folder: Path, *, resume: bool, fresh: bool) -> None:
@@ -183,24 +225,22 @@ def read_data(
     data_dir: Path | None,
     recipe: Recipe,
     seed: int,
-    target: str | None = None,
+    table: TableOptions | None = None,
     features: Path | None = None,
 ) -> Dataset:
     """Load a data set, with a progress bar if it is downloaded."""
     with download_bar() as progress:
         dataset = load_dataset(
             source,
-            target=target,
+            table=table,
             features=features,
             data_dir=data_dir,
             test_fraction=recipe.test_fraction,
             seed=seed,
             progress=progress,
         )
-    if dataset.target and target is None:
-        console.print(
-            f"The classes are in the last column, {escape(repr(dataset.target))}; --target names another."
-        )
+    if dataset.columns:
+        show_data(dataset, table or TableOptions())
     return dataset
 
 
@@ -242,9 +282,30 @@ def config_for_data(config: NetConfig, data: Dataset, settings: Sequence[str]) -
             )
         changes[name] = _parse_value(text)
         expect_setting_type(type(config), name, changes[name])
-    if data.is_table and config.scaling != "none":
+    specs = column_specs(data)
+    if data.is_table and (config.scaling != "none" or specs):
         changes.setdefault("scaling", "columns")
+        if changes["scaling"] == "columns":
+            changes["columns"] = specs
+        elif specs:
+            raise ConfigError(
+                f"--set: scaling={changes['scaling']} needs numbers without blanks in all columns, and "
+                f"{data.name} has others: leave it out, or --drop them"
+            )
     return config.for_data(data.inputs, data.classes, len(data.alphabet), **changes)
+
+
+def column_specs(data: Dataset) -> tuple[tuple[ColumnKind, int, bool], ...]:
+    """What the network knows of a table's columns; nothing if all are numbers without blanks."""
+    used = [(column.form, column.blanks) for column in data.columns if column.form is not None]
+    # a blank that only other rows than those of the training have needs its median, too
+    if all(form.kind == "number" and not blanks for form, blanks in used):
+        return ()
+    # only blanks that training has seen say something
+    blanks = data.train.x.isnan().any(0).tolist()
+    return tuple(
+        (form.kind, len(form.categories), blank) for (form, _), blank in zip(used, blanks, strict=True)
+    )
 
 
 def _parse_value(text: str) -> Any:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from turnpike.models.choices import Task
+from turnpike.models.data.table.kinds import Column
 from turnpike.models.errors import DataError
 
 RowKind = Literal["image", "text", "numbers"]
 
 DEFAULT_TEST_FRACTION = 0.2  # share of test rows for data sets without a split of their own
+# classes are imbalanced if the commonest has this many times as many training rows as the rarest
+IMBALANCE = 3
 DEFAULT_VALID_FRACTION = 1 / 12  # share of the training rows that is held out for validation
 # tables with fewer rows are small: a twelfth of 142 rows is too few to choose the best epoch
 SMALL_TABLE_ROWS = 1000
@@ -23,10 +27,11 @@ SMALL_TABLE_VALID_FRACTION = 0.2
 
 @dataclass(frozen=True)
 class Split:
-    """Rows and their classes.
+    """Rows, and their classes or the numbers to predict.
 
     Shapes: x (rows, *shape) in the dtype of the data set (uint8, float32 or int64), not scaled;
-    y (rows,) int64. `texts` are what the rows of ids were made from, if they are known.
+    y (rows,) int64, or float32 for numbers. `texts` are what the rows of ids were made from, if they are
+    known.
     """
 
     x: Tensor
@@ -54,7 +59,11 @@ class RawDataset:
         kind: What a row is: "image", "text" or "numbers".
         alphabet: For text, the character of each id; id 0 is padding.
         features: For a table, the names of its columns without the target.
-        target: For a table, the name of the column with the classes.
+        target: For a table, the name of the column to predict.
+        task: Whether the rows have classes or numbers.
+        columns: For a table, what each column holds, without the one to predict; also those left out.
+        time_column: For a table that is split by time, the column with the times; the rows are in its order.
+        unanswered: For a table, the number of rows that were left out, because they have nothing to predict.
     """
 
     name: str
@@ -65,6 +74,10 @@ class RawDataset:
     alphabet: str = ""
     features: tuple[str, ...] = ()
     target: str = ""
+    task: Task = "classes"
+    columns: tuple[Column, ...] = ()
+    time_column: str = ""
+    unanswered: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,11 @@ class Dataset:
         kind: What a row is: "image", "text" or "numbers".
         alphabet: For text, the character of each id; id 0 is padding.
         features: For a table, the names of its columns without the target.
-        target: For a table, the name of the column with the classes.
+        target: For a table, the name of the column to predict.
+        task: Whether the rows have classes or numbers.
+        columns: For a table, what each column holds, without the one to predict; also those left out.
+        time_column: For a table that is split by time, the column with the times; the rows are in its order.
+        unanswered: For a table, the number of rows that were left out, because they have nothing to predict.
     """
 
     name: str
@@ -92,6 +109,10 @@ class Dataset:
     alphabet: str = ""
     features: tuple[str, ...] = ()
     target: str = ""
+    task: Task = "classes"
+    columns: tuple[Column, ...] = ()
+    time_column: str = ""
+    unanswered: int = 0
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -100,7 +121,8 @@ class Dataset:
 
     @property
     def classes(self) -> int:
-        return len(self.labels)
+        """The number of classes; 1 if a number is predicted."""
+        return len(self.labels) if self.task == "classes" else 1
 
     @property
     def is_table(self) -> bool:
@@ -111,6 +133,18 @@ class Dataset:
     def is_small_table(self) -> bool:
         """Whether this is a table with few rows to train on and validate by."""
         return self.is_table and len(self.train) + len(self.valid) < SMALL_TABLE_ROWS
+
+    @cached_property
+    def class_counts(self) -> Tensor:
+        """The number of training rows of each class."""
+        return torch.bincount(self.train.y, minlength=len(self.labels))
+
+    @property
+    def is_imbalanced(self) -> bool:
+        """Whether some classes are so much rarer than others that accuracy says little of them."""
+        return self.task == "classes" and int(self.class_counts.max()) >= IMBALANCE * int(
+            self.class_counts.min()
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -150,20 +184,71 @@ def split_dataset(
     if test_fraction is not None:
         if test is not None:
             rows = Split(torch.cat([rows.x, test.x]), torch.cat([rows.y, test.y]), rows.texts + test.texts)
-        rows, test = _hold_out(raw.name, rows, test_fraction, seeded_generator("test", seed))
+        rows, test = _hold_out(raw, rows, test_fraction, seeded_generator("test", seed))
     elif test is None:
-        rows, test = _hold_out(raw.name, rows, DEFAULT_TEST_FRACTION, seeded_generator("test"))
+        rows, test = _hold_out(raw, rows, DEFAULT_TEST_FRACTION, seeded_generator("test"))
     if valid_fraction is None:
         small = raw.kind == "numbers" and rows.x.dim() == 2 and len(rows) < SMALL_TABLE_ROWS
         valid_fraction = SMALL_TABLE_VALID_FRACTION if small else DEFAULT_VALID_FRACTION
-    train, valid = _hold_out(raw.name, rows, valid_fraction, seeded_generator("valid", seed))
-    return Dataset(raw.name, train, valid, test, raw.labels, raw.kind, raw.alphabet, raw.features, raw.target)
+    train, valid = _hold_out(raw, rows, valid_fraction, seeded_generator("valid", seed))
+    dataset = Dataset(
+        raw.name,
+        train,
+        valid,
+        test,
+        raw.labels,
+        raw.kind,
+        raw.alphabet,
+        raw.features,
+        raw.target,
+        raw.task,
+        raw.columns,
+        raw.time_column,
+        raw.unanswered,
+    )
+    return _without_unseen_words(dataset)
 
 
-def _hold_out(name: str, rows: Split, fraction: float, generator: torch.Generator) -> tuple[Split, Split]:
-    """Return (remaining rows, random rows that are held out), both in the order of the data set."""
+def _without_unseen_words(data: Dataset) -> Dataset:
+    """The data with only those words of categories that training rows have; others count as never seen."""
+    used = [place for place, column in enumerate(data.columns) if column.form is not None]
+    columns = list(data.columns)
+    splits = [data.train, data.valid, data.test]
+    for axis, place in enumerate(used):
+        form = columns[place].form
+        if form is None or form.kind != "category":
+            continue
+        seen = [n for n in range(len(form.categories)) if bool((data.train.x[:, axis] == n).any())]
+        if len(seen) == len(form.categories):
+            continue
+        # the last entry is for words that are none of the categories
+        new_places = torch.full((len(form.categories) + 1,), float(len(seen)))
+        new_places[seen] = torch.arange(len(seen), dtype=torch.float32)
+        for number, split in enumerate(splits):
+            x = split.x.clone()
+            known = ~x[:, axis].isnan()
+            x[known, axis] = new_places[x[known, axis].long()]
+            splits[number] = replace(split, x=x)
+        words = tuple(form.categories[n] for n in seen)
+        columns[place] = replace(columns[place], form=replace(form, categories=words))
+    train, valid, test = splits
+    return replace(data, train=train, valid=valid, test=test, columns=tuple(columns))
+
+
+def _hold_out(
+    raw: RawDataset, rows: Split, fraction: float, generator: torch.Generator
+) -> tuple[Split, Split]:
+    """Return (remaining rows, rows that are held out), both in the order of the data set.
+
+    Random rows are held out, or the last ones if the data is split by time.
+    """
+    name = raw.name
     count = max(1, round(len(rows) * fraction))
     if count >= len(rows):
         raise DataError(f"{name}: holding out {fraction:g} of {len(rows)} rows leaves none to train on")
+    if raw.time_column:
+        return rows.take(torch.arange(len(rows) - count)), rows.take(
+            torch.arange(len(rows) - count, len(rows))
+        )
     order = torch.randperm(len(rows), generator=generator)
     return rows.take(order[count:].sort().values), rows.take(order[:count].sort().values)

@@ -22,7 +22,9 @@ from turnpike.models.data.features import expect_feature_names, read_feature_nam
 from turnpike.models.data.image_folder import read_image_folder
 from turnpike.models.data.mnist import IDX_DATASETS, find_idx_files, read_mnist
 from turnpike.models.data.npz import read_npz
-from turnpike.models.data.table import is_table, read_table
+from turnpike.models.data.read_table import read_table
+from turnpike.models.data.table.cells import is_table
+from turnpike.models.data.table.options import TableOptions
 from turnpike.models.errors import ConfigError, DataError
 
 # handwritten digits, with digits drawn by mouse among the training rows
@@ -32,7 +34,7 @@ DRAWN_DIGITS = "drawn-digits"
 def load_dataset(
     source: str,
     *,
-    target: str | None = None,
+    table: TableOptions | None = None,
     features: Path | None = None,
     data_dir: Path | None = None,
     test_fraction: float | None = None,
@@ -45,7 +47,7 @@ def load_dataset(
     Args:
         source: A name from `models.choices.DATASETS`, or the path of a table, an .npz file or a folder of
             images.
-        target: For a table, the column with the classes; None for the last one.
+        table: For a table, what is decided about its columns.
         features: File with the names of the columns of an .npz file, one per line.
         data_dir: Folder with the files of a public data set; then nothing is downloaded.
         test_fraction: None keeps the official test rows; a number splits all rows at random with this
@@ -60,9 +62,9 @@ def load_dataset(
     if test_fraction is not None:
         _expect_fraction("test_fraction", test_fraction)
     path = Path(source)
-    if target is not None and not (path.is_file() and is_table(path)):
+    if table is not None and (option := table.first_option()) and not (path.is_file() and is_table(path)):
         raise ConfigError(
-            f"--target: names a column of a .csv, .tsv or .parquet file, and the data is {source}"
+            f"{option}: is about a column of a .csv, .tsv or .parquet file, and the data is {source}"
         )
     if features is not None and not (path.is_file() and path.suffix == ".npz"):
         raise ConfigError(f"--features: names the columns of an .npz file, and the data is {source}")
@@ -76,7 +78,7 @@ def load_dataset(
     if source in ("cifar10", *IDX_DATASETS) and data_dir is not None and not data_dir.exists():
         raise DataError(f"{data_dir}: expected a folder with the files of {source}, there is none")
     try:
-        raw = _read(source, target, data_dir, progress)
+        raw = _read(source, table, data_dir, progress)
         if features is not None:
             raw = _with_features(raw, features)
     except OSError as error:
@@ -93,7 +95,7 @@ def _with_drawings(dataset: Dataset) -> Dataset:
 
 
 def _read(
-    source: str, target: str | None, data_dir: Path | None, progress: DownloadProgress | None
+    source: str, table: TableOptions | None, data_dir: Path | None, progress: DownloadProgress | None
 ) -> RawDataset:
     if source in ("digits", DRAWN_DIGITS):
         return replace(read_digits(), name=source)
@@ -108,7 +110,7 @@ def _read(
         _expect_image_folder(path)
         return read_image_folder(path)
     if path.is_file():
-        return read_table(path, target) if is_table(path) else read_npz(path)
+        return read_table(path, table) if is_table(path) else read_npz(path)
     names = ", ".join(DATASETS)
     expected = f"one of {names}, a .csv, .parquet or .npz file, or a folder of images"
     if not path.exists() and (path.suffix or path.name != source):

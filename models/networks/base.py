@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
+from turnpike.common.columns import ColumnKind
 from turnpike.models.checks import expect, expect_choice
 from turnpike.models.errors import ShapeError
+from turnpike.models.layers.columns import ColumnEncoder, ColumnSpec
 
 Scaling = Literal["none", "unit", "standard", "columns"]
 
@@ -24,11 +26,13 @@ class NetConfig:
     Attributes:
         family: Name of the family, as it is saved in checkpoints.
         inputs: Shape of one row, without the batch axis.
-        classes: Number of classes to tell apart, 2 or more.
+        classes: Number of classes to tell apart, 2 or more; 1 to predict a number.
         scaling: What the network itself does to the values, so that callers send raw rows: "none",
             "unit" (divide by the largest magnitude in the training rows), "standard" (subtract their
             mean and divide by their standard deviation), or "columns" (the same for each column of a
             table by itself).
+        columns: For a table, what each column holds: (kind, number of categories, whether blanks mean
+            something); () if all are numbers without blanks.
     """
 
     family: ClassVar[str]
@@ -36,18 +40,36 @@ class NetConfig:
     inputs: tuple[int, ...]
     classes: int
     scaling: Scaling = "standard"
+    columns: tuple[tuple[ColumnKind, int, bool], ...] = ()
 
     def __post_init__(self) -> None:
         expect(
             len(self.inputs) > 0 and all(size > 0 for size in self.inputs),
             f"inputs: expected positive sizes, got {self.inputs}",
         )
-        expect(self.classes > 1, f"classes: expected 2 or more, got {self.classes}")
+        expect(self.classes > 0, f"classes: expected 1 or more, got {self.classes}")
         expect_choice("scaling", self.scaling, get_args(Scaling))
         expect(
             self.scaling != "columns" or len(self.inputs) == 1,
             f"scaling: columns needs rows of one axis, got rows of {self.inputs}",
         )
+        expect(
+            not self.columns or ColumnEncoder.size(self.column_specs) > 0,
+            "columns: expected values in the training rows, got only blanks",
+        )
+        expect(
+            not self.columns or (self.scaling == "columns" and self.inputs == (len(self.columns),)),
+            f"columns: expected one for each of the {self.inputs} values of a row, and scaling columns",
+        )
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of a row as the layers get it."""
+        return (ColumnEncoder.size(self.column_specs),) if self.columns else self.inputs
+
+    @property
+    def column_specs(self) -> tuple[ColumnSpec, ...]:
+        return tuple(ColumnSpec(*column) for column in self.columns)
 
     def for_data(
         self, inputs: tuple[int, ...], classes: int, alphabet_size: int = 0, **settings: Any
@@ -65,13 +87,15 @@ class NetConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, the family first, as they are saved in a checkpoint."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not self.columns:
+            del values["columns"]  # as in checkpoints of older versions
         return {"family": self.family, **values}
 
 
 class Net(nn.Module):
     """A network that checks its rows, scales them, and passes them to `logits`, which each family defines.
 
-    Shapes: (batch, *config.inputs) -> (batch, config.classes).
+    Shapes: (batch, *config.inputs) -> (batch, config.classes): logits, or a number to predict.
 
     Attributes:
         free_axes: Axes of a row whose size may differ from the config's (time).
@@ -83,10 +107,16 @@ class Net(nn.Module):
 
     shift: Tensor
     scale: Tensor
+    target_shift: Tensor
+    target_scale: Tensor
 
     def __init__(self, config: NetConfig) -> None:
         super().__init__()
         self.config = config
+        self.encoder = ColumnEncoder(config.column_specs) if config.columns else None
+        if config.classes == 1:
+            self.register_buffer("target_shift", torch.zeros(()))
+            self.register_buffer("target_scale", torch.ones(()))
         shape = config.inputs if config.scaling == "columns" else ()
         self.register_buffer("shift", torch.zeros(shape))
         self.register_buffer("scale", torch.ones(shape))
@@ -94,6 +124,9 @@ class Net(nn.Module):
     def fit_scale(self, rows: Tensor) -> None:
         """Compute the scaling from training rows. It is saved with the weights."""
         if self.reads_ids or self.config.scaling == "none":
+            return
+        if self.encoder is not None:
+            self.encoder.fit(rows)
             return
         if self.config.scaling == "columns":
             columns = rows.double()
@@ -114,9 +147,20 @@ class Net(nn.Module):
         # the spread is 0 if all values are equal (or all are 0): then do not scale
         self.scale.copy_(1 / spread if spread > 0 else torch.ones(()))
 
+    def fit_target(self, numbers: Tensor) -> None:
+        """Compute what the network's answer is multiplied by and added to, from numbers to predict."""
+        values = numbers.double()
+        self.target_shift.copy_(values.mean())
+        spread = values.std(correction=0)
+        self.target_scale.copy_(spread if spread > 0 else torch.ones(()))
+
     def forward(self, x: Tensor) -> Tensor:
         self._expect_rows(x)
-        return self.logits(x if self.reads_ids else (x - self.shift) * self.scale)
+        if self.encoder is not None:
+            values = self.logits(self.encoder(x))
+        else:
+            values = self.logits(x if self.reads_ids else (x - self.shift) * self.scale)
+        return values * self.target_scale + self.target_shift if self.config.classes == 1 else values
 
     if TYPE_CHECKING:  # torch says that a call returns Any
 

@@ -108,7 +108,7 @@ class MlpConfig(StackConfig):
         expect(self.layers > 0, f"layers: expected 1 or more, got {self.layers}")
         expect_choice("entry", self.entry, get_args(EntryKind))
         expect(0 <= self.dropout < 1, f"dropout: expected 0 or more and below 1, got {self.dropout}")
-        values = prod(self.inputs)
+        values = prod(self.row_shape)
         expect(
             self.entry != "none" or values == self.width,
             f"entry: none needs rows of {self.width} values, got rows of {values}",
@@ -128,7 +128,7 @@ class Mlp(Net):
 
     def __init__(self, config: MlpConfig) -> None:
         super().__init__(config)
-        values = prod(config.inputs)
+        values = prod(config.row_shape)
         entries: dict[EntryKind, Callable[[], nn.Module]] = {
             "plain": lambda: PlainLayer(
                 values, config.width, activation=config.activation, dropout=config.dropout, init=config.init

@@ -225,9 +225,10 @@ class GridLstmConfig(NetConfig):
     def grid_shape(self) -> tuple[tuple[int, ...], int]:
         """Return the sides of the grid other than depth, and the number of features at each position."""
         if self.dimensions == 1:
-            return (), prod(self.inputs)
+            return (), prod(self.row_shape)
         if self.dimensions == 2:
-            time, features = (self.inputs[0], 1) if len(self.inputs) == 1 else sequence_shape(self.inputs)
+            shape = self.row_shape
+            time, features = (shape[0], 1) if len(shape) == 1 else sequence_shape(shape)
             return (time,), features
         channels, height, width = self.inputs
         return (height // self.patch, width // self.patch), channels * self.patch**2

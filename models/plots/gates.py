@@ -66,7 +66,8 @@ def gate_figure(net: Net, record: TrainingRecord, data: Dataset) -> Figure | Non
     # at least one pixel per unit, so that all are visible
     dpi = min(MAX_DPI, max(style.DPI, units / (0.85 * width)))
     figure = style.new_figure(4 * width, min(8.4, 2.5 + 0.13 * max(6, layers)), dpi=dpi)
-    label = style.shorten(data.labels[int(data.test.y[0])], 20)
+    answer = data.test.y[0]
+    label = style.shorten(data.labels[int(answer)] if data.task == "classes" else f"{answer:.4g}", 20)
     joins = [module for module in net.modules() if isinstance(module, GatedJoin)]
     below = _averaged_text(joins, data.kind)
     style.set_title(

@@ -1,15 +1,19 @@
-"""Figures of a finished run: loss and accuracy by epoch, misclassified test rows, and gates."""
+"""Figures of a finished run: loss and score by epoch, misclassified test rows or numbers, and gates."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
+from turnpike.common.columns import cell_text
 from turnpike.models.data.dataset import Dataset
 from turnpike.models.networks.base import Net
 from turnpike.models.plots import style
@@ -20,14 +24,21 @@ from turnpike.models.training.evaluate import predict_logits
 
 MAX_MISTAKES = 10  # misclassified rows to show
 MAX_PANELS_ACROSS = 5
+MAX_POINTS = 5000  # points that a figure shows
 MAX_BARS = 64  # rows with more numbers are drawn as a curve
 
 
 def draw_run(folder: Path, net: Net, record: TrainingRecord, data: Dataset) -> list[Path]:
-    """Write `history.png`, `misclassified.png` and, if there are gates, `gates.png`; return the paths."""
+    """Draw a run and return the paths of the figures.
+
+    They are `history.png`, `misclassified.png` (or `predictions.png` for a number to predict), and
+    `gates.png` if there are gates.
+    """
+    is_number = data.task == "number"
     figures = {
         "history.png": history_figure(record),
-        "misclassified.png": misclassified_figure(net, record, data),
+        **({} if is_number else {"misclassified.png": misclassified_figure(net, record, data)}),
+        **({"predictions.png": predictions_figure(net, record, data)} if is_number else {}),
         "gates.png": gate_figure(net, record, data),
     }
     return [
@@ -36,18 +47,19 @@ def draw_run(folder: Path, net: Net, record: TrainingRecord, data: Dataset) -> l
 
 
 def history_figure(record: TrainingRecord) -> Figure:
-    """Draw loss and accuracy by epoch, in training and validation."""
+    """Draw loss, and accuracy or R2, by epoch, in training and validation."""
     figure = style.new_figure(10, 4.2)
-    loss, accuracy = figure.subplots(1, 2)
+    loss, score = figure.subplots(1, 2)
+    metric = "r2" if "valid_r2" in record.metrics else "accuracy"
     style.set_title(figure, f"{record.preset} on {record.data['name']}: {_result_text(record.metrics)}")
     epochs = len(record.history)
     marker = "o" if epochs <= 30 else ""
     best_epoch = record.metrics.get("epoch")
     has_penalty = any("gate_penalty" in entry for entry in record.history)
-    for axes, name in ((loss, "loss"), (accuracy, "accuracy")):
+    for axes, name in ((loss, "loss"), (score, metric)):
         style.style_axes(axes)
         style.set_epoch_axis(axes, epochs)
-        axes.set_title(name.capitalize(), fontsize=11, loc="left", color=INK)
+        axes.set_title({"r2": "R²"}.get(name, name.capitalize()), fontsize=11, loc="left", color=INK)
         for key, label, color in ((name, "training", BLUE), (f"valid_{name}", "validation", ORANGE)):
             axes.plot(
                 *style.history_series(record.history, key),
@@ -83,11 +95,14 @@ def history_figure(record: TrainingRecord) -> Figure:
     losses = [entry[key] for entry in record.history for key in keys]
     if losses and 0 < 30 * min(losses) < max(losses):
         loss.set_yscale("log")
-    accuracy.yaxis.set_major_formatter(PercentFormatter(1.0))
+    if metric == "accuracy":
+        score.yaxis.set_major_formatter(PercentFormatter(1.0))
     return figure
 
 
 def _result_text(metrics: dict[str, float]) -> str:
+    if "test_r2" in metrics:
+        return f"test R² {metrics['test_r2']:.4f}, mean absolute error {metrics['test_mae']:.4g}"
     if "test_accuracy" not in metrics:
         return "not finished, so not tested"
     return f"test accuracy {metrics['test_accuracy']:.2%}, test loss {metrics['test_loss']:.3g}"
@@ -113,7 +128,27 @@ def misclassified_figure(net: Net, record: TrainingRecord, data: Dataset) -> Fig
         )
         for row in shown.tolist()
     ]
-    return _draw_text_table(heading, rows, data) if data.kind == "text" else _draw_grid(heading, rows, data)
+    if data.kind == "text":
+        return _draw_text_table(heading, rows, lambda row: decode_text(row, data.alphabet))
+    if net.config.columns:
+        return _draw_text_table(heading, rows, lambda row: describe_row(row, data))
+    return _draw_grid(heading, rows, data)
+
+
+def predictions_figure(net: Net, record: TrainingRecord, data: Dataset) -> Figure:
+    """Draw the predicted numbers of test rows over the true ones."""
+    predicted, true = predict_logits(net, data.test.x)[:, 0], data.test.y
+    figure = style.new_figure(6.4, 6)
+    style.set_title(figure, f"{record.preset}: {data.target} of {len(true):,} test rows")
+    axes = figure.subplots()
+    style.style_axes(axes)
+    shown = torch.arange(0, len(true), -(-len(true) // MAX_POINTS))
+    axes.scatter(true[shown].numpy(), predicted[shown].numpy(), s=12, color=BLUE, alpha=0.5, linewidths=0)
+    low, high = float(true.min()), float(true.max())
+    axes.plot([low, high], [low, high], color=GREY, linewidth=1, linestyle="--")
+    axes.set_xlabel("true", fontsize=10)
+    axes.set_ylabel("predicted", fontsize=10)
+    return figure
 
 
 def predict_probabilities(net: Net, rows: Tensor) -> Tensor:
@@ -189,8 +224,8 @@ def _draw_numbers(axes: Axes, row: Tensor, low: float, high: float) -> None:
     axes.tick_params(labelsize=7)
 
 
-def _draw_text_table(heading: str, rows: list[Mistake], data: Dataset) -> Figure:
-    """Draw texts, one per line."""
+def _draw_text_table(heading: str, rows: list[Mistake], text_of: Callable[[Tensor], str]) -> Figure:
+    """Draw rows as texts, one per line."""
     figure = style.new_figure(10, 1.1 + 0.32 * (len(rows) + 1))
     style.set_title(figure, heading)
     axes = figure.subplots()
@@ -198,18 +233,28 @@ def _draw_text_table(heading: str, rows: list[Mistake], data: Dataset) -> Figure
     axes.set_xlim(0, 1)
     axes.set_ylim(len(rows) + 0.5, -0.5)
     columns = (0.0, 0.66, 0.78, 0.9)
-    for x, head in zip(columns, ("text", "true", "predicted", "probability"), strict=True):
+    for x, head in zip(columns, ("row", "true", "predicted", "probability"), strict=True):
         axes.text(x, 0, head, fontsize=9, color=GREY, va="center")
     for line, (row, true, predicted, probability) in enumerate(rows, start=1):
         axes.axhline(line - 0.5, color=FAINT, linewidth=0.6)
         cells = (
-            style.shorten(decode_text(row, data.alphabet), 62),
+            style.shorten(text_of(row), 62),
             style.shorten(true, 11),
             style.shorten(predicted, 11),
         )
         for x, cell, color in zip(columns, (*cells, probability), (INK, INK, RED, RED), strict=True):
             axes.text(x, line, cell, fontsize=9.5, color=color, va="center", parse_math=False)
     return figure
+
+
+def describe_row(row: Tensor, data: Dataset) -> str:
+    """The cells of a table's row, without blanks."""
+    forms = [column.form for column in data.columns if column.form is not None]
+    return ", ".join(
+        f"{name} {cell_text(form, value)}"
+        for name, form, value in zip(data.features, forms, row.tolist(), strict=True)
+        if not math.isnan(value)
+    )
 
 
 def decode_text(row: Tensor, alphabet: str) -> str:

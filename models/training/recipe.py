@@ -37,6 +37,8 @@ class Recipe:
         threads: Threads that compute; 0 for one per core. Part of the recipe because the number of threads
             changes the rounding of sums, and because small networks are many times slower when threads
             wait for each other.
+        class_weights: Weight the loss of each row so that all classes count the same, however rare they
+            are, and choose the best network by balanced accuracy.
         test_fraction: Split all rows at random, with this share as test rows; None keeps the data set's
             own split.
     """
@@ -53,6 +55,7 @@ class Recipe:
     thickness: float = 0.0
     precision: Precision = "fp32"
     threads: int = 1
+    class_weights: bool = False
     test_fraction: float | None = None
 
     def __post_init__(self) -> None:

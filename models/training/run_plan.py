@@ -67,6 +67,10 @@ class RunPlan:
                 f"has rows of {self.data.inputs}",
             )
         expect(
+            not self.recipe.class_weights or self.data.task == "classes",
+            f"class weights: {self.data.name} has a number to predict, and no classes",
+        )
+        expect(
             self.recipe.batch > 1 or not getattr(self.config, "batch_norm", False),
             "batch: expected 2 or more, which batch norm needs, got 1",
         )
@@ -116,9 +120,14 @@ class RunPlan:
         """What a table's columns are; other data has no such entries."""
         if not self.data.features:
             return {}
+        forms = [column.form for column in self.data.columns if column.form is not None]
+        may_be_blank = [column.blanks > 0 for column in self.data.columns if column.form is not None]
         return {
-            "features": describe_features(self.data.features, self.data.train.x),
+            "features": describe_features(self.data.features, self.data.train.x, forms, may_be_blank),
             "target": self.data.target,
+            # a run of an older version lacks what follows, which would stop --resume
+            **({} if self.data.task == "classes" else {"task": self.data.task}),
+            **({"time_column": self.data.time_column} if self.data.time_column else {}),
         }
 
     def expect_same_run(self, record: TrainingRecord, path: Path) -> None:

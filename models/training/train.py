@@ -17,9 +17,9 @@ from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from turnpike.common.cpus import whole_cpus
+from turnpike.models.data.dataset import Split
 from turnpike.models.errors import TrainingError
 from turnpike.models.networks.base import Net
 from turnpike.models.networks.families import build_network
@@ -30,7 +30,7 @@ from turnpike.models.training.checkpoint import (
     read_checkpoint,
     save_checkpoint,
 )
-from turnpike.models.training.evaluate import evaluate, to_network_input
+from turnpike.models.training.evaluate import baseline, evaluate, loss_of, metric_of, to_network_input
 from turnpike.models.training.gate_budget import GatePenalty
 from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 
@@ -41,12 +41,13 @@ class EpochTotals(TypedDict):
     loss: float
     # of the gate budget, which is not part of `loss`
     gate_penalty: float
-    right: int
+    # right answers, or the variance that is predicted
+    right: float
     rows: int
 
 
 def no_totals() -> EpochTotals:
-    return EpochTotals(loss=0.0, gate_penalty=0.0, right=0, rows=0)
+    return EpochTotals(loss=0.0, gate_penalty=0.0, right=0.0, rows=0)
 
 
 @dataclass
@@ -70,7 +71,7 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class StepReport:
-    """The progress after a step. Loss, penalty and accuracy are means over the epoch so far.
+    """The progress after a step. Loss, penalty and score (accuracy or R2) are means over the epoch so far.
 
     `gate_penalty` is None without a gate budget.
     """
@@ -81,7 +82,8 @@ class StepReport:
     epochs: int
     loss: float
     gate_penalty: float | None
-    accuracy: float
+    metric: str
+    score: float
     history: list[dict[str, float]]
 
 
@@ -139,6 +141,17 @@ class _TrainingRun:
         torch.manual_seed(plan.seed)
         self.net = build_network(plan.config)
         self.net.fit_scale(plan.data.train.x)
+        if plan.data.task == "number":
+            self.net.fit_target(plan.data.train.y)
+        self.metric = metric_of(self.net)
+        # the score by which the best network is chosen
+        self.chosen_by = "balanced_accuracy" if plan.recipe.class_weights else self.metric
+        by_class = plan.recipe.class_weights or plan.data.is_imbalanced
+        self.rarest_class = int(plan.data.class_counts.argmin()) if by_class else None
+        self.class_weights: Tensor | None = None
+        if plan.recipe.class_weights:
+            counts = plan.data.class_counts.double().clamp(min=1)
+            self.class_weights = (len(plan.data.train) / (len(counts) * counts)).float().to(self.device)
         self.net.to(self.device).train()
         matrices = [p for p in self.net.parameters() if p.dim() > 1]
         vectors = [p for p in self.net.parameters() if p.dim() <= 1]
@@ -178,7 +191,7 @@ class _TrainingRun:
             group["lr"] = recipe.lr_at(state.step, self.plan.steps)
         with self._precision():
             logits = self.net(x)
-        loss = F.cross_entropy(logits.float(), y)
+        loss = loss_of(self.net, logits.float(), y, self.class_weights)
         loss_value = loss.item()
         if not torch.isfinite(loss):
             raise TrainingError(self._divergence_message(x, loss_value, epoch, step_in_epoch))
@@ -194,7 +207,9 @@ class _TrainingRun:
         state.totals["loss"] += loss_value * len(y)
         if penalty is not None:
             state.totals["gate_penalty"] += penalty.item() * len(y)
-        state.totals["right"] += int((logits.argmax(1) == y).sum())
+        # of numbers, the loss is the share of the variance that is not predicted
+        right = (logits.argmax(1) == y).sum() if self.metric == "accuracy" else (1 - loss_value) * len(y)
+        state.totals["right"] += float(right)
         state.totals["rows"] += len(y)
         state.step += 1
         state.seconds += time.perf_counter() - started
@@ -203,7 +218,8 @@ class _TrainingRun:
         """Validate, append the epoch to the history, and save the network if it is the best so far."""
         totals = self.state.totals
         started = time.perf_counter()
-        valid_loss, valid_accuracy = evaluate(self.net, self.plan.data.valid)
+        scores = self._evaluate(self.plan.data.valid)
+        valid_loss = scores["loss"]
         self.state.seconds += time.perf_counter() - started
         if not math.isfinite(valid_loss):
             rows = self.plan.data.valid.x[: self.plan.recipe.batch].to(self.device)
@@ -216,17 +232,16 @@ class _TrainingRun:
         entry = {
             "epoch": len(self.state.history) + 1,
             "loss": totals["loss"] / totals["rows"],
-            "accuracy": totals["right"] / totals["rows"],
-            "valid_loss": valid_loss,
-            "valid_accuracy": valid_accuracy,
+            self.metric: totals["right"] / totals["rows"],
+            **{f"valid_{name}": value for name, value in scores.items()},
             "seconds": self.state.seconds,
         }
         if self.gate_penalty is not None:
             entry["gate_penalty"] = totals["gate_penalty"] / totals["rows"]
         self.state.history.append(entry)
-        best = self.state.best
-        # if two networks have the same accuracy, the one with the lower loss is better
-        if not best or (valid_accuracy, -valid_loss) > (best["valid_accuracy"], -best["valid_loss"]):
+        best, chosen_by = self.state.best, f"valid_{self.chosen_by}"
+        # if two networks have the same score, the one with the lower loss is better
+        if not best or (entry[chosen_by], -valid_loss) > (best[chosen_by], -best["valid_loss"]):
             self.state.best = entry
             record = self.plan.record(entry, self.state.history)
             save_checkpoint(self.plan.folder / BEST_CHECKPOINT, self.net.state_dict(), record)
@@ -235,11 +250,16 @@ class _TrainingRun:
         """Evaluate the best network on the test rows, once, and save the result in its checkpoint."""
         tensors, _ = read_checkpoint(self.plan.folder / BEST_CHECKPOINT)
         self.net.load_state_dict(tensors)
-        loss, accuracy = evaluate(self.net, self.plan.data.test)
-        metrics = {**self.state.best, "test_loss": loss, "test_accuracy": accuracy}
+        scores = {f"test_{name}": value for name, value in self._evaluate(self.plan.data.test).items()}
+        metrics = {**self.state.best, **scores, **baseline(self.plan.data)}
+        if self.rarest_class is not None:
+            metrics["rarest_class"] = self.rarest_class
         record = self.plan.record(metrics, self.state.history)
         save_checkpoint(self.plan.folder / BEST_CHECKPOINT, tensors, record)
         return record
+
+    def _evaluate(self, split: Split) -> dict[str, float]:
+        return evaluate(self.net, split, class_weights=self.class_weights, rarest_class=self.rarest_class)
 
     def save_last(self) -> None:
         """Save the state that a resumed run needs, in `last.safetensors`."""
@@ -291,7 +311,8 @@ class _TrainingRun:
             epochs=self.plan.recipe.epochs,
             loss=totals["loss"] / rows,
             gate_penalty=None if self.gate_penalty is None else totals["gate_penalty"] / rows,
-            accuracy=totals["right"] / rows,
+            metric=self.metric,
+            score=totals["right"] / rows,
             history=state.history,
         )
 
@@ -327,7 +348,8 @@ def _derive_seed(seed: int, position: int) -> int:
 
 def _find_non_finite(net: Net, x: Tensor) -> str:
     """Run the network once more and say which of its modules is the first to return NaN or infinity."""
-    if not torch.isfinite(x).all():
+    # NaN stands for a blank in a table whose columns the network encodes
+    if not torch.isfinite(x if net.encoder is None else x.nan_to_num(0.0)).all():
         return "the training rows themselves hold NaN or infinite values"
     names: list[str] = []
 

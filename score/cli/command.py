@@ -42,6 +42,9 @@ def command(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write.")],
     gates: Annotated[bool, typer.Option("--gates", help="Add the mean of each gate for each row.")] = False,
+    warnings: Annotated[
+        bool, typer.Option("--warnings", help="Say which cells of a row the training did not have.")
+    ] = False,
     engine: Annotated[
         Engine, typer.Option(metavar="ENGINE", help="local, or ray for a Ray cluster.")
     ] = Engine.LOCAL,
@@ -64,7 +67,7 @@ def command(
     from turnpike.score.run import JobOptions, run_job
 
     console.quiet = quiet
-    options = JobOptions(model, source, output, gates, engine.value, workers, overwrite)
+    options = JobOptions(model, source, output, gates, warnings, engine.value, workers, overwrite)
     with interruptible(output), progress_bar() as on_progress:
         result = run_job(options, on_progress)
     if not result.rows and result.reused_parts:

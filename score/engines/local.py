@@ -40,6 +40,7 @@ def run_local(
     model: Path,
     *,
     gates: bool,
+    warnings: bool,
     parts: Mapping[Path, Part],
     workers: int | None,
     on_progress: Callable[[int, int], None],
@@ -49,6 +50,7 @@ def run_local(
     Args:
         model: Path of the model.
         gates: Whether gates are columns of the output.
+        warnings: Whether the output has a column of warnings.
         parts: The parts that are not there yet, by their files.
         workers: Processes; by default one for each CPU. With fewer, each has more threads.
         on_progress: Called now and then with the finished parts and the rows so far.
@@ -61,7 +63,9 @@ def run_local(
     threads = max(1, cpus // workers)
     context = multiprocessing.get_context("spawn")
     rows, stop = context.Value("q", 0), context.Event()
-    executor = ProcessPoolExecutor(workers, context, _start_worker, (model, gates, threads, rows, stop))
+    executor = ProcessPoolExecutor(
+        workers, context, _start_worker, (model, gates, warnings, threads, rows, stop)
+    )
     try:
         waiting: set[Future[int]] = {executor.submit(_score, part, file) for file, part in parts.items()}
         finished = 0
@@ -81,12 +85,14 @@ def run_local(
         executor.shutdown(cancel_futures=True)
 
 
-def _start_worker(model: Path, gates: bool, threads: int, rows: Synchronized[int], stop: Event) -> None:
+def _start_worker(
+    model: Path, gates: bool, warnings: bool, threads: int, rows: Synchronized[int], stop: Event
+) -> None:
     # Ctrl-C reaches all processes of a terminal; the first of them ends the others
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _Worker.rows, _Worker.stop = rows, stop
-    _Worker.model = ScoringModel(model, gates=gates, threads=threads)
+    _Worker.model = ScoringModel(model, gates=gates, warnings=warnings, threads=threads)
 
 
 def _end_with_parent() -> None:

@@ -22,8 +22,8 @@ from turnpike.score.readers.parts import Part
 class PartScorer:
     """An actor that scores parts, one after the other."""
 
-    def __init__(self, model: str, *, gates: bool) -> None:
-        self._model = ScoringModel(Path(model), gates=gates)
+    def __init__(self, model: str, *, gates: bool, warnings: bool) -> None:
+        self._model = ScoringModel(Path(model), gates=gates, warnings=warnings)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         part = json.loads(row["part"])
@@ -40,6 +40,7 @@ def run_on_ray(
     model: Path,
     *,
     gates: bool,
+    warnings: bool,
     parts: Mapping[Path, Part],
     workers: int | None,
     on_progress: Callable[[int, int], None],
@@ -49,6 +50,7 @@ def run_on_ray(
     Args:
         model: Path of the model, the same on all nodes.
         gates: Whether gates are columns of the output.
+        warnings: Whether the output has a column of warnings.
         parts: The parts that are not there yet, by their files.
         workers: Actors; by default one for each CPU of the cluster.
         on_progress: Called after each part with the finished parts and their rows.
@@ -71,7 +73,7 @@ def run_on_ray(
         results = ray.data.from_items(items, override_num_blocks=len(items)).map(
             PartScorer,
             fn_constructor_args=(str(model.resolve()),),
-            fn_constructor_kwargs={"gates": gates},
+            fn_constructor_kwargs={"gates": gates, "warnings": warnings},
             compute=ray.data.ActorPoolStrategy(size=min(workers or cpus, len(items))),
             num_cpus=1,
         )

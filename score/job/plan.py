@@ -28,6 +28,7 @@ class Plan:
         model: Path of the model, absolute.
         digest: SHA-256 of its file.
         gates: Whether the gates are columns of the output.
+        warnings: Whether the output has a column of warnings.
         inputs: Path, size and time of change of each input file, in order.
         parts: The parts of these files, in order.
     """
@@ -35,6 +36,7 @@ class Plan:
     model: str
     digest: str
     gates: bool
+    warnings: bool
     inputs: tuple[tuple[str, int, int], ...]
     parts: tuple[Part, ...]
 
@@ -103,13 +105,16 @@ def _difference(text: str, plan: Plan) -> str | None:
     """The first thing that an earlier job had otherwise. The path of the model may be another."""
     now = json.loads(plan.to_json())
     try:
-        earlier = now | json.loads(text)
+        # a job of an older version has no warnings
+        earlier = now | {"warnings": False} | json.loads(text)
     except (ValueError, TypeError):
         return f"an unreadable {PLAN_FILE}"
     if earlier["digest"] != plan.digest:
         return f"another model, {earlier['model']} with digest {str(earlier['digest'])[:12]}"
     if earlier["gates"] != plan.gates:
         return f"{'' if earlier['gates'] else 'no '}--gates"
+    if earlier["warnings"] != plan.warnings:
+        return f"{'' if earlier['warnings'] else 'no '}--warnings"
     if (earlier["inputs"], earlier["parts"], earlier["format"]) != (now["inputs"], now["parts"], FORMAT):
         return "other input files, or files that have changed since"
     return None

@@ -11,6 +11,7 @@ from turnpike.score.errors import ScoreError, UsageError
 from turnpike.score.readers.parts import RowBatch, spans, to_arrow
 from turnpike.service.classification import probabilities
 from turnpike.service.cli.model_argument import find_model
+from turnpike.service.codec.tables.cell_warnings import NO_WARNINGS, row_warnings
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ServiceError
 from turnpike.service.inference_types import Array
@@ -28,7 +29,7 @@ MAX_RUN_BYTES = 8 << 20
 class ScoringModel:
     """One version of a model, and the columns that it adds to rows."""
 
-    def __init__(self, path: Path, *, gates: bool, threads: int = 1) -> None:
+    def __init__(self, path: Path, *, gates: bool, warnings: bool = False, threads: int = 1) -> None:
         try:
             self._model = load(find_model(path), Settings(), RequestCounters(), threads)
         except ServiceError as error:
@@ -39,6 +40,9 @@ class ScoringModel:
         self._gates = [gate.name for gate in self._model.gates] if gates else []
         if gates and not self._gates:
             raise UsageError("--gates: expected a model with gates, and it has none")
+        self._warnings = warnings
+        if warnings and not self.signature.columns:
+            raise UsageError(NO_WARNINGS)
         if self.signature.batch is None:
             raise UsageError("--model: expected a model that takes several rows, and it takes one")
         self._run_rows = self._rows_per_run()
@@ -78,6 +82,9 @@ class ScoringModel:
                 columns[name] = to_arrow(array)
         for name, array in zip(self._gates, arrays[len(self._outputs) :], strict=True):
             columns[name] = pyarrow.array(array.reshape(batch.rows, -1).mean(1, dtype=np.float32))
+        if self._warnings:
+            (numbers,) = batch.feeds.values()
+            columns["warnings"] = pyarrow.array(row_warnings(numbers, self.signature), pyarrow.string())
         return columns
 
     def _run(self, batch: RowBatch) -> list[Array]:

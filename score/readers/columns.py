@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow
 
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.score.errors import RowsError
+from turnpike.score.readers.cells import cell_feeds
 from turnpike.score.readers.parts import RowBatch
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
@@ -52,7 +54,10 @@ class ColumnMap:
 
     def to_rows(self, table: pyarrow.RecordBatch, place: PlaceOf) -> RowBatch:
         """Convert some rows. A RowsError says where the first value is that does not fit."""
-        if self._cells:
+        if self._signature.columns:
+            cells = {name: table.column(name) for name in self.read}
+            feeds = cell_feeds(cells, self._signature, partial(self._place, place))
+        elif self._cells:
             (tensor,) = self._signature.inputs.values()
             feeds = {tensor.name: self._join_cells(table, tensor, place)}
         else:
@@ -62,6 +67,9 @@ class ColumnMap:
             }
         kept = {name: table.column(name) for name in self.kept}
         return RowBatch(feeds, kept, table.num_rows)
+
+    def _place(self, place: PlaceOf, index: int, name: str) -> str:
+        return f"{self._where}, {place(index)}, column {name!r}"
 
     def _join_cells(self, table: pyarrow.RecordBatch, tensor: Tensor, place: PlaceOf) -> Array:
         """One value of a row in each column."""

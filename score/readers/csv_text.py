@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow
 from pyarrow import csv as arrow_csv
 
 from turnpike.score.errors import RowsError
+from turnpike.score.readers.cells import cell_feeds
 from turnpike.score.readers.columns import ColumnMap
 from turnpike.score.readers.parts import Part, RowBatch
 from turnpike.score.readers.text_parts import split_lines
@@ -36,12 +38,13 @@ class CsvReader:
             text = file.read(part.stop - part.start)
         names = header.names or _numbered(header.width, signature)
         columns = ColumnMap(names, signature, part.path)
-        table = _parse(text, names, columns, header.delimiter, part)
+        table = _parse(text, names, columns, header.delimiter, part, signature)
         for batch in table.to_batches(max_chunksize=batch_rows):
             try:
                 yield columns.to_rows(batch, lambda _: f"from line {part.first_line} on")
             except RowsError as error:
-                raise (_first_fault(text, names, columns.read, header.delimiter, part) or error) from error
+                fault = _first_fault(text, names, columns.read, header.delimiter, part, signature)
+                raise (fault or error) from error
 
 
 class _Header:
@@ -78,9 +81,12 @@ def _numbered(width: int, signature: Signature) -> list[str]:
     return list(signature.features) or [str(number) for number in range(1, width + 1)]
 
 
-def _parse(text: bytes, names: list[str], columns: ColumnMap, delimiter: str, part: Part) -> pyarrow.Table:
-    """The cells: numbers in columns that are read, text as it is in those that are kept."""
-    types = {name: pyarrow.float64() for name in columns.read} | dict.fromkeys(columns.kept, pyarrow.string())
+def _parse(
+    text: bytes, names: list[str], columns: ColumnMap, delimiter: str, part: Part, signature: Signature
+) -> pyarrow.Table:
+    """The cells: numbers in columns that are plain numbers, text as it is in all others."""
+    read = pyarrow.string() if signature.columns else pyarrow.float64()
+    types = dict.fromkeys(columns.read, read) | dict.fromkeys(columns.kept, pyarrow.string())
     try:
         return arrow_csv.read_csv(
             io.BytesIO(text),
@@ -91,14 +97,14 @@ def _parse(text: bytes, names: list[str], columns: ColumnMap, delimiter: str, pa
     except pyarrow.ArrowInvalid as error:
         if not text.strip():
             return pyarrow.table({name: pyarrow.array([], types[name]) for name in names})
-        fault = _first_fault(text, names, columns.read, delimiter, part)
+        fault = _first_fault(text, names, columns.read, delimiter, part, signature)
         raise fault or RowsError(
             f"{part.path}: expected CSV from line {part.first_line} on, got something else ({error})"
         ) from error
 
 
 def _first_fault(
-    text: bytes, names: Sequence[str], read: Sequence[str], delimiter: str, part: Part
+    text: bytes, names: Sequence[str], read: Sequence[str], delimiter: str, part: Part, signature: Signature
 ) -> RowsError | None:
     """Read the text again, slowly, to find the line and the column that cannot be read."""
     reader = csv.reader(io.StringIO(text.decode("utf-8", "replace"), newline=""), delimiter=delimiter)
@@ -106,11 +112,22 @@ def _first_fault(
         where = f"{part.path}, line {part.first_line + reader.line_num - 1}"
         if cells and len(cells) != len(names):
             return RowsError(f"{where}: expected {len(names)} columns, got {len(cells)}")
+        if signature.columns and cells:
+            try:
+                named = {name: [cell] for name, cell in zip(names, cells, strict=True)}
+                cell_feeds(named, signature, partial(_cell_place, where))
+            except RowsError as error:
+                return error
+            continue
         for name, cell in zip(names, cells, strict=False):
             if name in read and not (_is_number(cell) and abs(float(cell)) <= MAX_FLOAT32):
                 shown = repr(cell[:MAX_SHOWN_CHARACTERS]) if cell.strip() else "a missing value"
                 return RowsError(f"{where}, column {name!r}: expected a finite number, got {shown}")
     return None
+
+
+def _cell_place(where: str, _: int, name: str) -> str:
+    return f"{where}, column {name!r}"
 
 
 def _is_number(cell: str) -> bool:

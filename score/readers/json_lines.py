@@ -10,6 +10,7 @@ import orjson
 import pyarrow
 
 from turnpike.score.errors import RowsError
+from turnpike.score.readers.cells import cell_feeds
 from turnpike.score.readers.columns import ColumnMap
 from turnpike.score.readers.parts import Part, RowBatch
 from turnpike.score.readers.text_parts import split_lines
@@ -43,6 +44,11 @@ class JsonLinesReader:
 
 
 def _to_rows(rows: list[Any], lines: list[int], signature: Signature, path: str) -> RowBatch:
+    if signature.columns:
+        rows = [
+            _with_blanks(row, signature, f"{path}, line {line}")
+            for row, line in zip(rows, lines, strict=True)
+        ]
     if not isinstance(rows[0], dict):
         name = next(iter(signature.inputs)) if len(signature.inputs) == 1 else ""
         if signature.features:
@@ -55,11 +61,28 @@ def _to_rows(rows: list[Any], lines: list[int], signature: Signature, path: str)
     for row, line in zip(rows, lines, strict=True):
         if not isinstance(row, dict) or row.keys() != rows[0].keys():
             raise RowsError(f"{path}, line {line}: expected the keys of the line before, got others")
+    columns = ColumnMap(list(rows[0]), signature, path)
+    # cells of several kinds may be in one column
+    arrow_rows = [{name: row[name] for name in columns.kept} for row in rows] if signature.columns else rows
     try:
-        table = pyarrow.RecordBatch.from_pylist(rows)
+        table = pyarrow.RecordBatch.from_pylist(arrow_rows)
     except (pyarrow.ArrowException, OverflowError) as error:
         raise RowsError(
             f"{path}, lines {lines[0]} to {lines[-1]}: expected values of one kind for each key ({error})"
         ) from error
-    columns = ColumnMap(table.schema.names, signature, path)
+    if signature.columns:
+        cells = {name: [row[name] for row in rows] for name in columns.read}
+        feeds = cell_feeds(
+            cells, signature, lambda index, name: f"{path}, line {lines[index]}, column {name!r}"
+        )
+        return RowBatch(feeds, {name: table.column(name) for name in columns.kept}, len(rows))
     return columns.to_rows(table, lambda index: f"line {lines[index]}")
+
+
+def _with_blanks(row: Any, signature: Signature, where: str) -> dict[str, Any]:
+    """A row by the names of its cells, with None for those that it may leave out."""
+    if isinstance(row, dict):
+        return {column.name: None for column in signature.columns if column.blanks} | row
+    if not isinstance(row, list) or len(row) != len(signature.columns):
+        raise RowsError(f"{where}: expected {len(signature.columns)} cells, or an object by features")
+    return dict(zip(signature.features, row, strict=True))

@@ -10,6 +10,7 @@ import numpy as np
 
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.score.errors import RowsError
+from turnpike.score.readers.cells import cell_feeds
 from turnpike.score.readers.columns import fitting, shaped
 from turnpike.score.readers.parts import PART_ROWS, Part, RowBatch, spans
 from turnpike.service.artifact.signature import Signature
@@ -31,9 +32,26 @@ class NumpyReader:
         rows = _opened(Path(part.path))[part.start : part.stop]
         for start, stop in spans(len(rows), batch_rows):
             values = rows[start:stop]
+            if signature.columns:
+                yield self._read_cells(values, signature, part, start)
+                continue
             fitting(values, dtype, partial(_row_text, part.path, part.start + start, values[0].size))
             array = shaped(np.asarray(values, dtype).reshape(stop - start, -1), tensor, part.path)
             yield RowBatch({tensor.name: array}, {}, stop - start)
+
+    def _read_cells(self, values: Array, signature: Signature, part: Part, start: int) -> RowBatch:
+        features = signature.features
+        if values.ndim != 2 or values.shape[1] != len(features):
+            raise RowsError(
+                f"{part.path}: expected {len(features)} cells in each row, got {values.shape[1:]}"
+            )
+        cells = {name: values[:, index].tolist() for index, name in enumerate(features)}
+        feeds = cell_feeds(
+            cells,
+            signature,
+            lambda index, name: f"{part.path}, row {part.start + start + index + 1}, column {name!r}",
+        )
+        return RowBatch(feeds, {}, len(values))
 
 
 def _row_text(path: str, first: int, width: int, index: int) -> str:

@@ -157,14 +157,21 @@ class MetricsCollector(Collector):
         batch = HistogramMetricFamily(
             "turnpike_model_batch_rows", "Rows in one run of a model.", labels=MODEL_LABELS
         )
+        warnings = CounterMetricFamily(
+            "turnpike_model_input_warnings",
+            "Cells of tables that the training of a model did not have, by kind.",
+            labels=(*MODEL_LABELS, "kind"),
+        )
         for labels, counts in self._models:
             requests.add_metric(labels, sum(counts["seconds"]["counts"]))
+            for kind, count in counts["warnings"].items():
+                warnings.add_metric((*labels, kind), count)
             for reason, (count, _) in counts["failed"].items():
                 failures.add_metric((*labels, reason), count)
             rows.add_metric(labels, counts["rows"])
             depth.add_metric(labels, counts["waiting"])
             _add_histogram(batch, labels, counts["batch"], ROW_BOUNDS, 1)
-        yield from (requests, failures, rows, depth, batch)
+        yield from (requests, failures, rows, warnings, depth, batch)
 
     def _models_times(self) -> Iterator[Metric]:
         for key, description in (

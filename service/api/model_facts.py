@@ -78,6 +78,8 @@ def certificate_json(model: Model) -> bytes:
         "alphabet": "",
         "text": None,
         "features": [],
+        "task": "classes",
+        "target": "",
         "batch_coupled": False,
         "ranges": {},
         "samples": 0,
@@ -100,6 +102,8 @@ def certificate_json(model: Model) -> bytes:
                 "alphabet",
                 "text",
                 "features",
+                "task",
+                "target",
                 "batch_coupled",
                 "variant",
                 "compression",
@@ -137,12 +141,12 @@ SAMPLES = operation(
     "Samples",
     "Rows to try a model with",
     FILE_TAG,
-    "The inputs of each can be posted to infer unchanged.",
+    "The inputs of each can be posted to infer unchanged, unless they have a null: a blank of a table.",
 )
 
 
 def samples_json(model: Model) -> bytes:
-    """The sample rows. The inputs of each can be posted as an infer request."""
+    """The sample rows. The inputs of each can be posted as an infer request, unless a cell is blank: null."""
     manifest, inputs = model.manifest, model.signature.inputs
     record = {
         "model_name": model.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -15,6 +15,7 @@ from turnpike.service.api.open_inference import JsonEndpoint
 from turnpike.service.api.openapi.operation import DIGIT, example, operation
 from turnpike.service.codec.predict_csv import decode_csv, predictions_csv
 from turnpike.service.codec.predict_json import decode_instances, encode_predictions
+from turnpike.service.codec.tables.target_summary import target_summary
 from turnpike.service.inference_types import InferenceRequest
 from turnpike.service.registry.model import Model
 from turnpike.service.requests.request import Request
@@ -32,7 +33,8 @@ PREDICT = operation(
     "Takes rows and returns predictions, with labels and probabilities if the model has labels.\n\n"
     "Rows may also be CSV, with a column for each value of a row. A header has the names of the model's "
     "features, in any order; without one, the columns are in the order of the model. "
-    "With `Accept: text/csv`, the answer is a table too.",
+    "With `Accept: text/csv`, the answer is a table too, and keeps columns that are no features. "
+    "If one of them is what the model predicts, the `summary` of the JSON answer compares them.",
     body="PredictRequest",
     csv=True,
     runs_model=True,
@@ -55,16 +57,23 @@ class PredictEndpoint(ModelEndpoint[Request]):
     async def answer(self, call: InferenceCall, request: Request) -> ResponseBody | Response:
         await call.start(call.plan(call.inference.form.output_names))
         answer = call.infer_answer(call.result().arrays)
-        content = encode_predictions(answer, call.model.distribution)
+        others = call.inference.others
+        more: dict[str, Any] = {}
+        if others and (summary := target_summary(call.model.manifest, others, answer.arrays[0])):
+            more["summary"] = summary
+        if (warnings := call.inference.warnings) is not None:
+            more |= warnings.listed()
+            call.model.counters.count_warnings(warnings.counts())
+        content = encode_predictions(answer, call.model.distribution, more)
         if request.head.wants_csv:
             # in a thread, because a large table takes long
-            return Response(await asyncio.to_thread(_to_csv, content), CSV_LINES)
+            return Response(await asyncio.to_thread(_to_csv, content, others), CSV_LINES)
         return content, None
 
 
-def _to_csv(content: bytes) -> bytes:
-    """The predictions of an answer in JSON as a table."""
-    return predictions_csv(orjson.loads(content)["predictions"]).encode()
+def _to_csv(content: bytes, others: Mapping[str, Sequence[str]] | None) -> bytes:
+    """The predictions of an answer in JSON as a table, beside other columns of the request's table."""
+    return predictions_csv(orjson.loads(content)["predictions"], others=others).encode()
 
 
 def add_routes(router: Router, context: ServiceContext) -> None:

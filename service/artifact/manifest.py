@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import cached_property
 from math import prod
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from turnpike.common.columns import ISO, ColumnForm, ColumnKind
 from turnpike.service.artifact.proof_records import Identity, InputRange, ManifestRecord, Parity
 from turnpike.service.artifact.protobuf import MalformedError, damaged_error, expect_graph, read_metadata
 from turnpike.service.errors import ModelFileError
@@ -30,6 +32,8 @@ DTYPE_BYTES: dict[StoredDtype, int] = {"uint8": 1, "int32": 4, "float32": 4, "in
 MAX_SAMPLE_CHARACTERS = 256 * 1024
 # axes of a row without the batch axis: NumPy allows 64 axes in all
 MAX_AXES = 63
+# what the first output answers with: one of several classes, or a number
+Task = Literal["classes", "number"]
 # how a word becomes ids; `text_encoder.py` has the equations
 TextScheme = Literal["alphabet", "bytes", "elmo", "characterbert"]
 
@@ -125,7 +129,11 @@ class Profile(ManifestRecord):
 
 
 class LayerLesion(ManifestRecord):
-    """Accuracy and loss with the gates of one layer closed, and the share of predictions that changed."""
+    """Accuracy and loss with the gates of one layer closed, and the share of predictions that changed.
+
+    If the network predicts a number, these are R2, the mean absolute error, and the share of answers that
+    moved by more than the mean absolute error of the unchanged network.
+    """
 
     layer: int
     accuracy: float
@@ -145,7 +153,8 @@ class LesionCurve(ManifestRecord):
 class Variant(ManifestRecord):
     """How a lower precision compares with fp32 on the same rows.
 
-    `error` is the relative root mean square error of the outputs; files of older versions do not have it. Run
+    `error` is the relative root mean square error of the outputs; files of older versions do not have it.
+    `metric` is the accuracy, or R2 if the network predicts a number, and `metric_fp32` that of fp32. Run
     times depend on the machine, so they are only in the report of the export.
     """
 
@@ -163,7 +172,7 @@ class CompressionPoint(ManifestRecord):
         share: The share of units that are kept.
         macs: The share of the multiplications of the layers that is left.
         agreement: The share of answers whose highest class is as before, if the output has classes.
-        metric: Accuracy, if the classes of the rows are known.
+        metric: Accuracy, if the classes of the rows are known, or R2, if the numbers to predict are.
         faster: How many times faster a run is than that of the whole network, by its number of rows, on the
             machine of the compression.
     """
@@ -188,8 +197,8 @@ class Compression(ManifestRecord):
         calibration_digest: The digest of these rows.
         rows: The number of other rows, on which the following was measured.
         agreement: The share of answers whose highest class is as before, if the output has classes.
-        metric: Accuracy, if the classes of the rows are known.
-        metric_whole: Accuracy of the whole network.
+        metric: Accuracy, if the classes of the rows are known, or R2, if the numbers to predict are.
+        metric_whole: The same of the whole network.
         bytes_whole: Size of the whole network's file.
         faster: How many times faster a run is than that of the whole network, by its number of rows, on the
             machine of the compression.
@@ -215,7 +224,19 @@ class Compression(ManifestRecord):
 
 
 class Feature(ManifestRecord):
-    """A column of a table, and what its values are in real rows. `name` is all that its header says."""
+    """A column of a table, and what its values are in real rows. `name` is all that its header says.
+
+    `low`, `high`, `mean` and `sd` are those of the numbers that the network gets, without blanks: places of
+    categories, and days since 1970.
+
+    Attributes:
+        kind: What the column holds; see `ColumnForm` for this and the next four.
+        categories: The words of a category in training; none if they are not published.
+        date_format: How dates are written.
+        decimal_comma: Whether numbers have a comma before their decimals.
+        affix: What stands before or behind each number.
+        blanks: Whether cells may be blank: training had blanks.
+    """
 
     name: Annotated[str, Field(min_length=1)]
     unit: str = ""
@@ -223,6 +244,22 @@ class Feature(ManifestRecord):
     high: float
     mean: float
     sd: Annotated[float, Field(ge=0)]
+    kind: ColumnKind = "number"
+    categories: tuple[str, ...] = ()
+    date_format: str = ISO
+    decimal_comma: bool = False
+    affix: str = ""
+    blanks: bool = False
+
+    @cached_property
+    def form(self) -> ColumnForm:
+        """How cells become numbers."""
+        return ColumnForm(self.kind, self.categories, self.date_format, self.decimal_comma, self.affix)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its cells are numbers as JSON has them, and never blank."""
+        return self.form == ColumnForm() and not self.blanks
 
     @model_validator(mode="after")
     def _check_range(self) -> Self:
@@ -304,6 +341,8 @@ class Manifest(ManifestRecord):
     `identity` is missing in files that were exported before it was decided.
     `plain` is set in the twin for other runtimes, which has neither gates nor levers.
     `features` describes the columns of the only input if its rows are those of a table.
+    `task` says whether the first output has a number for each class, or is a number that is predicted, and
+    `target` names the column of the table that is predicted.
     `text` is set if an input takes texts, and `alphabet` has the character of each id if its scheme is that.
     """
 
@@ -317,6 +356,8 @@ class Manifest(ManifestRecord):
     alphabet: str = ""
     text: TextInput | None = None
     features: tuple[Feature, ...] = ()
+    task: Task = "classes"
+    target: str = ""
     gates: tuple[Gate, ...] = ()
     plain: bool = False
     batch_coupled: bool = False

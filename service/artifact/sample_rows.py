@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from turnpike.common.datatypes import WIRE_DTYPES
-from turnpike.service.artifact.manifest import Manifest, SampleInput
+from turnpike.service.artifact.manifest import Feature, Manifest, SampleInput
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.inference_types import Array
 
@@ -43,11 +43,17 @@ def check_sample_rows(manifest: Manifest, inputs: Inputs) -> None:
         # sizes of named dimensions, which must agree over all inputs of a sample
         sizes: dict[str, int] = {}
         for sample_input in sample.inputs:
-            _expect_fit(sample_input, inputs[sample_input.name], sizes, where)
+            _expect_fit(sample_input, inputs[sample_input.name], sizes, where, manifest.features)
 
 
-def _expect_fit(sample_input: SampleInput, tensor: Tensor, sizes: dict[str, int], where: str) -> None:
-    """Check one input of a sample, and add the sizes of its named dimensions to `sizes`."""
+def _expect_fit(
+    sample_input: SampleInput,
+    tensor: Tensor,
+    sizes: dict[str, int],
+    where: str,
+    features: Sequence[Feature],
+) -> None:
+    """Check one input of a sample, whose blanks are NaN, and add its named dimensions to `sizes`."""
     shape = (1, *sample_input.shape)
     fits = len(shape) == len(tensor.dims) and all(
         dim in (size, "?") or (isinstance(dim, str) and size == sizes.setdefault(dim, size))
@@ -58,7 +64,9 @@ def _expect_fit(sample_input: SampleInput, tensor: Tensor, sizes: dict[str, int]
     if tensor.dtype == "float16":
         raise ValueError(f"{where}: expected an input that can be sent as JSON, got {tensor}")
     stored = _decode(sample_input)
-    if not (np.array_equal(_cast(stored, tensor), stored) and np.isfinite(stored).all()):
+    blank = np.isnan(stored) & [feature.blanks for feature in features] if features else np.False_
+    known = np.where(blank, 0, stored)
+    if not (np.array_equal(_cast(known, tensor), known) and np.isfinite(known).all()):
         raise ValueError(f"{where}: expected finite numbers that fit {tensor}, got others")
 
 

@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import Any
 
+import numpy as np
+
+from turnpike.common.columns import ColumnForm
+from turnpike.service.artifact.manifest import Feature
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
+
+Array = np.ndarray[Any, np.dtype[Any]]
+# share of a bound by which a number may be outside of it: the rounding of FP32
+BOUND_MARGIN = 1e-6
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, what its cells mean, whether they may be blank, and training's range."""
+
+    name: str
+    form: ColumnForm
+    blanks: bool
+    low: float = -inf
+    high: float = inf
+
+
+def cell_columns(features: Sequence[Feature]) -> tuple[Column, ...]:
+    """How the cells of a table are read; none if all of them are plain numbers."""
+    if all(feature.is_plain for feature in features):
+        return ()
+    return tuple(
+        Column(feature.name, feature.form, feature.blanks, feature.low, feature.high) for feature in features
+    )
 
 
 @dataclass(frozen=True)
@@ -16,7 +47,8 @@ class Signature:
     `batch` is the name of the dimension that every input has first, None if there is no such dimension.
     `splittable` are the outputs, hidden ones included, that can be cut along axis 0 into equal parts, one for
     each row and in the order of the rows. `features` are the names of the columns if the only input is a
-    table. `text` converts texts to the ids of an input, if one takes texts.
+    table, and `columns` what their cells mean, if any are more than plain numbers. `text` converts texts to
+    the ids of an input, if one takes texts.
     """
 
     inputs: Mapping[str, Tensor]
@@ -25,4 +57,21 @@ class Signature:
     batch: str | None
     splittable: frozenset[str]
     features: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
     text: TextEncoder | None = None
+
+    @cached_property
+    def cell_bounds(self) -> tuple[Array, Array]:
+        """The lowest and the highest number of each column in training; all words for a category."""
+        bounds = []
+        for column in self.columns:
+            if column.form.kind == "category":
+                bounds.append((-inf, len(column.form.categories) - 1 if column.form.categories else inf))
+            elif column.form.kind == "boolean":
+                bounds.append((-inf, inf))
+            else:
+                # training has its numbers in FP32
+                margin = BOUND_MARGIN * max(abs(column.low), abs(column.high))
+                bounds.append((column.low - margin, column.high + margin))
+        low, high = np.array(bounds, np.float64).reshape(-1, 2).T
+        return low, high

@@ -25,9 +25,13 @@ def command(
         str, typer.Argument(metavar="MODEL", help="An .onnx file, a folder with one model, or a URL.")
     ],
     rows: Annotated[
-        Path, typer.Argument(metavar="ROWS", help="Table of rows: .csv, .npy, .npz, .json or .jsonl.")
+        Path,
+        typer.Argument(metavar="ROWS", help="Table of rows: .csv, .parquet, .npy, .npz, .json or .jsonl."),
     ],
     gates: Annotated[bool, typer.Option("--gates", help="Add the mean of each gate for each row.")] = False,
+    warnings: Annotated[
+        bool, typer.Option("--warnings", help="Say which cells of a row the training did not have.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead of CSV.")] = False,
     out: Annotated[
         Path | None,
@@ -42,15 +46,16 @@ def command(
 
     MODEL is an .onnx file, the folder of a model, a run or a repository with
     one model, or the URL of a service, such as http://127.0.0.1:8000. If the
-    model has names for its features, the columns of a .csv may be in any order.
+    model has names for its features, the columns of a table may be in any order.
     Its other columns are kept beside the predictions.
     """
     # imported here, so that --help needs neither NumPy nor onnxruntime
     import numpy as np
 
-    from turnpike.service.cli.prediction_source import local_model, read_key, served_model
+    from turnpike.service.cli.prediction_source import instance_warnings, local_model, read_key, served_model
     from turnpike.service.cli.table_file import read_rows
     from turnpike.service.codec.predict_csv import predictions_csv
+    from turnpike.service.codec.tables.cell_warnings import NO_WARNINGS
 
     if out is not None:
         expect_writable(out)
@@ -58,19 +63,28 @@ def command(
         signature, predict = served_model(model, read_key(api_key_file))
     else:
         signature, predict = local_model(Path(model))
+    if warnings and not signature.columns:
+        raise SettingError(NO_WARNINGS)
     instances, others = read_rows(rows, signature)
     predictions: list[Any] = []
     parts: list[dict[str, Array]] = []
+    notes: list[str] = []
     for start in range(0, len(instances), MAX_ROWS):
         try:
-            some, means = predict(instances[start : start + MAX_ROWS], gates)
+            chunk = instances[start : start + MAX_ROWS]
+            some, means = predict(chunk, gates)
+            notes += instance_warnings(chunk, signature) if warnings else []
         except RequestError as error:
             where = f" (rows from {start + 1} on)" if start else ""
             raise SettingError(f"{rows}{where}: {error}") from error
         predictions += some
         parts.append(means)
     means = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    text = to_json(predictions, means) if as_json else predictions_csv(predictions, means, others)
+    if as_json:
+        text = to_json(predictions, means, notes)
+    else:
+        more = means | ({"warnings": np.array(notes, object)} if warnings else {})
+        text = predictions_csv(predictions, more, others)
     if out is None:
         sys.stdout.write(text)
     else:
@@ -98,9 +112,11 @@ def out_errors(out: Path) -> Iterator[None]:
         raise SettingError(message) from error
 
 
-def to_json(predictions: list[Any], means: dict[str, Array]) -> str:
-    """One object: the predictions, and for each gate the means of all rows."""
+def to_json(predictions: list[Any], means: dict[str, Array], warnings: list[str]) -> str:
+    """One object: the predictions, for each gate the means of all rows, and for each row its warnings."""
     answer: dict[str, Any] = {"predictions": predictions}
     if means:
         answer["gates"] = {name: values.tolist() for name, values in means.items()}
+    if warnings:
+        answer["warnings"] = warnings
     return json.dumps(answer) + "\n"

@@ -7,7 +7,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -17,12 +17,14 @@ from pydantic import ValidationError
 
 from turnpike.common.datatypes import DATATYPES, DTYPE_BY_DATATYPE
 from turnpike.service.artifact.limits import RequestLimits
-from turnpike.service.artifact.manifest import TextInput
-from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.manifest import Feature, TextInput
+from turnpike.service.artifact.signature import Column, Signature, cell_columns
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.cli.model_argument import find_model
+from turnpike.service.codec.infer_request import JSON_LENGTH_HEADER
 from turnpike.service.codec.predict_json import decode_instances, encode_predictions
+from turnpike.service.codec.tables.cell_warnings import row_warnings
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import RequestError, ServiceError, SettingError
 from turnpike.service.inference_types import Array, InferAnswer
@@ -83,16 +85,7 @@ def served_model(url: str, key: str | None) -> tuple[Signature, Predict]:
         if not gates:
             return predictions, {}
         feeds = decode_instances(json.dumps(body).encode(), signature, RequestLimits()).feeds
-        tensors = [
-            {
-                "name": input_name,
-                "shape": list(array.shape),
-                "datatype": DATATYPES[array.dtype.name],
-                "data": array.ravel().tolist(),
-            }
-            for input_name, array in feeds.items()
-        ]
-        answer = _ask(f"{base}/v2/models/{name}/gates?detail=rows", key, {"inputs": tensors})
+        answer = _ask(f"{base}/v2/models/{name}/gates?detail=rows", key, feeds=feeds)
         values = {tensor["name"]: tensor for tensor in answer["tensors"]}
         means = {}
         for gate in (gate["name"] for gate in answer["gates"]):
@@ -101,6 +94,28 @@ def served_model(url: str, key: str | None) -> tuple[Signature, Predict]:
         return predictions, means
 
     return signature, predict
+
+
+def _binary_body(feeds: Mapping[str, Array]) -> tuple[bytes, int]:
+    """Tensors as bytes, and the length of the JSON before them. JSON has no NaN, which stands for a blank."""
+    tensors = [
+        {
+            "name": name,
+            "shape": list(array.shape),
+            "datatype": DATATYPES[array.dtype.name],
+            "parameters": {"binary_data_size": array.nbytes},
+        }
+        for name, array in feeds.items()
+    ]
+    head = json.dumps({"inputs": tensors}).encode()
+    return b"".join([head, *(array.tobytes() for array in feeds.values())]), len(head)
+
+
+def instance_warnings(instances: list[Any], signature: Signature) -> list[str]:
+    """For each row the warnings of cells that the training did not have, empty for most."""
+    body = json.dumps({"instances": instances}).encode()
+    (numbers,) = decode_instances(body, signature, RequestLimits()).feeds.values()
+    return row_warnings(numbers, signature)
 
 
 def _is_service(base: str, key: str | None) -> bool:
@@ -127,12 +142,16 @@ def _signature(metadata: dict[str, Any], certificate: dict[str, Any]) -> Signatu
         for part in ("inputs", "outputs")
     )
     names = tuple(feature["name"] for feature in certificate["features"])
+    columns: tuple[Column, ...] = ()
+    # a newer service may have kinds of columns that are not known here
+    with contextlib.suppress(ValidationError):
+        columns = cell_columns([Feature.model_validate(feature) for feature in certificate["features"]])
     encoder = None
     # the service may be older and take no texts, or newer and convert them in ways that are not known here
     with contextlib.suppress(ValidationError):
         text = TextInput.model_validate(certificate.get("text"))
         encoder = TextEncoder(text, certificate["alphabet"], inputs[text.input].dtype)
-    return Signature(inputs, outputs, {}, "axis0" if batched else None, frozenset(), names, encoder)
+    return Signature(inputs, outputs, {}, "axis0" if batched else None, frozenset(), names, columns, encoder)
 
 
 def _row_means(gate: str, values: Array, rows: int) -> Array:
@@ -155,11 +174,16 @@ def read_key(path: Path | None) -> str | None:
     return lines[0]
 
 
-def _ask(url: str, key: str | None, body: dict[str, Any] | None = None) -> Any:
-    """The JSON of an answer."""
-    request = urllib.request.Request(  # noqa: S310, the scheme was checked
-        url, None if body is None else json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
+def _ask(
+    url: str, key: str | None, body: dict[str, Any] | None = None, feeds: Mapping[str, Array] | None = None
+) -> Any:
+    """The JSON of an answer, to JSON or to tensors, or to neither."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    if feeds is not None:
+        data, head_length = _binary_body(feeds)
+        headers = {JSON_LENGTH_HEADER: str(head_length)}
+    request = urllib.request.Request(url, data, headers)  # noqa: S310, the scheme was checked
     if key is not None:
         request.add_header("Authorization", f"Bearer {key}")
     try:

@@ -1,4 +1,4 @@
-"""Reads the rows of a table (CSV, .npy, .npz, JSON lines) as the instances of a predict request."""
+"""Reads the rows of a table (CSV, Parquet, .npy, .npz, JSON lines) as the instances of a predict request."""
 
 from __future__ import annotations
 
@@ -12,39 +12,43 @@ import numpy as np
 
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.signature import Signature
+from turnpike.service.cli.parquet_file import read_parquet
 from turnpike.service.codec.predict_csv import read_table, read_texts
 from turnpike.service.errors import RequestError, SettingError
 
-FORMATS = ".csv, .npy, .npz, .json or .jsonl"
+FORMATS = ".csv, .parquet, .npy, .npz, .json or .jsonl"
 
-
-Columns = Mapping[str, Sequence[str]]
+# cells by the names of their columns
+Columns = Mapping[str, Sequence[Any]]
 
 
 def read_rows(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
     """The rows of a file for a model with these inputs: lists of numbers, texts, or what a JSON file has.
 
-    For a model with several inputs, a row is an object with one list for each. Also returns the columns of a
-    .csv that are no features of the model, by their names.
+    For a model with several inputs, a row is an object with one list for each. Also returns the columns that
+    are no features of the model, by their names.
 
     Raises:
         SettingError: The file cannot be read. The message says where it is wrong.
     """
+    with_others = {".csv": _read_csv, ".parquet": read_parquet, ".pq": read_parquet}
     readers: dict[str, Callable[[Path], list[Any]]] = {
-        ".npy": _read_npy,
-        ".npz": partial(_read_npz, inputs=tuple(signature.inputs)),
+        ".npy": partial(_read_npy, blanks=bool(signature.columns)),
+        ".npz": partial(_read_npz, inputs=tuple(signature.inputs), blanks=bool(signature.columns)),
         ".json": _read_json,
         ".jsonl": _read_json_lines,
     }
     suffix = path.suffix.lower()
     others: Columns = {}
-    if suffix != ".csv" and suffix not in readers:
+    if suffix not in with_others and suffix not in readers:
         raise SettingError(f"ROWS: expected a {FORMATS} file, got {str(path)!r}")
     try:
-        if suffix == ".csv":
-            rows, others = _read_csv(path, signature)
+        if suffix in with_others:
+            rows, others = with_others[suffix](path, signature)
         else:
-            rows = readers[suffix](path)
+            rows, others = _split_others(readers[suffix](path), signature)
+    except RequestError as error:
+        raise SettingError(str(error)) from error
     except OSError as error:
         raise SettingError(f"{path}: expected a file that can be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
@@ -56,48 +60,65 @@ def read_rows(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
     return rows, others
 
 
+def _split_others(rows: list[Any], signature: Signature) -> tuple[list[Any], Columns]:
+    """Rows without the cells that are no features, and the columns of these cells."""
+    features = set(signature.features)
+    if not features or not all(isinstance(row, dict) for row in rows):
+        return rows, {}
+    names = dict.fromkeys(name for row in rows for name in row)
+    # a feature that no row has may be spelled in another way, which the model's own check names
+    if not features <= names.keys():
+        return rows, {}
+    others = {name: [row.get(name) for row in rows] for name in names if name not in features}
+    return [{name: cell for name, cell in row.items() if name in features} for row in rows], others
+
+
 def _read_csv(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        try:
-            if signature.text is not None and len(signature.inputs) == 1:
-                if (found := read_texts(file, str(path), keep_others=True)) is not None:
-                    return list(found[0]), found[1]
-                file.seek(0)
-            table = read_table(file, signature, str(path), keep_others=True)
-            (tensor,) = signature.inputs.values()
-            values = table.to_dtype(WIRE_DTYPES[tensor.dtype])
-        except RequestError as error:
-            raise SettingError(str(error)) from error
+        if signature.text is not None and len(signature.inputs) == 1:
+            if (found := read_texts(file, str(path))) is not None:
+                return list(found[0]), found[1]
+            file.seek(0)
+        table = read_table(file, signature, str(path))
+        (tensor,) = signature.inputs.values()
+        values = table.to_dtype(WIRE_DTYPES[tensor.dtype])
+    if signature.columns:
+        return list(table.cells), table.others
     # in float64, floats have the digits of the file, and JSON has no more
     return (table.values if values.dtype.kind == "f" else values).tolist(), table.others
 
 
-def _read_npy(path: Path) -> list[Any]:
-    rows: list[Any] = _array(path, np.load(path, allow_pickle=False)).tolist()
-    return rows
+def _read_npy(path: Path, blanks: bool) -> list[Any]:
+    return _rows(path, np.load(path, allow_pickle=False), blanks=blanks)
 
 
-def _read_npz(path: Path, inputs: tuple[str, ...]) -> list[Any]:
+def _read_npz(path: Path, inputs: tuple[str, ...], blanks: bool) -> list[Any]:
     with np.load(path, allow_pickle=False) as file:
         names = tuple(file)
         if len(inputs) == 1 and len(names) == 1:
-            return list(_array(path, file[names[0]]).tolist())
+            return _rows(path, file[names[0]], blanks=blanks)
         if missing := [name for name in inputs if name not in names]:
             raise SettingError(f"{path}: expected arrays {', '.join(inputs)}, and {missing[0]!r} is missing")
-        columns = [_array(path, file[name]).tolist() for name in inputs]
+        columns = [_rows(path, file[name], blanks=blanks) for name in inputs]
     if len({len(column) for column in columns}) > 1:
         raise SettingError(f"{path}: expected equally many rows in each array")
     if len(inputs) == 1:
-        return list(columns[0])
+        return columns[0]
     return [dict(zip(inputs, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _array(path: Path, array: Any) -> Any:
+def _rows(path: Path, array: Any, *, blanks: bool) -> list[Any]:
+    """The rows of an array; with `blanks`, NaN is a cell without a value."""
     if not (isinstance(array, np.ndarray) and array.ndim > 1 and array.dtype.kind in "biuf"):
         raise SettingError(f"{path}: expected an array of numbers with one row along its first axis each")
-    if not np.isfinite(array).all():
+    missing = np.isnan(array) if blanks else np.False_
+    if not (np.isfinite(array) | missing).all():
         raise SettingError(f"{path}: expected finite numbers, got NaN or Infinity")
-    return array
+    if missing.any():
+        array = array.astype(object)
+        array[missing] = None
+    rows: list[Any] = array.tolist()
+    return rows
 
 
 def _read_json(path: Path) -> list[Any]:

@@ -15,9 +15,11 @@ import numpy as np
 
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
-from turnpike.service.artifact.signature import Signature
+from turnpike.service.artifact.signature import Column, Signature
+from turnpike.service.codec.cells import cell_numbers
 from turnpike.service.codec.feature_names import expect_features
 from turnpike.service.codec.json_document import quoted
+from turnpike.service.codec.tables.cell_warnings import cell_warnings
 from turnpike.service.codec.tensors import expect_fit, infer_shape, value_range
 from turnpike.service.codec.text_input import text_ids
 from turnpike.service.errors import RequestError, TooLargeError
@@ -38,7 +40,8 @@ class Table:
     """The numbers of a CSV text, with its columns in the order of the model.
 
     `lines` has the line of each row and `columns` the name or number of each column, for error messages.
-    `others` has the cells of columns that are not the model's, by their names.
+    `others` has the cells of columns that are not the model's, by their names. `cells` has the texts of the
+    values, if they are more than plain numbers; then a blank is NaN.
     """
 
     values: Array
@@ -46,12 +49,14 @@ class Table:
     columns: Sequence[str]
     where: str
     others: Mapping[str, Sequence[str]]
+    cells: Sequence[Sequence[str]] = ()
 
     def to_dtype(self, dtype: np.dtype[Any]) -> Array:
         """The values in the dtype of an input; raises RequestError if one does not fit."""
         values = self.values
         if dtype.kind == "f":
-            fits = np.abs(values) <= float(np.finfo(dtype).max)
+            # blanks are NaN, and were checked when they were read
+            fits = ~(np.abs(values) > float(np.finfo(dtype).max))
         elif dtype.kind in "iu":
             info = np.iinfo(dtype)
             low, high = max(info.min, -MAX_EXACT), min(info.max, MAX_EXACT)
@@ -78,20 +83,17 @@ def read_table(
     signature: Signature,
     where: str,
     max_rows: int | None = None,
-    *,
-    keep_others: bool = False,
 ) -> Table:
     """Read CSV that has a column for each value of a row.
 
     Without a header, the columns are in the order of the model. A header must have the names of the model's
-    features, in any order. For a model without names, the header is skipped.
+    features, in any order, and may have others. For a model without names, the header is skipped.
 
     Args:
         lines: The text, with its line breaks.
         signature: The model's tensors and features.
         where: Names the text in error messages.
         max_rows: The number of rows that are accepted, None for any.
-        keep_others: Whether a header may also have names that are no features.
 
     Raises:
         RequestError: The message names the line and the column.
@@ -101,7 +103,9 @@ def read_table(
             f"{where}: expected JSON with {', '.join(signature.inputs)}, since CSV has rows of one input only"
         )
     features = signature.features
-    records: Iterator[tuple[int, list[str]]] = _records(lines, where, max_rows)
+    records: Iterator[tuple[int, list[str]]] = _records(
+        lines, where, max_rows, keep_spaces=bool(signature.columns)
+    )
 
     # the first line: names or numbers?
     first = next(records, None)
@@ -110,10 +114,10 @@ def read_table(
     line, cells = first
     order: list[int] = []
     others: dict[str, list[str]] = {}
-    if _is_header(cells, features, keep_others):
+    if _is_header(cells, features):
         names = [cell.strip() for cell in cells]
         if features:
-            expect_features(names, features, f"{where}, line {line}", allow_others=keep_others)
+            expect_features(names, features, f"{where}, line {line}", allow_others=True)
             order = [names.index(name) for name in features]
             others = {name: [] for name in names if name not in features}
         columns = [quoted(name) for name in names]
@@ -126,35 +130,51 @@ def read_table(
     # the rows
     values = array("d")
     row_lines: list[int] = []
-    for line, cells in records:
-        if len(cells) != width:
-            hint = "; separate them by commas" if len(cells) == 1 else ""
-            raise RequestError(f"{where}, line {line}: expected {width} columns, got {len(cells)}{hint}")
-        try:
-            values.extend(map(float, [cells[index] for index in order] if order else cells))
-        except ValueError:
-            column = next(index for index in order or range(width) if not _is_number(cells[index]))
-            raise RequestError(
-                f"{where}, line {line}, column {columns[column]}: "
-                f"expected a finite number, got {quoted(cells[column])}"
-            ) from None
-        for name, texts in others.items():
-            texts.append(cells[names.index(name)])
-        row_lines.append(line)
+    rows: list[list[str]] = []
+
+    def place(index: int, column: Column) -> str:
+        return f"{where}, line {row_lines[index]}, column {quoted(column.name)}"
+
+    try:
+        for line, cells in records:
+            _expect_width(cells, width, f"{where}, line {line}")
+            own = [cells[index] for index in order] if order else cells
+            if signature.columns:
+                rows.append(own)
+            else:
+                values.extend(map(float, own))
+            for name, texts in others.items():
+                texts.append(cells[names.index(name)])
+            row_lines.append(line)
+    except ValueError:
+        column = next(index for index in order or range(width) if not _is_number(cells[index]))
+        raise RequestError(
+            f"{where}, line {line}, column {columns[column]}: "
+            f"expected a finite number, got {quoted(cells[column])}"
+        ) from None
+    except RequestError:
+        if signature.columns:
+            # a wrong cell of an earlier row comes first
+            cell_numbers(rows, signature.columns, place)
+        raise
     if not row_lines:
         raise RequestError(f"{where}: expected rows, got none")
     if max_rows is not None and len(row_lines) > max_rows:
         raise _too_many_rows(where, max_rows)
     if order:
         columns = [columns[index] for index in order]
-    matrix = np.frombuffer(values, np.float64).reshape(len(row_lines), len(columns))
-    table = Table(matrix, row_lines, columns, where, others)
-    table.expect_all(np.isfinite(matrix), "a finite number")
+    if signature.columns:
+        matrix = cell_numbers(rows, signature.columns, place)
+    else:
+        matrix = np.frombuffer(values, np.float64).reshape(len(row_lines), len(columns))
+    table = Table(matrix, row_lines, columns, where, others, rows)
+    if not signature.columns:
+        table.expect_all(np.isfinite(matrix), "a finite number")
     return table
 
 
 def read_texts(
-    lines: Iterable[str], where: str, max_rows: int | None = None, *, keep_others: bool = False
+    lines: Iterable[str], where: str, max_rows: int | None = None
 ) -> tuple[list[str], dict[str, list[str]]] | None:
     """The column `text` of CSV, and the other columns by their names; None if there is no such column.
 
@@ -165,8 +185,9 @@ def read_texts(
     names = [cell.strip() for cell in header]
     if TEXT_COLUMN not in names:
         return None
-    if len(set(names)) != len(names) or (len(names) > 1 and not keep_others):
-        raise RequestError(f"{where}, line {line}: expected a column 'text' alone, got {len(names)} columns")
+    if len(set(names)) != len(names):
+        repeated = next(name for index, name in enumerate(names) if name in names[:index])
+        raise RequestError(f"{where}, line {line}: expected each column once, got {quoted(repeated)} twice")
     columns: dict[str, list[str]] = {name: [] for name in names}
     for line, cells in records:
         if len(cells) != len(names):
@@ -201,16 +222,22 @@ def _records(
         ) from None
 
 
+def _expect_width(cells: Sequence[str], width: int, where: str) -> None:
+    if len(cells) != width:
+        hint = "; separate them by commas" if len(cells) == 1 else ""
+        raise RequestError(f"{where}: expected {width} columns, got {len(cells)}{hint}")
+
+
 def _too_many_rows(where: str, max_rows: int) -> RequestError:
     return RequestError(f"{where}: expected at most {max_rows} rows (--max-rows), got more")
 
 
-def _is_header(cells: Sequence[str], features: Sequence[str], keep_others: bool) -> bool:
+def _is_header(cells: Sequence[str], features: Sequence[str]) -> bool:
     """Whether a first line has names: none of its cells is a number, or it has those of the features."""
     if not any(map(_is_number, cells[:MAX_CHECKED_CELLS])):
         return True
     names = {cell.strip() for cell in cells}
-    return bool(features) and (keep_others or len(cells) == len(features)) and names >= set(features)
+    return bool(features) and names >= set(features)
 
 
 def _is_number(cell: str) -> bool:
@@ -224,7 +251,8 @@ def _is_number(cell: str) -> bool:
 def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLimits) -> InferenceRequest:
     """Decode a body whose lines are rows of the model's one input, each as a flat list of its values.
 
-    If the input takes texts, they may be in a column `text`.
+    If the input takes texts, they may be in a column `text`. A header may also have columns that the model
+    does not read.
     """
     if len(body) > limits.max_json_bytes:
         raise TooLargeError(
@@ -239,7 +267,7 @@ def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLi
         found = read_texts(io.StringIO(text, newline=""), "body", limits.max_rows)
         if found is not None:
             feeds = {encoder.input: text_ids(found[0], encoder, limits, "body")}
-            return _request(len(found[0]), feeds, signature, has_texts=True)
+            return _request(len(found[0]), feeds, signature, found[1], has_texts=True)
     table = read_table(io.StringIO(text, newline=""), signature, "body", limits.max_rows)
     (tensor,) = signature.inputs.values()
     rows, width = table.values.shape
@@ -253,15 +281,23 @@ def decode_csv(body: bytes | memoryview, signature: Signature, limits: RequestLi
     shape = infer_shape(dims, width, f"body, line {table.lines[0]}")
     array = values.reshape(shape if signature.batch is None else (rows, *shape))
     expect_fit(array.shape, tensor, {}, "body")
-    return _request(rows, {tensor.name: array}, signature)
+    request = _request(rows, {tensor.name: array}, signature, table.others)
+    if signature.columns:
+        request.warnings = cell_warnings(table.values, table.cells, signature)
+    return request
 
 
 def _request(
-    rows: int, feeds: dict[str, Array], signature: Signature, *, has_texts: bool = False
+    rows: int,
+    feeds: dict[str, Array],
+    signature: Signature,
+    others: Mapping[str, Sequence[str]],
+    *,
+    has_texts: bool = False,
 ) -> InferenceRequest:
     outputs = tuple(map(RequestedOutput, signature.outputs))
     form = RequestForm(rows, outputs, FeedLayout.of(feeds), has_texts=has_texts)
-    return InferenceRequest(form, feeds)
+    return InferenceRequest(form, feeds, others)
 
 
 def predictions_csv(
@@ -273,7 +309,10 @@ def predictions_csv(
     before = others or {}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    columns = {name: [round(value, 6) for value in values.tolist()] for name, values in (more or {}).items()}
+    columns = {
+        name: [round(value, 6) if isinstance(value, float) else value for value in values.tolist()]
+        for name, values in (more or {}).items()
+    }
     for index, prediction in enumerate(predictions):
         cells = dict(_cells("output", prediction))
         if index == 0:

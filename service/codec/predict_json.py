@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.classification import probabilities
+from turnpike.service.codec.cells import read_json_cells
 from turnpike.service.codec.feature_names import expect_features
 from turnpike.service.codec.json_document import (
     MISSING,
@@ -30,6 +31,7 @@ from turnpike.service.codec.json_document import (
     to_json,
     to_python,
 )
+from turnpike.service.codec.tables.cell_warnings import cell_warnings
 from turnpike.service.codec.tensor_faults import first_fault
 from turnpike.service.codec.tensors import arrays_in, expect_even, expect_fit, infer_shape, read_json
 from turnpike.service.codec.text_input import text_ids, texts_in_json
@@ -50,8 +52,8 @@ def decode_instances(
     """Decode a body whose instances are rows of the model's one input, or objects `{"input": row}`.
 
     A row is nested like the input's shape, or flat. If the input has features, a row may also be an object
-    with a number for each of them. If the input takes texts, a row may be a string. A model without a batch
-    axis takes one instance.
+    with a value for each of them; if features are more than plain numbers, rows have cells. If the input
+    takes texts, a row may be a string. A model without a batch axis takes one instance.
     """
     text = bytes(body)
     expect_short(text, limits.max_json_bytes)
@@ -64,6 +66,8 @@ def decode_instances(
         raise RequestError(f"instances: expected at most {limits.max_rows} rows (--max-rows), got {rows}")
     if signature.batch is None and rows != 1:
         raise RequestError(f"instances: expected 1, since the model has no batch axis, got {rows}")
+    if signature.columns and rows:
+        return _decode_cells(instances, signature)
     feeds: dict[str, Array] = {}
     sizes: dict[str, int] = {}
     brackets = text.count(b"[")
@@ -87,6 +91,20 @@ def decode_instances(
     outputs = tuple(map(RequestedOutput, signature.outputs))
     form = RequestForm(rows, outputs, FeedLayout.of(feeds), has_texts=has_texts)
     return InferenceRequest(form, feeds)
+
+
+def _decode_cells(instances: JsonArray, signature: Signature) -> InferenceRequest:
+    """The request for rows of cells."""
+    (tensor,) = signature.inputs.values()
+    numbers, cells = read_json_cells(instances, signature)
+    array = numbers.astype(WIRE_DTYPES[tensor.dtype])
+    if signature.batch is None:
+        array = array[0]
+    expect_fit(array.shape, tensor, {}, f"instances ({tensor.name})")
+    feeds = {tensor.name: array}
+    outputs = tuple(map(RequestedOutput, signature.outputs))
+    form = RequestForm(len(instances), outputs, FeedLayout.of(feeds))
+    return InferenceRequest(form, feeds, warnings=cell_warnings(numbers, cells, signature))
 
 
 def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]:
@@ -226,13 +244,16 @@ def _shape_of_first(value: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def encode_predictions(answer: InferAnswer, distribution: bool | None) -> bytes:
+def encode_predictions(
+    answer: InferAnswer, distribution: bool | None, more: Mapping[str, Any] | None = None
+) -> bytes:
     """Encode a prediction for each row.
 
     If the first output has one value for each label, a prediction has the label and all probabilities;
     otherwise it has the values. With several outputs, it is an object with a value for each output's name.
 
-    `distribution` is True if the first output has probabilities, False for logits, None for neither.
+    `distribution` is True if the first output has probabilities, False for logits, None for neither. `more`
+    are further members of the answer.
     """
     name, version, form, arrays, labels = answer
     columns = {}
@@ -260,7 +281,7 @@ def encode_predictions(answer: InferAnswer, distribution: bool | None) -> bytes:
         else [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
     )
     return orjson.dumps(
-        {"predictions": predictions, "model": name, "version": str(version)},
+        {"predictions": predictions, "model": name, "version": str(version), **(more or {})},
         option=orjson.OPT_SERIALIZE_NUMPY,
     )
 

@@ -88,7 +88,7 @@ class Hooks:
         if self.inputs is None:
             return signature
         inputs = {tensor.name: tensor for tensor in self.inputs}
-        return replace(signature, inputs=inputs, features=(), text=None)
+        return replace(signature, inputs=inputs, features=(), columns=(), text=None)
 
     def manifest(self, manifest: Manifest | None) -> Manifest | None:
         """The manifest without what it says about the inputs of requests, if these are others."""

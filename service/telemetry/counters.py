@@ -108,6 +108,8 @@ class ModelCounters:
         self._pending: list[tuple[int, int, int, int, int, int, int]] = []
         # reason -> [requests, nanoseconds]
         self._failed: dict[str, list[int]] = {}
+        # kind of warning -> cells
+        self._warnings: dict[str, int] = {}
         # rows in a batch -> [runs, nanoseconds of them, requests, nanoseconds of decoding, of encoding]
         self._sizes: dict[int, list[int]] = {}
 
@@ -145,6 +147,11 @@ class ModelCounters:
         failed[0] += 1
         failed[1] += ns
 
+    def count_warnings(self, counts: Mapping[str, int]) -> None:
+        """Count cells that the model's training did not have, by kind."""
+        for kind, count in counts.items():
+            self._warnings[kind] = self._warnings.get(kind, 0) + count
+
     def snapshot(self, waiting: int = 0) -> Snapshot:
         self._count_pending()
         return {
@@ -158,6 +165,7 @@ class ModelCounters:
             "encode_ns": self._encode_ns,
             "last": self._last_ns // NS_PER_MS,
             "failed": _copy(self._failed),
+            "warnings": self._warnings.copy(),
             "sizes": {str(rows): size.copy() for rows, size in self._sizes.items()},
             "waiting": waiting,
         }

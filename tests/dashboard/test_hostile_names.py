@@ -32,9 +32,9 @@ from tests.support.hostile_names import (
 from tests.support.live_server import Server, serving
 from tests.support.loadtest_records import START, add_requests, sample_record, sample_target
 from tests.support.tune_results import sample_result
+from turnpike.export.network import Rows
 from turnpike.export.report.data import ReportData, gate_panel
 from turnpike.export.report.write import write_report as write_export_report
-from turnpike.export.sources.data.rows import Rows
 from turnpike.loadtest.ledger import Ledger
 from turnpike.loadtest.report.write_report import write_report as write_load_report
 from turnpike.service.artifact.runtime import open_model

@@ -315,7 +315,7 @@ def test_many_models_cause_few_requests(dashboard: OpenDashboard, bundled_server
         page.route(re.compile("/v2/"), answered)
         page.log.requests.clear()
         page.reload()
-        expect(fact(entry_of(page, "net-000/1"), "parity")).to_contain_text("proved")
+        expect(fact(entry_of(page, "net-000/1"), "proof")).to_contain_text("proved")
         box = page.get_by_role("searchbox", name="Filter models")
         expect(box).to_be_visible(visible=count >= 8)
         page.wait_for_load_state("networkidle")
@@ -325,7 +325,7 @@ def test_many_models_cause_few_requests(dashboard: OpenDashboard, bundled_server
             box.fill("net-09")
             expect(page.locator("#models li.entry:visible")).to_have_count(10)
             expect(page.get_by_text("10 of 100")).to_be_visible()
-            expect(fact(entry_of(page, "net-099/1"), "parity")).to_contain_text("proved")
+            expect(fact(entry_of(page, "net-099/1"), "proof")).to_contain_text("proved")
             box.fill("not served")
             expect(page.locator("#models li.entry:visible")).to_have_count(0)
 

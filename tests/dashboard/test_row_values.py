@@ -65,14 +65,15 @@ def test_the_predicted_class_has_its_probability(dashboard: OpenDashboard, bundl
     """Logits become probabilities without overflow."""
     with dashboard(bundled_server.url) as page:
         texts = page.evaluate("""async () => {
-          const { predictedClassText } = await import("/dashboard/row/predicted_class.js");
+          const { answerText } = await import("/dashboard/row/predicted_class.js");
           const output = (...data) => [{ shape: [1, data.length], data: Float32Array.from(data) }];
           const labels = ["a", "b"];
           return [
-            predictedClassText({ distribution: "logits", labels }, output(1000, 1000 + Math.log(3))),
-            predictedClassText({ distribution: "probabilities", labels: [] }, output(0.125, 0.25, 0.625)),
-            predictedClassText({ distribution: "logits", labels }, output(8, 0)),
-            predictedClassText({ distribution: null, labels }, output(1, 2)),
+            answerText({ distribution: "logits", labels }, output(1000, 1000 + Math.log(3))),
+            answerText({ distribution: "probabilities", labels: [] }, output(0.125, 0.25, 0.625)),
+            answerText({ distribution: "logits", labels }, output(8, 0)),
+            answerText({ distribution: null, labels }, output(1, 2)),
+            answerText({ distribution: null, labels: [], task: "number", target: "price" }, output(12.5)),
           ];
         }""")
-        assert texts == ["b (75.0 %)", "class 2 (62.5 %)", "a (> 99.9 %)", None]
+        assert texts == ["b (75.0 %)", "class 2 (62.5 %)", "a (> 99.9 %)", None, "price: 12.5"]

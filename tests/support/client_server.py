@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.support.cell_tables import put_cell_model
 from tests.support.identity_model import identity_model
 from tests.support.text_models import text_file
 from tests.support.tiny_highway import highway
@@ -32,10 +33,12 @@ def create_repository(root: Path) -> Path:
     """Write the models into a folder.
 
     `digits-10` is the bundled model, `table` has features and labels, `net` is the same network without both,
-    `bare` has two inputs, no gates and no manifest, `same-DTYPE` returns its input, and `texts` takes texts.
+    `cells` has words, dates and blanks, `bare` has two inputs, no gates and no manifest, `same-DTYPE` returns
+    its input, and `texts` takes texts.
     """
     shutil.copytree(Path(service.__file__).parent / "default/digits-10", root / "digits-10")
     put_table_model(root, FEATURES)
+    put_cell_model(root)
     put_model(root, "net", data=with_manifest(highway(), labels=()))
     put_model(root, "bare", data=two_input_model())
     for dtype in DTYPES:

@@ -62,9 +62,13 @@ def highway(
     batch: int | str = "batch",
     ending: Ending = "logits",
     levers: bool = True,
+    blanks: bool = False,
     seed: int = 0,
 ) -> Gated:
-    """Build y = H(x) * T(x) + x * (1 - T(x)), several layers deep, between two linear layers."""
+    """Build y = H(x) * T(x) + x * (1 - T(x)), several layers deep, between two linear layers.
+
+    With `blanks`, a NaN among the inputs counts as 0.
+    """
     random = np.random.default_rng(seed)
     weights: dict[str, Array] = {"one": np.ones((), np.float32)}
 
@@ -77,7 +81,12 @@ def highway(
         return [f"{name}.weight", f"{name}.bias"]
 
     node = helper.make_node
-    nodes = [node("Gemm", ["x", *linear("first", units)], ["y0"], name="first", transB=1)]
+    given = "filled" if blanks else "x"
+    nodes = [node("Gemm", [given, *linear("first", units)], ["y0"], name="first", transB=1)]
+    if blanks:
+        weights["zero"] = np.zeros((), np.float32)
+        nodes.insert(0, node("Where", ["missing", "zero", "x"], ["filled"], name="fill"))
+        nodes.insert(0, node("IsNaN", ["x"], ["missing"], name="missing"))
     for n in range(layers):
         t, h, y = f"layer{n:02}.transform_gate", f"h{n}", f"layer{n:02}.output"
         x = "y0" if n == 0 else f"layer{n - 1:02}.output"

@@ -43,6 +43,11 @@ def named_features(names: Path | Sequence[str], network: Network) -> tuple[Featu
     return tuple(Feature.model_validate(entry) for entry in describe_features(given, rows))
 
 
+def without_words(features: Sequence[Feature]) -> tuple[Feature, ...]:
+    """The features without the words of their categories, which may say something about people."""
+    return tuple(feature.model_copy(update={"categories": ()}) for feature in features)
+
+
 def column_count(network: Network) -> int | None:
     """The number of columns if the network reads the rows of one table."""
     if len(network.inputs) != 1:

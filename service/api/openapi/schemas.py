@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from turnpike.common.columns import KINDS
 from turnpike.common.datatypes import BYTES, DATATYPES
 from turnpike.service.api.openapi.operation import ref
 
@@ -131,7 +132,22 @@ SCHEMAS: dict[str, Schema] = {
         | {"description": "Rows, texts, or for each row an object with one value per input or feature."},
     ),
     "PredictAnswer": record(
-        ("predictions", "model", "version"), predictions=array(ANYTHING), model=STRING, version=STRING
+        ("predictions", "model", "version"),
+        predictions=array(ANYTHING),
+        model=STRING,
+        version=STRING,
+        summary=OBJECT
+        | {
+            "description": "How the predictions compare with the column that is predicted, if a table in CSV "
+            "has it: `target`, `rows`, and `accuracy`, or `r2` and `mae`."
+        },
+        warnings=array(
+            record(
+                ("row", "column", "value", "what"), row=INTEGER, column=STRING, value=ANYTHING, what=STRING
+            )
+        )
+        | {"description": "Cells that the training did not have, at most 20. Missing if there are none."},
+        more_warnings=INTEGER,
     ),
     "GatesRequest": record(("inputs",), **INFER_FIELDS, **MOVE_FIELDS),
     "GatesAnswer": record(
@@ -236,13 +252,33 @@ SCHEMAS: dict[str, Schema] = {
         },
         features=array(
             record(
-                ("name", "unit", "low", "high", "mean", "sd"),
+                (
+                    "name",
+                    "unit",
+                    "low",
+                    "high",
+                    "mean",
+                    "sd",
+                    "kind",
+                    "categories",
+                    "date_format",
+                    "decimal_comma",
+                    "affix",
+                    "blanks",
+                ),
                 name=STRING,
                 unit=STRING,
                 low=NUMBER,
                 high=NUMBER,
                 mean=NUMBER,
                 sd=NUMBER | {"description": "Standard deviation."},
+                kind={"enum": list(KINDS)},
+                categories=array(STRING)
+                | {"description": "The words of a category; none if they are not published."},
+                date_format=STRING,
+                decimal_comma=BOOLEAN,
+                affix=STRING | {"description": "What stands before or behind each number."},
+                blanks=BOOLEAN | {"description": "Whether cells may be blank."},
             )
         )
         | {"description": "For networks that read tables: the columns of their input."},

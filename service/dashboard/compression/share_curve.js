@@ -6,6 +6,7 @@ import { dataTable } from "../dom/data_table.js";
 import { el } from "../dom/element.js";
 import { finePercent, number, percent } from "../dom/number_format.js";
 import { tableColumn } from "../dom/table_column.js";
+import { metricName, metricText } from "../models/metric_text.js";
 
 const LABEL = "Accuracy and same answers by the share of units that is left.";
 
@@ -23,7 +24,8 @@ export function shareChart({ compression, precision }) {
 }
 
 /** The table of all figures; the row of the file is marked. */
-export function shareTable({ compression, precision }) {
+export function shareTable(certificate) {
+  const { compression, precision } = certificate;
   const points = withFile(compression, precision);
   const column = (title, textOf) => tableColumn(title, points.map(textOf));
   const names = points.map(({ share, isFile }) => ({
@@ -35,7 +37,7 @@ export function shareTable({ compression, precision }) {
     column("multiplications", ({ macs }) => percent(macs)),
     ...(points.every(({ metric }) => metric === null)
       ? []
-      : [column("accuracy", ({ metric }) => finePercent(metric))]),
+      : [column(metricName(certificate), ({ metric }) => metricText(certificate, metric, true))]),
     ...(points.every(({ agreement }) => agreement === null)
       ? []
       : [column("same answers", ({ agreement }) => finePercent(agreement))]),

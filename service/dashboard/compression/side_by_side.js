@@ -3,6 +3,7 @@
 import { dataTable } from "../dom/data_table.js";
 import { el } from "../dom/element.js";
 import { bytes, duration, finePercent, number, percent } from "../dom/number_format.js";
+import { metricName, metricText } from "../models/metric_text.js";
 
 /**
  * @param {import("../state/store.js").Model} model  the compressed model
@@ -23,9 +24,11 @@ export function sideBySide({ name, version, certificate }, originalName, runTime
   );
 }
 
-function linesOf({ bytes: size, compression }, runTimes) {
+function linesOf(certificate, runTimes) {
+  const { bytes: size, compression } = certificate;
   const { units, units_whole, macs, macs_whole, bytes_whole } = compression;
   const { agreement, metric, metric_whole, faster } = compression;
+  const metricOf = (value) => metricText(certificate, value, true);
   const smaller = (title, before, after, text) => [title, text(after), text(before), relative(after, before)];
   return [
     smaller("units", units_whole, units, (count) => count.toLocaleString("en")),
@@ -33,7 +36,7 @@ function linesOf({ bytes: size, compression }, runTimes) {
     smaller("size of the file", bytes_whole, size, bytes),
     ...(metric === null
       ? []
-      : [["accuracy", finePercent(metric), finePercent(metric_whole), points(metric - metric_whole)]]),
+      : [[metricName(certificate), metricOf(metric), metricOf(metric_whole), points(metric - metric_whole)]]),
     ...(agreement === null ? [] : [["same answers", finePercent(agreement), "–", points(agreement - 1)]]),
     ...Object.entries(faster).map(([rows, times]) => [
       `${runText(rows)}, at compression`,

@@ -69,7 +69,7 @@ function appendCharts(charts, model) {
     ...(groups.length && profile.contrast.length
       ? [classContrastChart(groups, profile, labels, height)]
       : []),
-    ...(lesion?.layers.length ? lesionCurveCharts(lesion, MIN_CHART_HEIGHT * remPixels()) : []),
+    ...(lesion?.layers.length ? lesionCurveCharts(model.certificate, lesion, MIN_CHART_HEIGHT * remPixels()) : []),
   );
 }
 

@@ -1,8 +1,8 @@
-// Form for a row of a table: a field and a slider for each feature, and a table from a CSV file.
+// Form for a row of a table: a control for the cell of each feature, and a table from a CSV file.
 
 import { el, setChildren } from "../dom/element.js";
-import { FeatureField } from "./feature_field.js";
-import { randomFeatures, readFeatureTable, roundedWithin } from "./feature_rows.js";
+import { featureField } from "./feature_field.js";
+import { meanFeatures, randomFeatures, readFeatureTable } from "./feature_rows.js";
 import { acceptDroppedFiles, openFileButton } from "./file_input.js";
 import { ScoredTable } from "./scored_table.js";
 import { tensorFromValues } from "./tensor_parser.js";
@@ -24,14 +24,14 @@ export class FeatureForm {
     this.#onRow = onRow;
     const { features } = model.certificate;
     const changed = () => this.#submit("typed row");
-    this.#fields = features.map((feature) => new FeatureField(feature, this.#isWhole, changed));
+    this.#fields = features.map((feature) => featureField(feature, this.#isWhole, changed));
     const random = () => this.#fill(randomFeatures(features), "random row");
     this.node = el(
       "form",
       { class: "features", novalidate: true, on: { submit: (event) => event.preventDefault() } },
       el(
         "div",
-        { class: "feature-list", role: "group", "aria-label": "Features", tabindex: "0" },
+        { class: features.some(({ blanks }) => blanks) ? "feature-list with-blanks" : "feature-list", role: "group", "aria-label": "Features", tabindex: "0" },
         this.#fields.map((field) => field.node),
       ),
       this.#error,
@@ -39,7 +39,9 @@ export class FeatureForm {
         "div",
         { class: "toolbar" },
         el("button", { type: "button", on: { click: random } }, "Random row"),
-        el("button", { type: "button", on: { click: () => this.start() } }, "Mean row"),
+        // there is no mean of words
+        features.every(({ kind }) => kind === "number") &&
+          el("button", { type: "button", on: { click: () => this.start() } }, "Mean row"),
         openFileButton("Open .csv…", ".csv,text/csv", (file) => this.open(file)),
       ),
     );
@@ -48,8 +50,7 @@ export class FeatureForm {
 
   /** Begin with the mean of each feature. */
   start() {
-    const means = this.#model.certificate.features.map((feature) => roundedWithin(feature, feature.mean));
-    this.#fill(means, "mean row");
+    this.#fill(meanFeatures(this.#model.certificate.features), "mean row");
   }
 
   learnFrom() {}
@@ -92,11 +93,13 @@ export class FeatureForm {
     const values = this.#fields.map((field) => field.read());
     const invalid = this.#fields.find((_, index) => values[index] === null);
     try {
-      if (invalid) throw new Error(`${invalid.name}: expected a number`);
+      if (invalid) throw new Error(`${invalid.name}: expected ${invalid.expected}`);
       const [input] = this.#model.inputs;
-      const inputs = [tensorFromValues(input, values, [values.length])];
+      // blanks are NaN, which no other row may hold
+      const known = values.map((value) => (Number.isNaN(value) ? 0 : value));
+      const tensor = tensorFromValues(input, known, [values.length]);
       this.#error.textContent = "";
-      this.#onRow({ title, inputs });
+      this.#onRow({ title, inputs: [{ ...tensor, data: values }] });
     } catch (error) {
       this.#error.textContent = error.message;
     }

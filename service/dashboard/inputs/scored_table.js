@@ -3,7 +3,7 @@
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { tableColumn } from "../dom/table_column.js";
-import { probabilityText } from "../row/predicted_class.js";
+import { predictedNumber, probabilityText } from "../row/predicted_class.js";
 import { post } from "../state/api.js";
 import { csvText } from "./csv_text.js";
 
@@ -14,6 +14,7 @@ export class ScoredTable {
   node = el("div", {});
 
   #path;
+  #certificate;
   #fileName;
   #table;
   #onChoose;
@@ -21,6 +22,7 @@ export class ScoredTable {
   /** `onChoose` receives a row of the table and its number from 1. */
   constructor(model, fileName, table, onChoose) {
     this.#path = `${model.path.replace("v2/", "v1/")}:predict`;
+    this.#certificate = model.certificate;
     this.#fileName = fileName;
     this.#table = table;
     this.#onChoose = onChoose;
@@ -34,10 +36,10 @@ export class ScoredTable {
     const predictions = [];
     for (let start = 0; start < rows.length; start += MAX_ROWS_PER_REQUEST) {
       status.textContent = `Scoring row ${number(start + 1)} of ${number(rows.length)} …`;
-      const instances = rows.slice(start, start + MAX_ROWS_PER_REQUEST).map(({ values }) => values);
+      const instances = rows.slice(start, start + MAX_ROWS_PER_REQUEST).map(({ instance }) => instance);
       predictions.push(...(await post(this.#path, { instances }, signal)).predictions);
     }
-    const columns = predictions.map(predictionColumns);
+    const columns = predictions.map((prediction) => predictionColumns(prediction, this.#certificate));
     const names = Object.keys(columns[0]).map((name) => (header.includes(name) ? `predicted ${name}` : name));
     const scored = [
       [...header, ...names],
@@ -62,7 +64,7 @@ export class ScoredTable {
     };
     const shown = rows.slice(0, SHOWN_ROWS);
     const texts = shown.map(({ cells }, index) => [
-      ...Object.entries(columns[index]).slice(0, 2).map(predictionText),
+      ...Object.entries(columns[index]).slice(0, 2).map((column) => predictionText(column, this.#certificate)),
       ...cells.map((cell) => cell.trim()),
     ]);
     const tableColumns = [...names.slice(0, 2), ...header].map((name, place) =>
@@ -99,21 +101,25 @@ export class ScoredTable {
   }
 }
 
-/** The columns of a prediction: label and probabilities, or the values of the outputs. */
-function predictionColumns(prediction) {
+/** The columns of a prediction: label and probabilities, a predicted number, or the values of the outputs. */
+function predictionColumns(prediction, certificate) {
   if (typeof prediction?.label === "string") {
     const { label, probability, probabilities } = prediction;
     const shares = Object.entries(probabilities).map(([name, share]) => [`p_${name}`, share]);
     return { label, probability, ...Object.fromEntries(shares) };
   }
   const values = [prediction].flat(Infinity);
+  const predicted = predictedNumber(certificate, [{ data: values }]);
+  if (predicted) return { [predicted.name ? `predicted ${predicted.name}` : "predicted"]: predicted.value };
   const name = (index) => (values.length > 1 ? `output_${index}` : "output");
   // the values of several outputs are an object
   const text = (value) => (typeof value === "object" ? JSON.stringify(value) : value);
   return Object.fromEntries(values.map((value, index) => [name(index), text(value)]));
 }
 
-function predictionText([name, value]) {
+function predictionText([name, value], certificate) {
+  const predicted = predictedNumber(certificate, [{ data: [value] }]);
+  if (predicted) return predicted.text;
   if (name === "probability") return probabilityText(value);
   return typeof value === "number" ? number(value) : value;
 }

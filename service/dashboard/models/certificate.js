@@ -4,6 +4,7 @@ import { dataTable } from "../dom/data_table.js";
 import { el } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
 import { tableColumn } from "../dom/table_column.js";
+import { metricName, metricText } from "./metric_text.js";
 import { errorRatio } from "./parity_verdict.js";
 
 /** A node for the response of GET …/certificate. */
@@ -14,7 +15,7 @@ export function certificateView(certificate) {
     { class: "certificate" },
     identity?.verdict === "identical" && identityFacts(identity),
     parity && comparisonFacts(parity),
-    variant && el("p", {}, variantText(variant, certificate.precision)),
+    variant && el("p", {}, variantText(variant, certificate)),
     parity && tensorTable(parity),
     parity && batchTable(parity),
     el(
@@ -55,11 +56,13 @@ function comparisonFacts({ reference, providers, seed }) {
   );
 }
 
-function variantText({ agreement, error, rows, metric, metric_fp32: full }, precision) {
-  const same = `${precision} predicts the same class as fp32 on ${percent(agreement)} of ${number(rows)} rows`;
+function variantText({ agreement, error, rows, metric, metric_fp32: full }, certificate) {
+  const { precision, task } = certificate;
+  const answer = task === "number" ? "nearly the same number" : "the same class";
+  const same = `${precision} predicts ${answer} as fp32 on ${percent(agreement)} of ${number(rows)} rows`;
   const answers = error === null ? same : `${same}; its outputs differ by ${percent(error)} (relative RMS error)`;
   if (metric === null) return `${answers}.`;
-  return `${answers}; its accuracy is ${percent(metric)}, that of fp32 ${percent(full)}.`;
+  return `${answers}; its ${metricName(certificate)} is ${metricText(certificate, metric)}, that of fp32 ${metricText(certificate, full)}.`;
 }
 
 function tensorTable({ tensors: all, worst }) {

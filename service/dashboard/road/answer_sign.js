@@ -2,7 +2,7 @@
 
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
-import { predictedClass, probabilityText } from "../row/predicted_class.js";
+import { predictedClass, predictedNumber, probabilityText } from "../row/predicted_class.js";
 
 // characters of a label in large letters
 const MAX_LARGE = 4;
@@ -21,12 +21,15 @@ export function showAnswer(node, certificate, reading, before) {
     el("span", { class: now.label.length > MAX_LARGE ? "answer long" : "answer", title: now.label }, now.label),
     now.share && el("span", { class: "answer-share" }, now.share),
     then && el("span", { class: "answer-before" }, `was ${then.label}`),
-    then?.share && el("span", { class: "answer-before" }, then.share),
+    // the name of a number is there already
+    then?.share && then.share !== now.share && el("span", { class: "answer-before" }, then.share),
   );
 }
 
 /** {label, share} as text: the class, or else the first number of the outputs. */
 function answerOf(certificate, outputs) {
+  const predicted = predictedNumber(certificate, outputs);
+  if (predicted) return { label: predicted.text, share: predicted.name };
   const prediction = predictedClass(certificate, outputs);
   if (prediction) return { label: prediction.label, share: probabilityText(prediction.share) };
   const { data, name } = outputs[0];

@@ -1,7 +1,7 @@
 // The road of row A, which was kept for a comparison, above the road of the current row, B.
 
 import { el, setChildren } from "../dom/element.js";
-import { predictedClassText } from "../row/predicted_class.js";
+import { answerText } from "../row/predicted_class.js";
 import { readingTitle } from "../state/levers.js";
 import { current, publish, subscribe } from "../state/store.js";
 import { sharesOf } from "./road_layers.js";
@@ -55,6 +55,6 @@ export function keptRoad(node) {
 }
 
 function titleOf(letter, reading) {
-  const prediction = predictedClassText(current("model").certificate, reading.outputs);
+  const prediction = answerText(current("model").certificate, reading.outputs);
   return [el("strong", {}, letter), `: ${readingTitle(reading)}`, prediction && ` → ${prediction}`];
 }

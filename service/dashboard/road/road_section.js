@@ -3,7 +3,7 @@
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { resetLayers, setLever, setLevers } from "../state/lesion.js";
-import { predictedClass, predictedClassText } from "../row/predicted_class.js";
+import { predictedClass, answerText } from "../row/predicted_class.js";
 import { readingTitle } from "../state/levers.js";
 import { current, publish, subscribe } from "../state/store.js";
 import { startLinkButton } from "../share/link_button.js";
@@ -178,7 +178,7 @@ export function startRoad(node) {
       road: picture.node,
       row: thumbnail.canvas(),
       title: `${name}/${version}: ${readingTitle(reading)}`,
-      answer: predictedClassText(certificate, reading.outputs) ?? "",
+      answer: answerText(certificate, reading.outputs) ?? "",
       keys: ["carried", "transformed"].map((kind) => [kind, color(kind)]),
     };
     savePicture(content, `${name}-${version}-road`).catch(reportError);

@@ -3,7 +3,7 @@
 import { el, setChildren } from "../dom/element.js";
 import { leversText, sameLevers } from "../state/levers.js";
 import { current, subscribe } from "../state/store.js";
-import { predictedClassText } from "./predicted_class.js";
+import { answerText } from "./predicted_class.js";
 
 /** Show the sentence in `node`, which is hidden while all layers are as trained. */
 export function startLesionEffect(node) {
@@ -24,7 +24,7 @@ function show(node, leverState, lesioned) {
 function effectOf(leverState, lesioned) {
   if (!lesioned || !sameLevers(lesioned.levers, leverState.levers)) return "…";
   const { certificate } = current("model");
-  const classText = ({ outputs }) => predictedClassText(certificate, outputs);
+  const classText = ({ outputs }) => answerText(certificate, outputs);
   const [before, after] = [classText(lesioned.reading), classText(lesioned)];
   if (!before) return "the change is shown beside the prediction.";
   return [el("strong", {}, after), `; as trained: ${before}.`];

@@ -1,4 +1,6 @@
-// Class probabilities of a model's first output, and the predicted class: the most probable one.
+// A model's answer: the class probabilities of its first output and the most probable class, or a number.
+
+import { number } from "../dom/number_format.js";
 
 /** {label, share} of the first output; null if the output has no classes. */
 export function predictedClass({ distribution, labels }, outputs) {
@@ -13,10 +15,27 @@ export function predictedClass({ distribution, labels }, outputs) {
   return { label: labels.length === values.length ? labels[top] : `class ${top}`, share };
 }
 
-/** The same as text: "7 (99.2 %)". */
-export function predictedClassText(certificate, outputs) {
+/** {name, value, text} of a predicted number; null if the model predicts none. */
+export function predictedNumber({ task, target }, outputs) {
+  const [{ data }] = outputs;
+  if (task !== "number" || data.length !== 1) return null;
+  const value = Number(data[0]);
+  return { name: target, value, text: numberText(value) };
+}
+
+/** The answer as text: "7 (99.2 %)", or "price: 12.5"; null if the output is neither a class nor a number. */
+export function answerText(certificate, outputs) {
+  const predicted = predictedNumber(certificate, outputs);
+  if (predicted) return predicted.name ? `${predicted.name}: ${predicted.text}` : predicted.text;
   const prediction = predictedClass(certificate, outputs);
   return prediction ? `${prediction.label} (${probabilityText(prediction.share)})` : null;
+}
+
+/** A predicted number with five significant digits. */
+function numberText(value) {
+  const size = Math.abs(value);
+  if (!Number.isFinite(value) || (size !== 0 && (size < 1e-3 || size >= 1e12))) return number(value);
+  return value.toLocaleString("en", { maximumSignificantDigits: 5 }).replace("-", "−");
 }
 
 /** A probability as text; rounding never turns it into 0 % or 100 %. */

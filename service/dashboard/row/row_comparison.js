@@ -7,7 +7,7 @@ import { number, percent } from "../dom/number_format.js";
 import { readingTitle } from "../state/levers.js";
 import { current } from "../state/store.js";
 import { drawGateMap, gateRows } from "./gate_map.js";
-import { predictedClassText } from "./predicted_class.js";
+import { answerText } from "./predicted_class.js";
 import { drawRoute } from "./route_chart.js";
 
 /**
@@ -49,7 +49,7 @@ export function startComparison(body) {
     if (!isOther) return;
     const readings = [readingA, reading];
     const descriptions = readings.map((side, n) => {
-      const prediction = predictedClassText(model.certificate, side.outputs);
+      const prediction = answerText(model.certificate, side.outputs);
       return `${"AB"[n]}: ${readingTitle(side)}${prediction ? `, ${prediction}` : ""}`;
     });
     [titleA, titleB].forEach((title, n) => setChildren(title, descriptions[n]));
@@ -89,7 +89,7 @@ function tableRows({ certificate }, readingOfA, readingOfB) {
     ["", "A", "B"],
     [
       "prediction",
-      ...[readingOfA, readingOfB].map(({ outputs }) => predictedClassText(certificate, outputs) ?? "–"),
+      ...[readingOfA, readingOfB].map(({ outputs }) => answerText(certificate, outputs) ?? "–"),
     ],
     ["carried through all layers", ...[readingOfA, readingOfB].map(({ route }) => percent(route.carried[0]))],
     ["effective depth", ...[readingOfA, readingOfB].map(({ route }) => number(route.effective_depth[0]))],

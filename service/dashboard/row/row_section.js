@@ -12,7 +12,7 @@ import { startLayerList } from "./layer_list.js";
 import { drawChanges, startLayerOutputs } from "./layer_outputs.js";
 import { resetLayers, setLever, startLesion } from "../state/lesion.js";
 import { startLesionEffect } from "./lesion_effect.js";
-import { predictedClassText } from "./predicted_class.js";
+import { answerText } from "./predicted_class.js";
 import { drawRoute, routeFacts } from "./route_chart.js";
 import { startComparison } from "./row_comparison.js";
 
@@ -83,7 +83,7 @@ export function startRow(body) {
     setChildren(placeholder, placeholderText);
     charts.hidden = Boolean(placeholderText);
     if (placeholderText) return;
-    const classText = predictedClassText(model.certificate, reading.outputs);
+    const classText = answerText(model.certificate, reading.outputs);
     setChildren(title, readingTitle(reading), classText && [": ", el("strong", {}, classText)]);
     layerList.showReading(reading);
     const chosen = layerList.chosen();

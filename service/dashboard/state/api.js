@@ -2,7 +2,7 @@
 
 import { readStored, writeStored } from "./browser_storage.js";
 import { current, publish } from "./store.js";
-import { parseTensors } from "./tensors.js";
+import { parseTensors, tensorRequest } from "./tensors.js";
 
 const STORAGE_KEY = "turnpike-key";
 let apiKey = readStored("sessionStorage", STORAGE_KEY) ?? "";
@@ -43,7 +43,8 @@ export async function getText(path, signal) {
 
 /** POST a JSON body and parse the JSON response. */
 export async function post(path, body, signal) {
-  return parseJson(path, (await request("POST", path, body, signal, "text")).content);
+  const sent = { content: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  return parseJson(path, (await request("POST", path, sent, signal, "text")).content);
 }
 
 /**
@@ -56,30 +57,27 @@ export async function postTensors(
   inputs,
   { outputs, keys = {}, parameters = {}, binary = true, signal } = {},
 ) {
-  const body = { inputs: inputs.map(tensorAsJson), ...keys, parameters: { ...parameters } };
-  if (binary) body.parameters.binary_data_output = true;
-  if (outputs) body.outputs = outputs.map((name) => ({ name }));
-  const { content, headers } = await request("POST", path, body, signal, "arrayBuffer");
+  const fields = { ...keys, parameters: { ...parameters } };
+  if (binary) fields.parameters.binary_data_output = true;
+  if (outputs) fields.outputs = outputs.map((name) => ({ name }));
+  const sent = tensorRequest(inputs, fields);
+  const { content, headers } = await request("POST", path, sent, signal, "arrayBuffer");
   return parseTensors(content, headers.get("Inference-Header-Content-Length"));
 }
 
-/** A tensor in the JSON form of the Open Inference Protocol. */
-export function tensorAsJson(tensor) {
-  const data = Array.from(tensor.data, (value) => (typeof value === "bigint" ? Number(value) : value));
-  return { name: tensor.name, datatype: tensor.datatype, shape: tensor.shape, data };
-}
-
-/** Send a request; returns the response headers and the content, read as "text" or "arrayBuffer". */
-async function request(method, path, body, signal, contentType) {
-  const headers = {};
+/**
+ * Send a request, with the content and headers in `sent` if it has a body. Returns the response headers and the
+ * content, read as "text" or "arrayBuffer".
+ */
+async function request(method, path, sent, signal, contentType) {
+  const headers = { ...sent?.headers };
   if (apiKey) headers["X-Api-Key"] = apiKey;
-  if (body !== undefined) headers["Content-Type"] = "application/json";
   let response, content;
   try {
     response = await fetch(path, {
       method,
       headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: sent?.content,
       signal,
       cache: "no-store",
     });

@@ -14,6 +14,42 @@ const ARRAY_TYPES = {
   FP64: Float64Array,
 };
 
+/**
+ * The body of a request with these inputs and other fields, and its headers: JSON, followed by the bytes of tensors
+ * with NaN, which JSON does not have.
+ */
+export function tensorRequest(inputs, fields) {
+  const parts = [];
+  const entries = inputs.map((tensor) => {
+    if (!hasNaN(tensor)) return tensorAsJson(tensor);
+    const { name, datatype, shape, data } = tensor;
+    const bytes = toTypedArray(datatype, data);
+    parts.push(bytes);
+    return { name, datatype, shape, parameters: { binary_data_size: bytes.byteLength } };
+  });
+  const json = JSON.stringify({ inputs: entries, ...fields });
+  if (parts.length === 0) return { content: json, headers: { "Content-Type": "application/json" } };
+  const start = new TextEncoder().encode(json);
+  return {
+    content: new Blob([start, ...parts]),
+    headers: {
+      "Content-Type": "application/octet-stream",
+      "Inference-Header-Content-Length": String(start.length),
+    },
+  };
+}
+
+/** Whether a tensor has NaN: a row of a table with a blank. */
+export function hasNaN({ data }) {
+  return data.some(Number.isNaN);
+}
+
+/** A tensor in the JSON form of the Open Inference Protocol. */
+function tensorAsJson({ name, datatype, shape, data }) {
+  const values = Array.from(data, (value) => (typeof value === "bigint" ? Number(value) : value));
+  return { name, datatype, shape, data: values };
+}
+
 /** Parse a response; `size` is the header with the length of its JSON, null if it is JSON only. */
 export function parseTensors(buffer, size) {
   const end = size === null ? buffer.byteLength : Number(size);

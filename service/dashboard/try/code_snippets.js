@@ -2,9 +2,11 @@
 
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
+import { canBeWritten, cellOf } from "../inputs/table_cells.js";
 import { key } from "../state/api.js";
 import { leverFields, leversText } from "../state/levers.js";
 import { current, subscribe } from "../state/store.js";
+import { hasNaN } from "../state/tensors.js";
 import { copyButton } from "../dom/copy_button.js";
 
 // characters; Linux limits one argument of a command to 131,072 bytes
@@ -14,16 +16,23 @@ const [MAX_SHOWN_LENGTH, MAX_SHOWN_VALUES] = [1500, 6];
 // milliseconds without another row before the code is updated, since a large picture takes a while
 const UPDATE_DELAY = 250;
 const HEREDOC_END = "END";
+const BLANKS_NOTE =
+  "This row has a blank. Tensors have it as NaN, which JSON cannot carry, so this request can only be sent in binary.";
 
 /** Show the code for the current row and levers. */
 export function startSnippets(node) {
   const heading = el("h3");
   const snippets = [createSnippet("curl", curlCommand), createSnippet("Python", pythonCode)];
   snippets[0].node.open = true;
+  const note = el("p", { class: "quiet" }, BLANKS_NOTE);
   let timer = 0;
   const show = () => {
     const request = currentRequest();
-    for (const { update } of snippets) update(request);
+    note.hidden = request !== null;
+    for (const { node: snippet, update } of snippets) {
+      snippet.hidden = request === null;
+      if (request) update(request);
+    }
     const moved = leversText(currentLevers());
     setChildren(heading, "Use from code", moved && `, with ${moved}`);
     // added only once, because nodes that are moved lose the focus
@@ -31,6 +40,7 @@ export function startSnippets(node) {
       setChildren(
         node,
         heading,
+        note,
         snippets.map((item) => item.node),
       );
   };
@@ -65,8 +75,8 @@ function createSnippet(name, format) {
 
 /**
  * URL and body of a request for a row: a lesion if levers are moved; otherwise rows in and labels out if the
- * model has one input and answers row by row, and the tensors themselves if not. A row of a table names its
- * features.
+ * model has one input and answers row by row, and the tensors themselves if not. A row of a table has cells by the
+ * names of its features. Null for tensors with blanks, which JSON cannot carry.
  */
 export function requestFor({ name, version, inputs, outputs, path, certificate }, row, levers = new Map()) {
   const request = (address, body) => ({
@@ -74,14 +84,16 @@ export function requestFor({ name, version, inputs, outputs, path, certificate }
     body,
     needsKey: key() !== "",
   });
+  const features = certificate?.features ?? [];
+  const sendsRow = inputs.length === 1 && outputs.every((output) => output.shape[0] === -1) && canBeWritten(features);
+  if ((levers.size || !sendsRow) && row.inputs.some(hasNaN)) return null;
   if (levers.size) {
     const moved = Object.entries(leverFields(levers)).filter(([, value]) => value.length !== 0);
     return request(`${path}/lesion`, { ...Object.fromEntries(moved), inputs: tensorsOf(row) });
   }
-  if (inputs.length > 1 || outputs.some((output) => output.shape[0] !== -1))
-    return request(`${path}/infer`, { inputs: tensorsOf(row) });
+  if (!sendsRow) return request(`${path}/infer`, { inputs: tensorsOf(row) });
   const servedModel = `${encodeURIComponent(name)}/versions/${encodeURIComponent(version)}`;
-  const instance = instanceOf(row.inputs[0], inputs[0], certificate?.features ?? []);
+  const instance = instanceOf(row.inputs[0], inputs[0], features);
   return request(`v1/models/${servedModel}:predict`, { instances: [instance] });
 }
 
@@ -99,7 +111,7 @@ function instanceOf(tensor, input, features) {
   if (tensor.datatype === "BYTES") return tensor.data[0];
   if (!features.length) return nestedList(tensor, input.shape[0] === -1);
   const values = flatList(tensor.data, tensor.datatype);
-  return Object.fromEntries(features.map((feature, n) => [feature.name, values[n]]));
+  return Object.fromEntries(features.map((feature, n) => [feature.name, cellOf(feature, values[n])]));
 }
 
 /** A row as nested lists, which is valid in any case; a flat list would not be if several axes vary. */
@@ -169,6 +181,7 @@ export function shortLiteral(value, language) {
 }
 
 function literal(value, language, maxValues) {
+  if (value === null) return language === "python" ? "None" : "null";
   if (Array.isArray(value)) {
     const numbers = value.every((item) => !Array.isArray(item) && typeof item !== "object");
     const shownItems = numbers
@@ -184,7 +197,7 @@ function literal(value, language, maxValues) {
       ([name, item]) => `${JSON.stringify(name)}: ${literal(item, language, maxValues)}`,
     );
     // a row of a table has a line for each feature
-    const isRow = parts.length > 1 && Object.values(value).every((item) => typeof item === "number");
+    const isRow = parts.length > 1 && Object.values(value).every((item) => item === null || typeof item !== "object");
     return isRow ? `{\n    ${parts.join(",\n    ")}\n}` : `{${parts.join(", ")}}`;
   }
   if (typeof value === "boolean" && language === "python") return value ? "True" : "False";

@@ -1,10 +1,10 @@
-// The prediction: class and probability, all classes as bars, other outputs as numbers; and what closed or
-// opened layers change about it.
+// The prediction: class and probability with all classes as bars, or a predicted number; other outputs as numbers;
+// and what closed or opened layers change about it.
 
 import { clearCharts } from "../charts/chart.js";
 import { el, setChildren } from "../dom/element.js";
 import { duration } from "../dom/number_format.js";
-import { classProbabilities, probabilityText } from "../row/predicted_class.js";
+import { answerText, classProbabilities, predictedNumber, probabilityText } from "../row/predicted_class.js";
 import { leversText } from "../state/levers.js";
 import { current, subscribe } from "../state/store.js";
 import { outputValues } from "./output_values.js";
@@ -86,18 +86,29 @@ function emptyNode(text) {
 
 function predictionNodes(reading, lesion, { showAll, toggleAll }) {
   const { certificate } = current("model");
+  const predicted = predictedNumber(certificate, reading.outputs);
   const before = classProbabilities(certificate, reading.outputs);
   const after = lesion && before && classProbabilities(certificate, lesion.outputs);
+  const otherOutputs = reading.outputs.slice(1).map((output, i) => outputValues(output, lesion?.outputs[i + 1]));
   const timeNote = el(
     "p",
     { class: "quiet request-time" },
     `${reading.row.title} · ${duration(reading.milliseconds / 1000)}`,
   );
+  if (predicted !== null) {
+    const changed = lesion && predictedNumber(certificate, lesion.outputs);
+    return [
+      headline(numberParts(predicted), changed && numberParts(changed)),
+      timeNote,
+      changed && el("p", { class: "note" }, movedText(predicted, changed, lesion)),
+      otherOutputs,
+    ];
+  }
   if (before === null) {
     return [timeNote, reading.outputs.map((output, i) => outputValues(output, lesion?.outputs[i]))];
   }
   return [
-    headline(before, after),
+    headline(classParts(before), after && classParts(after)),
     timeNote,
     lesion && el("p", { class: "note" }, changeText(before, after, lesion)),
     bars(before, after, showAll),
@@ -107,28 +118,38 @@ function predictionNodes(reading, lesion, { showAll, toggleAll }) {
         { type: "button", class: "plain", on: { click: toggleAll } },
         showAll ? `The top ${MAX_CLASSES}` : `All ${before.length} classes`,
       ),
-    reading.outputs.slice(1).map((output, i) => outputValues(output, lesion?.outputs[i + 1])),
+    otherOutputs,
   ];
 }
 
+/** The answer in large letters, and what is below it; `after` is null without closed and opened layers. */
 function headline(before, after) {
-  const part = (name, { label, share }) =>
+  const part = (name, { label, detail }) =>
     el(
       "div",
       { class: "predicted-class" },
       name && el("div", { class: "quiet" }, name),
       el("div", { class: "label" }, label),
-      el("div", { class: "share" }, probabilityText(share)),
+      detail && el("div", { class: "share" }, detail),
     );
-  if (!after) return el("div", { class: "headline" }, part(null, mostLikely(before)));
+  if (!after) return el("div", { class: "headline" }, part(null, before));
   const arrow = el("div", { class: "arrow", "aria-hidden": "true" }, "→");
   return el(
     "div",
     { class: "headline" },
-    part("as trained", mostLikely(before)),
+    part("as trained", before),
     arrow,
-    part("with changes", mostLikely(after)),
+    part("with changes", after),
   );
+}
+
+function classParts(classes) {
+  const { label, share } = mostLikely(classes);
+  return { label, detail: probabilityText(share) };
+}
+
+function numberParts({ text, name }) {
+  return { label: text, detail: name };
 }
 
 function mostLikely(classes) {
@@ -188,8 +209,19 @@ function changeText(before, after, { levers }) {
   return `With ${movedLayers}, the prediction is ${classAfter.label} (${textAfter}) instead of ${classBefore.label} (${textBefore}).`;
 }
 
+/** The same for a predicted number. */
+function movedText(before, after, { levers }) {
+  const name = before.name || "the prediction";
+  const movedLayers = leversText(levers);
+  if (before.text === after.text) return `With ${movedLayers}, ${name} is still ${after.text}.`;
+  return `With ${movedLayers}, ${name} is ${after.text} instead of ${before.text}.`;
+}
+
 function announcementText(reading, lesion) {
   const { certificate } = current("model");
+  const predicted = predictedNumber(certificate, reading.outputs);
+  if (predicted && lesion) return movedText(predicted, predictedNumber(certificate, lesion.outputs), lesion);
+  if (predicted) return `Prediction: ${answerText(certificate, reading.outputs)}.`;
   const before = classProbabilities(certificate, reading.outputs);
   if (before === null) return "The outputs have been updated.";
   if (lesion) return changeText(before, classProbabilities(certificate, lesion.outputs), lesion);

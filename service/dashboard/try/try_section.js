@@ -5,6 +5,8 @@ import { el, setChildren } from "../dom/element.js";
 import { FeatureForm } from "../inputs/feature_form.js";
 import { acceptDroppedFiles } from "../inputs/file_input.js";
 import { NumberForm } from "../inputs/number_form.js";
+import { openingSample } from "../inputs/opening_sample.js";
+import { hasCells } from "../inputs/table_cells.js";
 import { TextEntry } from "../inputs/text_entry.js";
 import { textFormatOf, textTensor } from "../inputs/text_tensor.js";
 import { PictureEntry } from "../pictures/picture_entry.js";
@@ -90,11 +92,13 @@ class TryPanel {
       return;
     }
     const [pictureFormat, textFormat] = [pictureFormatOf(model), textFormatOf(model)];
+    const { features } = model.certificate;
     const entries = [
       textFormat && this.#createEntry(TextEntry, textFormat),
       pictureFormat && this.#createEntry(PictureEntry, pictureFormat),
-      model.certificate.features?.length && this.#createEntry(FeatureForm, model),
-      this.#createEntry(NumberForm, model),
+      features.length > 0 && this.#createEntry(FeatureForm, model),
+      // indices of words and days since 1970 are no numbers to type
+      !hasCells(features) && this.#createEntry(NumberForm, model),
     ].filter(Boolean);
     if (pictureFormat && !pictureFormat.likely) entries.reverse();
     setChildren(this.#body, this.#content);
@@ -153,9 +157,13 @@ class TryPanel {
     }
     this.#waiting = true;
     let samples = [];
+    let first = 0;
     let failure = null;
     try {
-      ({ samples } = await get(`${model.path}/samples`, request.signal));
+      samples = withBlanks(await get(`${model.path}/samples`, request.signal));
+      // if the model does not answer, the request for the first sample says why
+      if (model.certificate.features.length)
+        first = await openingSample(model, samples, request.signal).catch(() => 0);
     } catch (error) {
       failure = error;
     }
@@ -175,8 +183,16 @@ class TryPanel {
     }
     if (this.#opened) this.#entry.take(this.#opened);
     // start with a sample, so that the page is not empty
-    else if (noRowYet && samples.length) takeSample(samples[0], sampleTitle(samples[0], 0));
+    else if (noRowYet && samples.length) takeSample(samples[first], sampleTitle(samples[first], first));
   }
+}
+
+/** The samples of a response, in which a blank is null, as rows for the model, in which it is NaN. */
+function withBlanks({ samples }) {
+  return samples.map(({ inputs, ...sample }) => ({
+    ...sample,
+    inputs: inputs.map(({ data, ...tensor }) => ({ ...tensor, data: data.map((value) => value ?? NaN) })),
+  }));
 }
 
 /** Why there is nothing to try, and what to do. */

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.support.tiny_checkpoint import tiny_record
 from turnpike.export.claims.check import check_claims
 from turnpike.export.claims.checklist import NO_CHECK, NO_ROWS, OTHER_ROWS, Claims, field_paths
 from turnpike.export.claims.graph_claims import expect_same_interface
@@ -337,11 +338,24 @@ def test_columns_are_those_that_the_training_recorded(on_rows: VerifiedFile) -> 
         check(on_rows, trained, features=first(features, unit="kg"))
 
 
+def test_what_is_predicted_is_checked(on_rows: VerifiedFile) -> None:
+    """A training run tells it; without one, an output of several columns is no number."""
+    with pytest.raises(ParityError, match="task: expected classes, as .* has 3 columns, got a number"):
+        check(on_rows, task="number")
+    assert {"task", "target"} <= set(check(on_rows).checked)
+    assert "target" in check(on_rows, target="price").claimed
+    trained = replace(on_rows.network, training=tiny_record(), target="price")
+    assert {"task", "target"} <= set(check(on_rows, trained, target="price").checked)
+    for field, value in (("target", "size"), ("task", "number")):
+        with pytest.raises(ParityError, match=f"{field}: expected .*, of the training run,? got"):
+            check(on_rows, trained, **{"target": "price", field: value})
+
+
 def test_a_lesion_curve_needs_classes(on_rows: VerifiedFile) -> None:
     rows = on_rows.network.rows
     assert rows is not None
     unknown = replace(on_rows.network, rows=replace(rows, classes=None))
-    with pytest.raises(ParityError, match="lesion: expected none, because the rows have no classes"):
+    with pytest.raises(ParityError, match="lesion: expected none, because the rows have no true answers"):
         check(on_rows, unknown, profile=None)
 
 

@@ -18,6 +18,7 @@ from turnpike.export.parity.batches import (
     choose_sizes,
 )
 from turnpike.export.parity.input_domains import InputDomain
+from turnpike.service.artifact.manifest import Feature
 
 FLOAT = "x:float32[batch,4]"
 IDS = "ids:int64[batch,tokens]"
@@ -231,3 +232,29 @@ def test_a_range_limits_the_values_of_every_batch() -> None:
     assert np.isnan(values).sum() == 1
     assert set(batches[LARGE_VALUES].arrays["x"][-1]) == {7.5}
     assert set(batches["zeros"].arrays["x"].ravel()) == {1}
+
+
+def test_rows_of_a_table_have_blanks_and_words_that_were_never_seen() -> None:
+    """Each word is drawn, and the one after the last. Its number is never moved, or it were another word."""
+    columns = tuple(
+        Feature(name=kind, low=0, high=high, mean=0, sd=1, kind=kind, blanks=blanks)
+        for kind, high, blanks in (("number", 1, True), ("category", 2, True), ("boolean", 1, False))
+    )
+    spec = "x:float32[batch,3]"
+    domains = {"x": InputDomain(mean=np.zeros(3), sd=np.ones(3), columns=columns)}
+    network = Network("s", "module", parse_inputs([spec]))
+    batches = by_name(BatchGenerator(choose_sizes(network), domains, 0, 100))
+    number, word, flag = batches["64 rows"].arrays["x"].T
+    assert set(word) == {0, 1, 2, 3}
+    assert set(flag) == {0, 1}
+    assert len(set(number)) == 64
+    blank = np.isnan(batches["blanks"].arrays["x"])
+    assert blank[0].tolist() == [True, True, False]
+    assert blank[1:].any(0).tolist() == [True, True, False]
+    assert not blank[1:].all(1).any()
+    assert batches["blanks"].ordinary
+    assert batches["unseen words"].ordinary
+    assert (batches["unseen words"].arrays["x"][:, 1] == 3).all()
+    moved = batches["64 rows"].perturbed(1e-3, 0).arrays["x"]
+    assert (moved[:, 1] == word).all()
+    assert (moved[:, 0] != number).any()

@@ -22,7 +22,7 @@ from turnpike.export.errors import ExportError, RefusedError, SourceError, Usage
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Messages, Network
 from turnpike.export.options import SourceOptions
-from turnpike.export.sources.data.rows import MAX_ROWS_USED
+from turnpike.export.sources.data.row_arrays import MAX_ROWS_USED
 from turnpike.export.sources.load import load_source
 from turnpike.models.data.load import load_dataset
 from turnpike.models.networks.base import Net, NetConfig
@@ -229,6 +229,26 @@ def test_the_name_is_given_or_derived(tmp_path: Path) -> None:
     assert load(path, name="other").name == "other"
     with pytest.raises(UsageError, match="--name: expected"):
         load(path, name="../other")
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ({"name": "penguins", "target": "species"}, "penguins"),
+        ({"name": "my wines (2024)", "target": "grape"}, "my-wines-2024"),
+        ({"name": "\u6570\u636e", "target": "grape"}, "grape"),
+        ({"name": "\u6570\u636e", "target": "\u8461\u8404"}, "tiny"),
+        # a table of this name, and not the data set
+        ({"name": "digits", "target": "label"}, "digits"),
+        ({"name": "photos"}, "photos"),
+        ({"name": "digits"}, "tiny"),
+        ({"name": "parity-24"}, "tiny"),
+        ({}, "tiny"),
+    ],
+)
+def test_a_network_of_a_users_data_is_named_after_it(tmp_path: Path, data: Any, name: str) -> None:
+    """The preset is the name for data that comes with turnpike, or if others have no letters of ASCII."""
+    assert load(save_checkpoint(tmp_path / "net.safetensors", data=data)).name == name
 
 
 class DoublesInTraining(nn.Module):

@@ -173,7 +173,7 @@ def test_scaling_is_saved_with_the_weights() -> None:
         ({"inputs": ()}, "inputs: expected positive sizes, got ()"),
         ({"inputs": (3, 0)}, "inputs: expected positive sizes, got (3, 0)"),
         ({"inputs": (-1,)}, "inputs: expected positive sizes, got (-1,)"),
-        ({"classes": 1}, "classes: expected 2 or more, got 1"),
+        ({"classes": 0}, "classes: expected 1 or more, got 0"),
         ({"scaling": "minmax"}, "scaling: expected one of none, unit, standard, columns, got 'minmax'"),
     ],
 )

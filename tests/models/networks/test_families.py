@@ -42,9 +42,10 @@ def test_every_family_has_a_test_config() -> None:
     "config", [*CONFIGS, *(preset.config for preset in PRESETS.values())], ids=lambda config: config.family
 )
 def test_a_config_survives_json(config: NetConfig) -> None:
-    """Same class and fields; tuples are tuples again."""
+    """Same class and fields; tuples are tuples again. Columns are only saved for tables that have them."""
     values = config.to_dict()
-    assert list(values) == ["family", *(field.name for field in fields(config))]
+    names = [field.name for field in fields(config) if field.name != "columns" or config.columns]
+    assert list(values) == ["family", *names]
     back = config_from_dict(json.loads(json.dumps(values)))
     assert type(back) is type(config)
     assert back == config

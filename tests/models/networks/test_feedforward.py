@@ -213,7 +213,7 @@ def test_convolutional_networks_read_lines_and_planes(inputs: tuple[int, ...], k
         (mlp, {"entry": "none"}, "entry: none needs rows of 5 values, got rows of 6"),
         (mlp, {"entry": "pad"}, "width: zero padding needs 6 or more, got 5"),
         (mlp, {"entry": "subsample", "width": 7}, "width: sub-sampling needs 6 or fewer, got 7"),
-        (mlp, {"classes": 1}, "classes: expected 2 or more, got 1"),
+        (mlp, {"classes": 0}, "classes: expected 1 or more, got 0"),
         (
             conv,
             {"inputs": (8,)},

@@ -236,7 +236,7 @@ def test_a_recurrent_network_exports_with_any_batch(net: Any, config: Any, same:
 
 
 @pytest.mark.parametrize("config", [RhnConfig, HighwayLstmConfig])
-@pytest.mark.parametrize("wrong", [{"width": 0}, {"depth": 0}, {"inputs": (5,)}, {"classes": 1}])
+@pytest.mark.parametrize("wrong", [{"width": 0}, {"depth": 0}, {"inputs": (5,)}, {"classes": 0}])
 def test_invalid_settings_are_refused(config: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"^{next(iter(wrong))}: expected"):
         config(**{"inputs": (5, 3), "classes": 4, **wrong})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor, nn
 
+from turnpike.common.columns import ColumnForm
 from turnpike.models.data.dataset import Dataset, RowKind, Split
+from turnpike.models.data.table.kinds import Column
 from turnpike.models.networks.base import Net, NetConfig
 from turnpike.models.networks.character_cnn import CharacterCnnConfig
 from turnpike.models.networks.families import build_network
@@ -277,3 +280,67 @@ def test_labels_below_the_color_bars_do_not_touch() -> None:
         ]
         assert len(boxes) > 1
         assert all(left.x1 + 2 < right.x0 for left, right in itertools.pairwise(boxes))
+
+
+def number_data(rows: Tensor, columns: tuple[Column, ...] = ()) -> Dataset:
+    split = Split(rows, rows[:, 0].nan_to_num() * 2)
+    names = tuple(column.name for column in columns)
+    return Dataset(
+        *("made", split, split, split, (), "numbers"),
+        features=names,
+        target="price",
+        task="number",
+        columns=columns,
+    )
+
+
+def test_numbers_are_drawn_over_the_true_ones(tmp_path: Path) -> None:
+    """In place of misclassified rows; history and gates have R2 and the number of the row."""
+    config = MlpConfig(inputs=(2,), classes=1, width=6, layers=2)
+    net, data = build_network(config), number_data(torch.randn(30, 2))
+    history = [
+        {
+            "epoch": n,
+            "loss": 1 / n,
+            "r2": 1 - 1 / n,
+            "valid_loss": 1 / n,
+            "valid_r2": 1 - 1 / n,
+            "valid_mae": 2,
+        }
+        for n in (1, 2, 3)
+    ]
+    metrics = {**history[-1], "test_loss": 0.5, "test_r2": 0.5, "test_mae": 12.5}
+    made = TrainingRecord("net", config.to_dict(), {"name": "made"}, {}, 0, metrics, history, "2")
+    paths = pictures.draw_run(tmp_path, net, made, data)
+    assert [path.name for path in paths] == ["history.png", "predictions.png", "gates.png"]
+    figure = pictures.history_figure(made)
+    assert "test R² 0.5000, mean absolute error 12.5" in words(figure)[0]
+    assert list(figure.axes[1].lines[1].get_ydata()) == [entry["valid_r2"] for entry in history]
+    (points,) = pictures.predictions_figure(net, made, data).axes[0].collections
+    true, predicted = np.asarray(points.get_offsets()).T
+    np.testing.assert_array_equal(true, data.test.y)
+    np.testing.assert_allclose(predicted, net.eval()(data.test.x)[:, 0].detach(), rtol=1e-6)
+
+
+def test_misclassified_rows_of_tables_are_spelled_out() -> None:
+    """Words as the file has them; blanks are left out."""
+    columns = (Column("size", ColumnForm()), Column("colour", ColumnForm("category", ("red", "blue"))))
+    config = MlpConfig(
+        inputs=(2,),
+        classes=3,
+        width=6,
+        layers=2,
+        scaling="columns",
+        columns=(("number", 0, True), ("category", 2, False)),
+    )
+    rows = torch.tensor([[1.5, 1.0], [math.nan, 0.0]])
+    split = Split(rows, torch.tensor([0, 1]))
+    data = Dataset(
+        *("made", split, split, split, ("a", "b", "c"), "numbers"),
+        features=("size", "colour"),
+        columns=columns,
+    )
+    net = Fixed(config, torch.tensor([[0.0, 0.0, 2.0], [0.0, 0.0, 1.0]]))
+    shown = words(pictures.misclassified_figure(net, record(config), data))
+    assert "size 1.5, colour blue" in shown
+    assert "colour red" in shown

@@ -76,8 +76,9 @@ def test_the_saved_network_has_the_recorded_metrics(tmp_path: Path, data: Datase
     """The saved network reproduces the validation and test figures of its record."""
     train(plan(tmp_path, data))
     net, record = load_network(tmp_path / BEST_CHECKPOINT)
-    assert evaluate(net, data.valid)[1] == record.metrics["valid_accuracy"]
-    assert evaluate(net, data.test) == (record.metrics["test_loss"], record.metrics["test_accuracy"])
+    assert evaluate(net, data.valid)["accuracy"] == record.metrics["valid_accuracy"]
+    scores = evaluate(net, data.test)
+    assert scores == {name: record.metrics[f"test_{name}"] for name in ("loss", "accuracy")}
     assert record.metrics["valid_accuracy"] == max(entry["valid_accuracy"] for entry in record.history)
 
 

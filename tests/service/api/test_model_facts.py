@@ -141,10 +141,25 @@ def test_the_certificate_has_the_proof(tmp_path: Path) -> None:
         "alphabet": "ab",
         "text": None,
         "features": [
-            {"name": f"mass {n} [kg]", "unit": "kg", "low": 1, "high": 3, "mean": 2, "sd": 0.5}
+            {
+                "name": f"mass {n} [kg]",
+                "unit": "kg",
+                "low": 1,
+                "high": 3,
+                "mean": 2,
+                "sd": 0.5,
+                "kind": "number",
+                "categories": [],
+                "date_format": "iso",
+                "decimal_comma": False,
+                "affix": "",
+                "blanks": False,
+            }
             for n in range(4)
         ],
         "batch_coupled": False,
+        "task": "classes",
+        "target": "",
         "ranges": {"x": {"low": -1, "high": 16}},
         "samples": 2,
         "gates": 3,
@@ -221,6 +236,16 @@ def test_samples_have_the_form_of_infer_requests(tmp_path: Path) -> None:
     }
     assert second["label"] == ""
     assert second["inputs"][0]["data"] == [0.5, -1.25, 3e-8, 0]
+
+
+def test_a_blank_of_a_sample_is_null(tmp_path: Path) -> None:
+    """JSON has no NaN."""
+    gated = highway()
+    features = tuple(Feature(name=name, low=0, high=9, mean=1, sd=1, blanks=True) for name in "abcd")
+    sample = Sample(inputs=(stored_input("x", [1, np.nan, 2.5, np.nan], "float32"),))
+    file = put_model(tmp_path, data=with_manifest(gated, features=features, samples=(sample,)))
+    (stored,) = json.loads(samples_json(load_model(file)))["samples"]
+    assert stored["inputs"][0]["data"] == [1, None, 2.5, None]
 
 
 def test_samples_can_be_posted_unchanged(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_every_form_of_rows_gives_the_same_predictions(worker: InProcessWorker) 
     ("body", "headers", "status", "message"),
     [
         (OBJECTS.replace(b"fir", b"firs"), TO_CSV, 400, "got 'firs'; did you mean 'fir'?"),
-        (TABLE.replace(b"fir", b"firs"), AS_CSV, 400, "body, line 1: expected only the model's 4 features"),
+        (TABLE.replace(b"fir", b"firs"), AS_CSV, 400, "'fir' is missing; did you mean 'fir'?"),
         (TABLE, {}, 400, "body: expected valid JSON"),
         (LISTS, AS_CSV, 400, "body, line 1"),
         (b"1,2,3,4\n" * 51, AS_CSV, 400, "expected at most 50 rows (--max-rows)"),

@@ -15,12 +15,15 @@ from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network, Rows
 from turnpike.export.sources.data.features import named_features, recorded_features
 from turnpike.export.sources.data.rows import read_rows
+from turnpike.service.artifact.manifest import Feature
 
 ROWS = np.array([[1, 5], [3, 5]], np.float32)
 SOURCE = Network("net", "module", parse_inputs(["x:float32[batch,2]"]), rows=Rows({"x": ROWS}))
 RECORDED = [
     {"name": name, "unit": "", "low": 0, "high": 9, "mean": 4.5, "sd": 3} for name in ("a", "b", "c", "d")
 ]
+
+FEATURES = [Feature.model_validate(entry) for entry in RECORDED]
 
 
 def record_of(features: Any) -> Any:
@@ -92,7 +95,7 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
     """A table with the columns in another order gives the same rows, also if no training is known."""
     inputs = parse_inputs(["x:float32[batch,4]"])
     for record in (record_of(RECORDED), None):
-        known: dict[str, Any] = {"record": record, "features": list("abcd")}
+        known: dict[str, Any] = {"record": record, "features": FEATURES}
         expected, labels = read_rows(save_table(tmp_path, "a", "b", "c", "d", "class"), inputs, **known)
         rows, _ = read_rows(save_table(tmp_path, "class", "d", "b", "a", "c"), inputs, **known)
         assert labels == ("no", "yes")
@@ -103,14 +106,14 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (("a", "b", "c", "e", "class"), "rows: expected a column 'd', as in the training, got none"),
-        (("a", "b", "c", "d", "e", "class"), "rows: expected the columns of the training, got another, 'e'"),
+        (("a", "b", "c", "e", "class"), "rows.csv: expected a column 'd', as in the training, got none"),
+        (("a", "b", "c", "d", "e"), "rows.csv: expected a column 'class', as in the training, got none"),
     ],
 )
 def test_other_columns_are_refused(tmp_path: Path, columns: tuple[str, ...], message: str) -> None:
     inputs = parse_inputs(["x:float32[batch,4]"])
     with pytest.raises(SourceError, match=message):
-        read_rows(save_table(tmp_path, *columns), inputs, record=record_of(RECORDED), features=list("abcd"))
+        read_rows(save_table(tmp_path, *columns), inputs, record=record_of(RECORDED), features=FEATURES)
 
 
 def test_rows_are_split_as_in_the_training(tmp_path: Path) -> None:

@@ -13,17 +13,13 @@ import pytest
 
 from turnpike.export.errors import SourceError
 from turnpike.export.input_spec import parse_inputs
-from turnpike.export.sources.data.rows import (
-    MAX_ROWS_USED,
-    class_numbers,
-    is_dataset_name,
-    is_embedded,
-    npz_rows,
-    read_rows,
-    read_split_rows,
-)
+from turnpike.export.sources.data.datasets import is_dataset_name, is_embedded
+from turnpike.export.sources.data.npz_file import class_numbers, npz_rows
+from turnpike.export.sources.data.row_arrays import MAX_ROWS_USED
+from turnpike.export.sources.data.rows import read_rows, read_split_rows
 from turnpike.models.data.dataset import Split
 from turnpike.models.data.load import load_dataset
+from turnpike.service.artifact.manifest import Feature
 
 ONE = parse_inputs(["x:float32[batch,4]"])
 TWO = parse_inputs(["ids:int64[batch,time]", "mask:bool[batch,time]"])
@@ -132,7 +128,8 @@ def test_labels_may_be_bytes(tmp_path: Path) -> None:
         ),
         ({"x": X.astype(np.float64) * 1e300}, "x: expected finite numbers within float32, row 0 has others"),
         ({"x": X, "y": Y[:2]}, "expected 3 classes, one per row, got 2"),
-        ({"x": X, "y": Y + 0.5}, "expected one class per row, as integers or names, got float64"),
+        ({"x": X, "y": Y * np.nan}, "expected finite numbers to predict, got others"),
+        ({"x": X, "y": Y + 0.5, "labels": ["a", "b"]}, "expected one class per row, .*, got float64"),
         ({"x": X, "y": Y[:0]}, "expected 3 classes, one per row, got 0"),
         ({"x": X, "y": np.array([], str)}, "expected 3 classes, one per row, got 0"),
         ({"x": X, "y": Y - 1}, "expected classes from 0 to .*, got -1 to 1"),
@@ -280,26 +277,47 @@ def test_validation_rows_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither half is of them, so there may be none."""
     dataset = load_dataset("digits")
     none = replace(dataset, valid=Split(dataset.valid.x[:0], dataset.valid.y[:0]))
-    monkeypatch.setattr("turnpike.export.sources.data.rows.load_dataset", lambda *arguments, **options: none)
+    monkeypatch.setattr(
+        "turnpike.export.sources.data.datasets.load_dataset", lambda *arguments, **options: none
+    )
     split = read_split_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]))
     assert split.dataset is none
     assert (len(split.calibration), len(split.test)) == (len(dataset.train), len(dataset.test))
+
+
+def test_numbers_to_predict_are_read(tmp_path: Path) -> None:
+    """Floats are no classes if the network has no labels."""
+    rows, labels = read_rows(save_npz(tmp_path, x=X, y=Y + 0.5), ONE)
+    assert rows.classes is None
+    assert rows.numbers is not None
+    assert labels == ()
+    assert rows.numbers.tolist() == [0.5, 2.5, 1.5]
+    halves = read_split_rows(tmp_path / "rows.npz", ONE)
+    assert halves.calibration.numbers is not None
+    assert halves.test.numbers is not None
+    assert (halves.calibration.numbers.tolist(), halves.test.numbers.tolist()) == ([0.5, 1.5], [2.5])
+
+
+def columns(names: str) -> list[Feature]:
+    return [Feature(name=name, low=0, high=1, mean=0, sd=1) for name in names]
 
 
 def test_the_columns_of_a_split_table_are_found_by_name(tmp_path: Path) -> None:
     """The class is the column that the network does not read, wherever it is."""
     lines = ["b,class,a", *(f"{n + 0.5},{'xy'[n % 2]},{n + 0.25}" for n in range(40))]
     (tmp_path / "table.csv").write_text("\n".join(lines))
-    split = read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,2]"]), features=["a", "b"])
+    split = read_split_rows(
+        tmp_path / "table.csv", parse_inputs(["x:float32[batch,2]"]), features=columns("ab")
+    )
     assert split.labels == ("x", "y")
     np.testing.assert_array_equal(np.diff(split.test.inputs["x"]), np.full((len(split.test), 1), 0.25))
     assert (split.test.inputs["x"][:, 0] % 1 == 0.25).all()
     with pytest.raises(SourceError, match="expected a column 'c', as in the training, got none"):
-        read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,2]"]), features=["a", "c"])
+        read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,2]"]), features=columns("ac"))
     with pytest.raises(
         SourceError, match="expected one column besides those .* with the classes, got b, class"
     ):
-        read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,1]"]), features=["a"])
+        read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,1]"]), features=columns("a"))
 
 
 def test_texts_are_read_if_they_are_wanted(tmp_path: Path) -> None:

@@ -1,0 +1,184 @@
+"""Rows of a real table as a service takes them: cells in JSON, or the numbers that a network gets for them.
+
+Words, dates, booleans and blanks come from lists, dicts and DataFrames. pandas is never imported: a caller
+who passes its values has done so.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from turnpike.client.errors import InputError
+from turnpike.client.inputs import Array, is_table
+from turnpike.common.columns import ISO, KINDS, CellError, ColumnForm, date_text
+
+Cell = str | float | bool | None
+
+
+class Column(NamedTuple):
+    """A column of the model's table: its name, what its cells mean, and whether they may be blank."""
+
+    name: str
+    form: ColumnForm
+    blanks: bool
+
+
+def model_columns(features: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The columns of a model, by the features of its certificate."""
+    columns = []
+    for feature in features:
+        kind = feature.get("kind", "number")
+        form = ColumnForm(
+            # a newer service may know more kinds, and reads their cells as they are
+            kind if kind in KINDS else "category",
+            tuple(feature.get("categories", ())),
+            feature.get("date_format", ISO),
+            feature.get("decimal_comma", False),
+            feature.get("affix", ""),
+        )
+        columns.append(Column(feature["name"], form, feature.get("blanks", False)))
+    return columns
+
+
+def are_plain(columns: Sequence[Column]) -> bool:
+    """Whether all cells are numbers as JSON has them, and never blank."""
+    return all(column.form == ColumnForm() and not column.blanks for column in columns)
+
+
+def has_names(rows: object) -> bool:
+    """Whether these are rows with a name for each cell."""
+    return isinstance(rows, list | tuple) and bool(rows) and isinstance(rows[0], Mapping)
+
+
+def has_cells(rows: object) -> bool:
+    """Whether these are rows of which some cell has a name, or is no number."""
+    if isinstance(rows, np.ndarray):
+        return rows.ndim == 2 and rows.dtype.kind in "OUM"
+    if has_names(rows):
+        return True
+    if not isinstance(rows, list | tuple):
+        return False
+    types: set[type] = set()
+    for row in rows:
+        if isinstance(row, list | tuple):
+            types.update(map(type, row))
+    return any(issubclass(type_, _cell_types()) for type_ in types)
+
+
+def cell_rows(rows: Any, columns: Sequence[Column], model: str) -> list[list[Cell]]:
+    """The cells of all rows, in the order of the columns and as JSON has them; None stands for a blank.
+
+    Cells by other names are ignored. A row that names its cells may leave out those that may be blank.
+    """
+    subject = f"rows for model {model!r}"
+    if is_table(rows):
+        values = _table_columns(rows, columns, subject)
+    else:
+        values = _row_columns(rows.tolist() if isinstance(rows, np.ndarray) else rows, columns, subject)
+    cells = [
+        [_to_json(cell, column, f"{subject}, column {column.name!r}") for cell in column_values]
+        for column, column_values in zip(columns, values, strict=True)
+    ]
+    return [list(row) for row in zip(*cells, strict=True)]
+
+
+def to_numbers(rows: Sequence[Sequence[Cell]], columns: Sequence[Column], model: str) -> Array:
+    """The numbers for rows of cells, as the network gets them; NaN stands for a blank."""
+    numbers = np.empty((len(rows), len(columns)))
+    for index, row in enumerate(rows):
+        for place, (cell, column) in enumerate(zip(row, columns, strict=True)):
+            subject = f"row {index} for model {model!r}, column {column.name!r}"
+            form = column.form
+            if cell is not None and form.kind == "category" and not form.categories:
+                raise InputError(subject, "expected a tensor, since the model does not publish its words")
+            try:
+                number = form.number_of(cell)
+            except CellError as error:
+                raise InputError(subject, str(error)) from None
+            if math.isnan(number) and not column.blanks:
+                raise InputError(subject, f"expected {form.expected}, since this column has no blanks")
+            numbers[index, place] = number
+    return numbers
+
+
+def table_rows(table: Any, names: Sequence[str], model: str) -> list[list[Any]]:
+    """The rows of a table of plain numbers or texts, with the columns of these names if there are any."""
+    frame = table.to_frame().T if table.ndim == 1 else table
+    if names:
+        frame = frame.iloc[:, _places(frame, names, f"rows for model {model!r}")]
+    # as lists: pandas turns mixed number and boolean columns into objects
+    rows: list[list[Any]] = frame.to_numpy().tolist()
+    return rows
+
+
+def _table_columns(table: Any, columns: Sequence[Column], subject: str) -> list[list[Any]]:
+    """The cells of each column of a DataFrame, or of a Series, which is one row."""
+    frame = table.to_frame().T if table.ndim == 1 else table
+    places = _places(frame, [column.name for column in columns], subject)
+    return [frame.iloc[:, place].tolist() for place in places]
+
+
+def _places(frame: Any, names: Sequence[str], subject: str) -> list[int]:
+    """The places of the columns of these names in a DataFrame, which may have others too."""
+    given = list(map(str, frame.columns))
+    if any(given.count(name) != 1 for name in names):
+        raise InputError(subject, f"expected the columns {list(names)}, got {list(frame.columns)}")
+    return [given.index(name) for name in names]
+
+
+def _row_columns(rows: Sequence[Any], columns: Sequence[Column], subject: str) -> list[list[Any]]:
+    """The cells of each column of rows that are lists, or dicts by the names of the columns."""
+    values: list[list[Any]] = [[] for _ in columns]
+    for index, row in enumerate(rows):
+        if isinstance(row, Mapping):
+            missing = [column.name for column in columns if column.name not in row and not column.blanks]
+            if missing:
+                raise InputError(subject, f"expected {missing[0]!r} in row {index}, got {list(row)}")
+            cells = [row.get(column.name) for column in columns]
+        elif isinstance(row, list | tuple) and len(row) == len(columns):
+            cells = list(row)
+        else:
+            got = f"{len(row)} cells" if isinstance(row, list | tuple) else repr(row)
+            raise InputError(subject, f"expected {len(columns)} cells or a dict as row {index}, got {got}")
+        for column_values, cell in zip(values, cells, strict=True):
+            column_values.append(cell)
+    return values
+
+
+def _to_json(cell: Any, column: Column, subject: str) -> Cell:
+    """A cell as JSON has it."""
+    if isinstance(cell, np.datetime64):
+        cell = cell.astype("datetime64[us]").item()
+    elif isinstance(cell, np.generic):
+        cell = cell.item()
+    if cell is None or _is_missing(cell):
+        return None
+    if isinstance(cell, str | bool | int):
+        return cell
+    if isinstance(cell, date):
+        return date_text(cell, column.form)
+    if not isinstance(cell, Real) and not hasattr(cell, "__float__"):
+        raise InputError(subject, f"expected {column.form.expected}, got {type(cell).__name__}")
+    number = float(cell)
+    if math.isinf(number):
+        raise InputError(subject, f"expected a finite number, got {number}")
+    return None if math.isnan(number) else number
+
+
+def _is_missing(cell: object) -> bool:
+    """Whether a cell is a missing value of pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and (cell is pandas.NA or cell is pandas.NaT)
+
+
+def _cell_types() -> tuple[type, ...]:
+    """The types of cells that are no numbers."""
+    pandas = sys.modules.get("pandas")
+    return (str, date, type(None), np.datetime64, *(() if pandas is None else (type(pandas.NA),)))
