@@ -17,6 +17,7 @@ from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import Server, serving
 from tests.support.run_cli import run_in_process
 from turnpike.client.client import Client
+from turnpike.client.errors import InputWarning
 
 OWN = ("size", "color", "day", "ripe")
 
@@ -61,7 +62,10 @@ def test_a_table_of_pandas(server: Server) -> None:
     frame = pandas.read_csv(io.StringIO(CSV)).assign(
         day=lambda table: pandas.to_datetime(table["day"], dayfirst=True)
     )
-    with Client(server.url) as client:
+    with (
+        Client(server.url) as client,
+        pytest.warns(InputWarning, match="'blue' is a word that training has not"),
+    ):
         predictions = client.predict("cells", frame)
     assert predictions["label"].tolist() == expected_labels()
     assert list(predictions.index) == list(frame.index)
