@@ -46,6 +46,7 @@ from turnpike import (
     HighwayLstmLayer,
     Hooks,
     InputError,
+    InputWarning,
     Lesion,
     Maxout,
     Mlp,
@@ -171,6 +172,11 @@ async def async_service(client: AsyncClient) -> None:
         assert_type(await client.models(), list[str])
         assert_type(await client.gates("digits-10", [[0.0] * 64]), Gates)
         assert_type(await client.predict("digits-10", pd.DataFrame({"a": [1.0]})), pd.DataFrame)
+
+
+def warned(warning: InputWarning) -> int:
+    assert_type(warning.model, str)
+    return len(warning.cells) + warning.more
 
 
 def errors(error: ClientError) -> str:
