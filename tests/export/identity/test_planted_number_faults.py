@@ -188,8 +188,8 @@ FAULTS = [
             p.feed("linear_2", 1, p["layers.0.normal_layer.weight"]),
         ),
     ),
-    Case("dense", "carry of T", use("mul_28", 1, "layer00.transform_gate")),
-    Case("dense", "carry of the input of the layer before", use("mul_28", 0, "linear")),
+    Case("dense", "carry of T", use("mul_2", 1, "layer00.transform_gate")),
+    Case("dense", "carry of the input of the layer before", use("mul_2", 0, "linear")),
     Case("dense", "noise of 1e-20", wrap("relu", lambda p, v: p.Add(v, p.Mul(p.RandomNormalLike(v), 1e-20)))),
     Case("dense", "not a number added", wrap("relu", by("Add", float("nan")))),
     Case(
