@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,7 +47,8 @@ def with_preprocessing(network: Network, transformer: Any) -> Network:
             f"{where}: expected the {values} values that the network takes ({network.inputs[0]}), got {got}"
         )
     rows = draw_rows(needs)
-    distance = distance_from(transformer, before, needs, used, fitted, rows, where)
+    table = _as_fitted(rows, needs, used, len(translation.needs), fitted)
+    distance = distance_from(transformer, table, before, rows, where)
     spec = network.inputs[0]
     notes = [
         f"{type(transformer).__name__} is a part of the file, within {distance:.0e} of its transform in "
@@ -108,23 +110,23 @@ def draw_rows(needs: Sequence[Need], count: int = COMPARED_ROWS) -> np.ndarray:
     return np.stack(columns, 1)
 
 
-def distance_from(
-    transformer: Any,
-    before: nn.Module,
-    needs: Sequence[Need],
-    used: Sequence[int],
-    fitted: Sequence[str],
-    rows: np.ndarray,
-    where: str,
-) -> float:
+def distance_from(transformer: Any, table: Any, before: nn.Module, rows: np.ndarray, where: str) -> float:
     """How far the layers are from a transformer's `transform`, by the spread of each of its values, or 1.
+
+    Args:
+        transformer: The transformer.
+        table: The rows as it takes them.
+        before: The layers.
+        rows: The rows as they take them.
+        where: Names the transformer in messages.
 
     Raises:
         SourceError: Further than `MAX_DIFFERENCE`, or the transformer cannot read such rows.
     """
-    table = _as_fitted(rows, needs, used, transformer.n_features_in_, fitted)
     try:
-        expected = transformer.transform(table)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of unseen values, for example
+            expected = transformer.transform(table)
     except Exception as error:  # it may have functions of the user
         raise SourceError(
             f"{where}: its transform fails on rows such as the fitted ones ({one_line(error)})"

@@ -86,10 +86,11 @@ class OneHot(nn.Module):
         self.register_buffer("columns", torch.tensor([column for column, _ in slots], dtype=torch.int64))
         self.register_buffer("values", floats([0.0 if math.isnan(value) else value for _, value in slots]))
         self.register_buffer("for_blank", torch.tensor([math.isnan(value) for _, value in slots]))
+        self.has_blanks = any(math.isnan(value) for _, value in slots)
 
     def forward(self, x: Tensor) -> Tensor:
         own = x[:, self.columns]
-        if not bool(self.for_blank.any()):
+        if not self.has_blanks:
             return (own == self.values).to(x.dtype)
         return torch.where(self.for_blank, own.isnan(), own == self.values).to(x.dtype)
 

@@ -74,7 +74,7 @@ def composed(transformer: Any, rows: Any) -> Network:
         (FeatureUnion([("a", preprocessing.StandardScaler()), ("b", preprocessing.MinMaxScaler())]), NUMBERS),
         (Pipeline([("none", "passthrough"), ("scale", preprocessing.StandardScaler())]), NUMBERS),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_a_transformer_becomes_a_part_of_the_network(transformer: Any, rows: Any) -> None:
     """The comparison with its own transform, on drawn rows with blanks and unseen values, has to pass."""
@@ -86,7 +86,9 @@ def column_transformer(remainder: str = "drop") -> ColumnTransformer:
     numbers = make_pipeline(SimpleImputer(), preprocessing.StandardScaler())
     words = preprocessing.OneHotEncoder(handle_unknown="ignore")
     return ColumnTransformer(
-        [("numbers", numbers, [0]), ("words", words, [1])], remainder, transformer_weights={"numbers": 2.0}
+        [("numbers", numbers, [0]), ("words", words, [1])],
+        remainder=remainder,
+        transformer_weights={"numbers": 2.0},
     )
 
 
