@@ -18,6 +18,8 @@ from turnpike.export.trace.untraceable import all_nodes, named_arguments, source
 
 # its types allow no tensor of unknown dtype
 op: Any = onnxscript.opset18
+# begins the names of nodes that are not folded for a constant mask: the proof expects them
+UNFOLDED = "masked_rows"
 ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 DIFFERENCES = (torch.ops.aten.rsub.Scalar, torch.ops.aten.rsub.Tensor)
 
@@ -108,8 +110,8 @@ def _correct(product: Any, dtype: torch.dtype) -> None:
     numbers = (torch.tensor(-torch.inf, dtype=dtype), torch.tensor(0, dtype=dtype), torch.tensor([-1]))
     constants = [ir.node("Constant", [], {"value": ir.tensor(number.numpy())}) for number in numbers]
     lowest, zero, last = (constant.outputs[0] for constant in constants)
-    largest = ir.node("ReduceMax", [mask, last], {"keepdims": 1})
-    hidden = ir.node("Equal", [largest.outputs[0], lowest])
+    largest = ir.node("ReduceMax", [mask, last], {"keepdims": 1}, name=f"{UNFOLDED}.largest")
+    hidden = ir.node("Equal", [largest.outputs[0], lowest], name=f"{UNFOLDED}.hidden")
     chosen = ir.node("Where", [hidden.outputs[0], zero, softmax.outputs[0]])
     if is_boolean:
         product.graph.insert_before(mask.producer(), constants)

@@ -38,6 +38,7 @@ from turnpike.export.network import Network
 from turnpike.export.trace.bfloat16 import computes_in_bfloat16, without_bfloat16
 from turnpike.export.trace.exact_operators import (
     TRANSLATIONS,
+    UNFOLDED,
     correct_masked_attention,
     with_equal_dtypes,
 )
@@ -221,7 +222,8 @@ def clean_up(model: ir.Model) -> None:
     weights = set(model.graph.initializers)
 
     def should_fold(node: ir.Node) -> bool | None:
-        return False if any(value is not None and value.name in weights for value in node.inputs) else None
+        of_weight = any(value is not None and value.name in weights for value in node.inputs)
+        return False if of_weight or (node.name or "").startswith(UNFOLDED) else None
 
     passes.InlinePass()(model)
     fold_constants(model, onnx_shape_inference=True, should_fold=should_fold)

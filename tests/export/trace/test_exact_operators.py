@@ -14,8 +14,11 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from turnpike.export.errors import UntraceableError
+from turnpike.export.graph_identity import decide_identity
+from turnpike.export.identity.decision import Verdict
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.network import Network
+from turnpike.export.prepared_graph import prepare
 from turnpike.export.trace.exact_operators import correct_masked_attention
 from turnpike.export.trace.trace_network import trace
 
@@ -71,6 +74,20 @@ def test_a_nan_in_the_input_of_attention_stays() -> None:
     spec = ["x:float32[batch,2,3,4]", "y:bool[batch,3]"]
     expected, actual = answers(attend, spec, x, torch.ones(2, 3, dtype=torch.bool))
     np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+
+
+def test_rows_of_a_constant_mask_are_looked_at_in_the_graph() -> None:
+    """The proof knows that PyTorch looks at them; without the nodes, it would see another function."""
+
+    def causal(x: Tensor, y: Tensor) -> Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[2])
+        return scaled_dot_product_attention(x, x, x, attn_mask=mask) + y
+
+    spec = parse_inputs(["x:float32[batch,2,3,4]", "y:float32[batch,1,1,1]"])
+    network = Network("net", "module", spec, module=Applied(causal).eval())
+    graph = prepare(network)
+    decision = decide_identity(network, graph, graph.model)
+    assert decision.verdict is Verdict.IDENTICAL, decision
 
 
 def test_other_nodes_than_those_of_torch_onnx_are_an_error() -> None:
