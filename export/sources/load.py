@@ -105,6 +105,7 @@ def with_rows(network: Network, options: SourceOptions, *, with_texts: bool = Fa
                 data_dir,
                 record,
                 features=network.features,
+                unused=network.unused,
                 target=network.target,
                 task=network.task,
                 with_texts=with_texts or network.text is not None,

@@ -63,6 +63,7 @@ def with_preprocessing(network: Network, transformer: Any) -> Network:
         inputs=(replace(spec, dtype="float32", dims=(spec.dims[0], len(used))),),
         module=Preprocessed(before, module).eval(),
         features=tuple(features) if fitted or has_words else (),
+        unused=tuple(left_out),
     ).with_messages(Messages(notes=tuple(notes)))
 
 
@@ -81,7 +82,7 @@ def with_ranges(network: Network) -> Network:
         return replace(network, features=()).with_messages(
             Messages(notes=("the names of the columns are not in the file: --data gives their ranges",))
         )
-    rows = torch.from_numpy(network.rows.inputs[network.inputs[0].name])
+    rows = torch.from_numpy(network.rows.all_known(network.inputs[0].name))
     described = describe_features(
         [feature.name for feature in network.features],
         rows,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from turnpike.export.errors import SourceError, UsageError, one_line
 from turnpike.export.input_spec import InputSpec
@@ -33,7 +34,7 @@ def with_scale(network: Network, path: str | Path) -> Network:
     mean, std = _read(Path(path))
     for name, array in (("mean", mean), ("std", std)):
         _expect_fit(array, spec, f"{path}: {name}")
-    layer = Scale(floats(mean), floats(std)).to(dtype=next(iter(network.module.parameters())).dtype)
+    layer = Scale(floats(mean), floats(std)).to(dtype=getattr(torch, spec.dtype))
     note = f"rows are standardized in the file, by {Path(path).name}"
     return replace(network, module=Preprocessed(layer, network.module).eval()).with_messages(
         Messages(notes=(note,))

@@ -21,6 +21,7 @@ from turnpike.export.network import Network
 from turnpike.export.pipeline import export_model
 from turnpike.export.sources.preprocess import compose
 from turnpike.export.sources.preprocess.compose import with_preprocessing
+from turnpike.export.sources.preprocess.translate import translate
 
 ROWS = 300
 RANDOM = np.random.default_rng(1)
@@ -28,7 +29,8 @@ NUMBERS = RANDOM.normal(50, 10, (ROWS, 3))
 WITH_BLANKS = np.where(RANDOM.random(NUMBERS.shape) < 0.1, np.nan, NUMBERS)
 COUNTS = RANDOM.integers(3, 6, (ROWS, 2)).astype(float)
 WORDS = np.array([["red", "green", "blue"][n] for n in RANDOM.integers(0, 3, ROWS)], dtype=object)
-WORDS_OR_NONE = np.where(RANDOM.random(ROWS) < 0.1, None, WORDS)
+WORDS_OR_NONE = WORDS.copy()
+WORDS_OR_NONE[RANDOM.random(ROWS) < 0.1] = None
 TWO_WORDS = np.column_stack([WORDS, WORDS_OR_NONE])
 MIXED = np.empty((ROWS, 3), dtype=object)
 MIXED[:, 0], MIXED[:, 1] = NUMBERS[:, 0], WORDS
@@ -229,6 +231,33 @@ def test_the_file_takes_the_rows_from_before(tmp_path: Path) -> None:
     np.testing.assert_allclose(answer, expected, atol=1e-5)
 
 
+def test_columns_that_are_not_used_are_not_asked_for(tmp_path: Path) -> None:
+    """A table may have them, as what was fitted had; the class is the column that is new."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": np.arange(len(NUMBERS)), "weight": NUMBERS[:, 0]})
+    transformer = ColumnTransformer([("n", preprocessing.StandardScaler(), ["weight"])]).fit(frame)
+    path = tmp_path / "table.csv"
+    frame.assign(kind=["ab"[row % 2] for row in range(len(frame))]).to_csv(path, index=False)
+    options = {"inputs": ["x:float32[batch,1]"], "preprocess": transformer, "data": path}
+    result = export_model(nn.Linear(1, 2), tmp_path, name="net", **options)
+    assert [feature.name for feature in result.manifest.features] == ["weight"]
+    assert result.manifest.labels == ("a", "b")
+    assert "the file does not take columns that are not used: id" in result.notes
+
+
+def test_ranges_are_those_of_all_rows(tmp_path: Path) -> None:
+    """Also of those that nothing is measured on."""
+    pandas = pytest.importorskip("pandas")
+    weights = np.linspace(0, 1, 5000)
+    frame = pandas.DataFrame({"weight": weights})
+    transformer = preprocessing.StandardScaler().fit(frame)
+    path = tmp_path / "table.csv"
+    frame.assign(kind=["ab"[row % 2] for row in range(len(frame))]).to_csv(path, index=False)
+    options = {"inputs": ["x:float32[batch,1]"], "preprocess": transformer, "data": path}
+    (weight,) = export_model(nn.Linear(1, 2), tmp_path, name="net", **options).manifest.features
+    assert (weight.low, weight.high) == (0, 1)
+
+
 def test_words_need_rows(tmp_path: Path) -> None:
     transformer, _ = fitted_to_a_frame()
     with pytest.raises(UsageError, match="preprocess: expected --data with rows of the table"):
@@ -239,12 +268,12 @@ def test_words_need_rows(tmp_path: Path) -> None:
 def test_rows_are_drawn_with_blanks_and_unseen_values() -> None:
     """Where the transformer allows them, and nowhere else."""
     encoder = preprocessing.OneHotEncoder(handle_unknown="ignore").fit(WORDS[:, None])
-    needs = [need for need in compose.translate(encoder, "encoder").needs if need is not None]
+    needs = [need for need in translate(encoder, "encoder").needs if need is not None]
     (column,) = compose.draw_rows(needs).T
     assert np.isnan(column).any()
     assert set(column[~np.isnan(column)]) == {0, 1, 2, 3}
     scaler = preprocessing.StandardScaler().fit(NUMBERS)
-    needs = [need for need in compose.translate(scaler, "scaler").needs if need is not None]
+    needs = [need for need in translate(scaler, "scaler").needs if need is not None]
     rows = compose.draw_rows(needs)
     np.testing.assert_allclose(rows.mean(0), NUMBERS.mean(0), atol=3)
     assert np.isfinite(rows).all()
