@@ -26,16 +26,21 @@ class Rows:
     """Rows of data: an array for each input, by its name.
 
     `classes` are the rows' classes, `numbers` the numbers to predict from them, and `texts` what their ids
-    were made from, if they are known.
+    were made from, if they are known. `table` has all rows of the table that they were taken from.
     """
 
     inputs: dict[str, Array]
     classes: Array | None = None
     texts: tuple[str, ...] = ()
     numbers: Array | None = None
+    table: Array | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
+
+    def all_known(self, name: str) -> Array:
+        """The rows of an input, also those of its table that were not taken."""
+        return self.inputs[name] if self.table is None else self.table
 
     def take(self, indices: slice) -> Rows:
         """Some of the rows."""
@@ -93,6 +98,7 @@ class Network:
         alphabet: The characters that the network's ids stand for, if its training recorded them.
         text: How texts become ids, if the network reads text.
         features: The columns of the input if its rows are those of a table.
+        unused: Columns of such a table that it does not take, though it was fitted to them.
         task: Whether it answers with classes or with a number.
         target: The name of the column that is predicted, if it is known.
         rows: Real data, to prove parity and to measure gates on.
@@ -116,6 +122,7 @@ class Network:
     alphabet: str = ""
     text: TextForm | None = None
     features: tuple[Feature, ...] = ()
+    unused: tuple[str, ...] = ()
     task: Task = "classes"
     target: str = ""
     rows: Rows | None = None

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import UsageError
@@ -33,6 +33,8 @@ class SourceOptions:
         features: Names of the columns of a table, or a file of them.
         text_alphabet: How texts become the ids of an input: see `parse_text_alphabet`.
         input_range: Ranges of values such as `-5:5` or `x=-5:5`: see `parse_ranges`.
+        scale: An .npz file with `mean` and `std`: rows are standardized by them before a module.
+        preprocess: A fitted transformer of scikit-learn, as a part of the file before a module.
     """
 
     name: str | None = None
@@ -44,6 +46,8 @@ class SourceOptions:
     features: Path | Sequence[str] | None = None
     text_alphabet: str | None = None
     input_range: Sequence[str] = ()
+    scale: str | Path | None = None
+    preprocess: Any = None
 
     def without_rows(self) -> SourceOptions:
         """For a command that reads the rows itself."""

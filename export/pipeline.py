@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import SourceOptionError, UsageError
@@ -134,6 +135,8 @@ def export_model(
     features: Path | Sequence[str] | None = None,
     text_alphabet: str | None = None,
     input_range: Sequence[str] = (),
+    scale: str | Path | None = None,
+    preprocess: Any = None,
     precision: Precision = "fp32",
     min_agreement: float = MIN_AGREEMENT,
     max_error: float = MAX_ERROR,
@@ -173,6 +176,10 @@ def export_model(
             training run on texts has recorded its alphabet.
         input_range: Ranges such as `-5:5` or `x=-5:5`. Rounding is measured for these values of the inputs
             only, and the file says so.
+        scale: An .npz file with the arrays `mean` and `std`: the file standardizes rows by them before they
+            come to the module.
+        preprocess: A fitted transformer of scikit-learn, such as a ColumnTransformer: it becomes a part of
+            the file, which then takes the rows from before it. `data` is a table of such rows.
         precision: "fp32", "fp16" or "int8".
         min_agreement: Share of answers in which a lower precision must agree with fp32.
         max_error: Relative root mean square error that the outputs of a lower precision may have.
@@ -215,6 +222,8 @@ def export_model(
             features=features,
             text_alphabet=text_alphabet,
             input_range=input_range,
+            scale=scale,
+            preprocess=preprocess,
         ),
         PrecisionOptions(precision=precision, min_agreement=min_agreement, max_error=max_error),
         ExportOptions(

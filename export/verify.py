@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -67,6 +68,8 @@ def verify_model(
     data: str | Path | None = None,
     data_dir: Path | None = None,
     labels: Path | Sequence[str] | None = None,
+    scale: str | Path | None = None,
+    preprocess: Any = None,
     device: Device = "cpu",
     precision: DevicePrecision = "fp32",
     seed: int = 0,
@@ -86,6 +89,8 @@ def verify_model(
         data: Real rows to compare on: an .npz or the name of a data set.
         data_dir: Folder with the original files of the data set; nothing is downloaded then.
         labels: Names of the classes, to compare with those in the manifest.
+        scale: As for `export_model`.
+        preprocess: As for `export_model`.
         device: Where the file runs: "cpu", "cuda" or "openvino".
         precision: Precision of the device's arithmetic. For bf16, the file is proved in fp32 on the CPU, and
             the device is compared with that.
@@ -106,7 +111,15 @@ def verify_model(
     return run_verification(
         model,
         against,
-        SourceOptions(inputs=inputs, weights=weights, data=data, data_dir=data_dir, labels=labels),
+        SourceOptions(
+            inputs=inputs,
+            weights=weights,
+            data=data,
+            data_dir=data_dir,
+            labels=labels,
+            scale=scale,
+            preprocess=preprocess,
+        ),
         DeviceOptions(device=device, precision=precision, min_agreement=min_agreement, max_error=max_error),
         seed=seed,
         listener=listener,

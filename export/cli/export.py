@@ -21,6 +21,7 @@ from turnpike.export.cli.options import (
     Quiet,
     Report,
     RepositoryFolder,
+    Scale,
     Seed,
     SourceArgument,
     Threads,
@@ -73,6 +74,7 @@ def command(
             metavar="[NAME=]LOW:HIGH", help="Measure rounding for these values only, of all inputs or of one."
         ),
     ] = None,
+    scale: Scale = None,
     precision: FilePrecision = "fp32",
     min_agreement: MinAgreement = MIN_AGREEMENT,
     max_error: MaxError = MAX_ERROR,
@@ -133,6 +135,7 @@ def command(
         features=features,
         text_alphabet=text_alphabet,
         input_range=input_range or (),
+        scale=scale,
     )
     precision_options = PrecisionOptions(
         precision=cast("Precision", precision), min_agreement=min_agreement, max_error=max_error

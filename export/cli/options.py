@@ -64,6 +64,13 @@ DataDir = Annotated[
 Labels = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Names of the classes: one per line, or a JSON list.")
 ]
+Scale = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.npz",
+        help="Arrays mean and std: the file standardizes rows by them before they come to the module.",
+    ),
+]
 FilePrecision = Annotated[str, typer.Option(help="fp32, fp16 or int8.")]
 MinAgreement = Annotated[
     float,

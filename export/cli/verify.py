@@ -18,6 +18,7 @@ from turnpike.export.cli.options import (
     MaxError,
     MinAgreement,
     Quiet,
+    Scale,
     Threads,
     Weights,
     at_least,
@@ -47,6 +48,7 @@ def command(
     data: Data = None,
     data_dir: DataDir = None,
     labels: Labels = None,
+    scale: Scale = None,
     device: Annotated[str, typer.Option(help="Where the file runs: cpu, cuda or openvino.")] = "cpu",
     precision: Annotated[
         str, typer.Option(help="Precision of the device's arithmetic: fp32, or bf16 with openvino.")
@@ -63,7 +65,7 @@ def command(
 ) -> None:
     """Prove again, tensor by tensor, that MODEL.onnx computes what SOURCE computes."""
     source_options = SourceOptions(
-        inputs=inputs or (), weights=weights, data=data, data_dir=data_dir, labels=labels
+        inputs=inputs or (), weights=weights, data=data, data_dir=data_dir, labels=labels, scale=scale
     )
     device_options = DeviceOptions(
         device=cast("Device", device),

@@ -34,6 +34,8 @@ from turnpike.export.sources.module.user_module import (
     expect_ready,
     read_factory,
 )
+from turnpike.export.sources.preprocess.compose import with_preprocessing, with_ranges
+from turnpike.export.sources.preprocess.scale_file import with_scale
 from turnpike.export.sources.program.torch_program import from_program, read_program
 from turnpike.export.text_input import parse_text_alphabet
 from turnpike.models.data.download import data_set_folder
@@ -56,12 +58,15 @@ def load_source(source: AnySource, options: SourceOptions, *, with_texts: bool =
     if network.training is None:
         network = with_rows_first(network)
         network = network.with_messages(Messages(warnings_of_fixed_rows(network)))
+    network = _with_preprocessing(network, options)
     if options.labels is not None:
         with errors_of_option("--labels"):
             network = replace(network, labels=read_labels(options.labels))
     if options.text_alphabet is not None:
         network = replace(network, text=parse_text_alphabet(options.text_alphabet, network))
     network = with_rows(network, options, with_texts=with_texts)
+    if options.preprocess is not None and network.features:
+        network = with_ranges(network)
     if options.features is not None:
         with errors_of_option("--features"):
             network = replace(network, features=named_features(options.features, network))
@@ -70,6 +75,18 @@ def load_source(source: AnySource, options: SourceOptions, *, with_texts: bool =
         name=model_name(options.name, network.name),
         ranges=parse_ranges(options.input_range, network.inputs),
     )
+
+
+def _with_preprocessing(network: Network, options: SourceOptions) -> Network:
+    """The network with what the user wants before it in the file."""
+    if options.preprocess is not None and options.scale is not None:
+        raise UsageError("preprocess and scale: each of them prepares the rows; give one")
+    if options.preprocess is not None:
+        return with_preprocessing(network, options.preprocess)
+    if options.scale is None:
+        return network
+    with errors_of_option("--scale"):
+        return with_scale(network, options.scale)
 
 
 def with_rows(network: Network, options: SourceOptions, *, with_texts: bool = False) -> Network:
@@ -88,6 +105,7 @@ def with_rows(network: Network, options: SourceOptions, *, with_texts: bool = Fa
                 data_dir,
                 record,
                 features=network.features,
+                unused=network.unused,
                 target=network.target,
                 task=network.task,
                 with_texts=with_texts or network.text is not None,

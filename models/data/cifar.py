@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from turnpike.models.data.dataset import RawDataset, Split
+from turnpike.models.data.dataset import RawDataset, Split, joined
 from turnpike.models.data.download import DownloadProgress, RemoteFile, data_set_folder, fetch
 from turnpike.models.errors import DataError
 
@@ -45,7 +45,7 @@ def read_cifar(data_dir: Path | None = None, progress: DownloadProgress | None =
     if missing:
         raise DataError(f"{path}: expected the six files of {FOLDER}, missing {', '.join(missing)}")
     batches = [_parse_records(f"{path}: {name}", files[name]) for name in TRAIN]
-    rows = Split(torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches]))
+    rows = joined(*batches)
     return RawDataset("cifar10", rows, _parse_records(f"{path}: {TEST}", files[TEST]), LABELS, "image")
 
 

@@ -47,6 +47,12 @@ class Split:
         return Split(self.x[indices], self.y[indices], texts)
 
 
+def joined(*splits: Split) -> Split:
+    """The rows of several splits, one after the other."""
+    texts = tuple(text for split in splits for text in split.texts)
+    return Split(torch.cat([split.x for split in splits]), torch.cat([split.y for split in splits]), texts)
+
+
 @dataclass(frozen=True)
 class RawDataset:
     """A data set as it was read, before it is split.
@@ -183,7 +189,7 @@ def split_dataset(
     rows, test = raw.rows, raw.test
     if test_fraction is not None:
         if test is not None:
-            rows = Split(torch.cat([rows.x, test.x]), torch.cat([rows.y, test.y]), rows.texts + test.texts)
+            rows = joined(rows, test)
         rows, test = _hold_out(raw, rows, test_fraction, seeded_generator("test", seed))
     elif test is None:
         rows, test = _hold_out(raw, rows, DEFAULT_TEST_FRACTION, seeded_generator("test"))

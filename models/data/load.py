@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from turnpike.models.choices import DATASETS
 from turnpike.models.data.cifar import find_cifar_files, read_cifar
-from turnpike.models.data.dataset import Dataset, RawDataset, Split, split_dataset
+from turnpike.models.data.dataset import Dataset, RawDataset, joined, split_dataset
 from turnpike.models.data.download import DownloadProgress
 from turnpike.models.data.embedded import (
     parse_parity_name,
@@ -90,7 +88,7 @@ def load_dataset(
 def _with_drawings(dataset: Dataset) -> Dataset:
     """Add drawings to the training rows; validation and test rows are all from people's handwriting."""
     drawn = read_drawn_digits()
-    train = Split(torch.cat([dataset.train.x, drawn.x]), torch.cat([dataset.train.y, drawn.y]))
+    train = joined(dataset.train, drawn)
     return replace(dataset, train=train)
 
 

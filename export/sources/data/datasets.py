@@ -43,6 +43,7 @@ def load_data(
     record: TrainingRecord | None = None,
     labels: Sequence[str] = (),
     features: Sequence[Feature] = (),
+    unused: Sequence[str] = (),
     target: str = "",
     task: Task = "classes",
 ) -> Dataset:
@@ -58,6 +59,7 @@ def load_data(
             return load_as_in_training(data, data_dir, record)
         if path.is_file():
             _expect_published_words(features, path.name)
+            target = target or (_other_column(path, features, unused) if features else "")
             return _load_table(path, features, target, task, labels)
         return load_dataset(str(data), data_dir=data_dir)
     except ModelsError as error:
@@ -101,7 +103,6 @@ def _load_table(
     """The rows of a table: the columns that are recorded, or else all but the last, as numbers."""
     if features:
         forms = {feature.name: feature.form for feature in features}
-        target = target or _other_column(path, features)
         raw = read_table(path, TableOptions(target, task, forms=forms, labels=labels))
     else:
         names = read_cells(path).names
@@ -110,13 +111,13 @@ def _load_table(
     return split_dataset(raw, test_fraction=None, valid_fraction=None, seed=0)
 
 
-def _other_column(path: Path, features: Sequence[Feature]) -> str:
+def _other_column(path: Path, features: Sequence[Feature], unused: Sequence[str] = ()) -> str:
     """The column of a table that is none of the network's, which is the one to predict."""
     names, used = read_cells(path).names, [feature.name for feature in features]
     for name in used:
         if name not in names:
             raise SourceError(f"{path.stem}: expected a column {name!r}, as in the training, got none")
-    others = [name for name in names if name not in used]
+    others = [name for name in names if name not in used and name not in unused]
     if len(others) != 1:
         raise SourceError(
             f"{path.stem}: expected one column besides those of the training, with the classes, got "

@@ -39,7 +39,7 @@ def named_features(names: Path | Sequence[str], network: Network) -> tuple[Featu
         raise SourceError(f"expected {columns} names, one per column of the input, got {len(given)}")
     if network.rows is None:
         raise UsageError("--features: the ranges of the columns come from rows: give --data")
-    rows = torch.from_numpy(network.rows.inputs[network.inputs[0].name])
+    rows = torch.from_numpy(network.rows.all_known(network.inputs[0].name))
     return tuple(Feature.model_validate(entry) for entry in describe_features(given, rows))
 
 

@@ -12,7 +12,7 @@ from turnpike.export.network import Rows
 from turnpike.export.sources.data.datasets import load_data, training_data
 from turnpike.export.sources.data.npz_file import npz_rows
 from turnpike.export.sources.data.row_arrays import MAX_ROWS_USED, build_rows, shorten
-from turnpike.models.data.dataset import Dataset
+from turnpike.models.data.dataset import Dataset, joined
 from turnpike.models.data.table.cells import is_table
 from turnpike.models.training.checkpoint import TrainingRecord
 from turnpike.service.artifact.manifest import Feature, Task
@@ -46,6 +46,7 @@ def read_rows(
     record: TrainingRecord | None = None,
     *,
     features: Sequence[Feature] = (),
+    unused: Sequence[str] = (),
     target: str = "",
     task: Task = "classes",
     with_texts: bool = False,
@@ -55,13 +56,14 @@ def read_rows(
     At most MAX_ROWS_USED rows are returned, always the same ones.
 
     Args:
-        data: An .npz file; or a .csv or .parquet file, a folder of images or the name of a data set, whose
-            test rows are taken.
+        data: An .npz file; or a .csv or .parquet file, a folder of images or the name of a data set. Its test
+            rows are taken; of a table, if there was no training run, any rows.
         inputs: The inputs of the network.
         labels: The labels of the network, if known; classes may be given as labels.
         data_dir: Folder of the data sets.
         record: Of the training run, if the network is from one. Its rows are split as they were there.
         features: The columns of the network, if its rows are those of a table: see `read_split_rows`.
+        unused: Columns of a table that are neither read nor predicted.
         target: The column of a table to predict.
         task: Whether that has classes or numbers.
         with_texts: Whether to read the texts of an .npz file.
@@ -70,9 +72,21 @@ def read_rows(
     if path.is_file() and not is_table(path):
         return npz_rows(path, inputs, labels, features=features, with_texts=with_texts)
     dataset = load_data(
-        data, data_dir, record=record, labels=labels, features=features, target=target, task=task
+        data,
+        data_dir,
+        record=record,
+        labels=labels,
+        features=features,
+        unused=unused,
+        target=target,
+        task=task,
     )
-    return dataset_rows(dataset, inputs, labels, features)
+    if record is not None or not path.is_file():
+        return dataset_rows(dataset, inputs, labels, features)
+    # nobody knows which of a user's rows the network was trained on
+    dataset = replace(dataset, test=joined(dataset.train, dataset.valid, dataset.test))
+    rows, names = dataset_rows(dataset, inputs, labels, features)
+    return replace(rows, table=dataset.test.x.numpy()), names
 
 
 def read_split_rows(
