@@ -24,8 +24,25 @@ BAR = (
 )
 
 
-def to_columns(rows: Sequence[Any], name: str = "output") -> dict[str, Array]:
+def to_columns(predictions: Sequence[Any]) -> dict[str, Array]:
     """Predictions as an array for each column of the service's CSV."""
+    first = predictions[0] if predictions else None
+    # those of a service that still sends the form of earlier versions are the values themselves
+    if not (isinstance(first, dict) and isinstance(first.get("outputs"), dict)):
+        return _values("output", predictions)
+    outputs = list(first["outputs"])
+    added = [name for name in first if name != "outputs"]
+    columns: dict[str, Array] = {}
+    for name in added:
+        columns |= _values(name, [prediction[name] for prediction in predictions])
+    # a label or a number takes the place of the output that it comes from
+    for name in outputs[1:] if added else outputs:
+        values = [prediction["outputs"][name] for prediction in predictions]
+        columns |= _values("output" if len(outputs) == 1 else name, values)
+    return columns
+
+
+def _values(name: str, rows: Sequence[Any]) -> dict[str, Array]:
     first = rows[0] if rows else None
     if isinstance(first, dict):
         prefix = "p_" if name == "probabilities" and name not in first else ""
@@ -34,7 +51,7 @@ def to_columns(rows: Sequence[Any], name: str = "output") -> dict[str, Array]:
         names = {index: f"{name}_{index}" for index in range(len(first))} if isinstance(first, list) else {}
     if not names:
         return {name: np.array(rows)}
-    parts = [to_columns([row[key] for row in rows], column) for key, column in names.items()]
+    parts = [_values(column, [row[key] for row in rows]) for key, column in names.items()]
     return {column: values for part in parts for column, values in part.items()}
 
 

@@ -13,8 +13,9 @@ from turnpike.service.api.endpoint import ModelEndpoint, add_model_routes
 from turnpike.service.api.inference import InferenceCall
 from turnpike.service.api.open_inference import JsonEndpoint
 from turnpike.service.api.openapi.operation import DIGIT, example, operation
-from turnpike.service.codec.predict_csv import decode_csv, predictions_csv
-from turnpike.service.codec.predict_json import decode_instances, encode_predictions
+from turnpike.service.codec.predict_csv import decode_csv
+from turnpike.service.codec.predict_json import decode_instances
+from turnpike.service.codec.tables.predictions import encode_predictions, predictions_csv
 from turnpike.service.codec.tables.target_summary import target_summary
 from turnpike.service.inference_types import InferenceRequest
 from turnpike.service.registry.model import Model
@@ -64,8 +65,15 @@ class PredictEndpoint(ModelEndpoint[Request]):
         if (warnings := call.inference.warnings) is not None:
             more |= warnings.listed()
             call.model.counters.count_warnings(warnings.counts())
-        content = encode_predictions(answer, call.model.distribution, more)
-        if request.head.wants_csv:
+        wants_csv = request.head.wants_csv
+        content = encode_predictions(
+            answer,
+            call.model.distribution,
+            is_number=call.model.predicts_number,
+            bare=self.context.settings.bare_predictions and not wants_csv,
+            more=more,
+        )
+        if wants_csv:
             # in a thread, because a large table takes long
             return Response(await asyncio.to_thread(_to_csv, content, others), CSV_LINES)
         return content, None

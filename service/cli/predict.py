@@ -54,8 +54,8 @@ def command(
 
     from turnpike.service.cli.prediction_source import instance_warnings, local_model, read_key, served_model
     from turnpike.service.cli.table_file import read_rows
-    from turnpike.service.codec.predict_csv import predictions_csv
     from turnpike.service.codec.tables.cell_warnings import NO_WARNINGS
+    from turnpike.service.codec.tables.predictions import predictions_csv
 
     if out is not None:
         expect_writable(out)

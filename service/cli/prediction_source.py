@@ -23,8 +23,9 @@ from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.cli.model_argument import find_model
 from turnpike.service.codec.infer_request import JSON_LENGTH_HEADER
-from turnpike.service.codec.predict_json import decode_instances, encode_predictions
+from turnpike.service.codec.predict_json import decode_instances
 from turnpike.service.codec.tables.cell_warnings import row_warnings
+from turnpike.service.codec.tables.predictions import encode_predictions
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import RequestError, ServiceError, SettingError
 from turnpike.service.inference_types import Array, InferAnswer
@@ -54,7 +55,7 @@ def local_model(path: Path) -> tuple[Signature, Predict]:
         arrays = loaded.runtime.run(request.feeds, [*form.output_names, *names])
         outputs, values = arrays[: len(form.output_names)], arrays[len(form.output_names) :]
         answer = InferAnswer(loaded.name, loaded.version, form, outputs, loaded.labels)
-        content = encode_predictions(answer, loaded.distribution)
+        content = encode_predictions(answer, loaded.distribution, is_number=loaded.predicts_number)
         means = {name: _row_means(name, array, form.rows) for name, array in zip(names, values, strict=True)}
         return json.loads(content)["predictions"], means
 

@@ -31,8 +31,6 @@ MAX_EXACT = 2.0**53
 TEXT_COLUMN = "text"
 # cells of a first line that are checked for numbers, in less than 2 ms
 MAX_CHECKED_CELLS = 1000
-# the keys of a prediction with labels
-LABELLED = ["label", "probability", "probabilities"]
 
 
 @dataclass(frozen=True)
@@ -298,44 +296,3 @@ def _request(
     outputs = tuple(map(RequestedOutput, signature.outputs))
     form = RequestForm(rows, outputs, FeedLayout.of(feeds), has_texts=has_texts)
     return InferenceRequest(form, feeds, others)
-
-
-def predictions_csv(
-    predictions: Sequence[Any],
-    more: Mapping[str, Array] | None = None,
-    others: Mapping[str, Sequence[str]] | None = None,
-) -> str:
-    """One line per row: other columns of its table, label and probabilities or outputs, and more columns."""
-    before = others or {}
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    columns = {
-        name: [round(value, 6) if isinstance(value, float) else value for value in values.tolist()]
-        for name, values in (more or {}).items()
-    }
-    for index, prediction in enumerate(predictions):
-        cells = dict(_cells("output", prediction))
-        if index == 0:
-            own = [f"predicted {name}" if name in before else name for name in (*cells, *columns)]
-            writer.writerow([*before, *own])
-        kept = (texts[index] for texts in before.values())
-        writer.writerow([*kept, *cells.values(), *(values[index] for values in columns.values())])
-    return text.getvalue()
-
-
-def _cells(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The names and values of the columns that a prediction fills."""
-    # the outputs of a model may have such names, too
-    if isinstance(value, dict) and list(value) == LABELLED and isinstance(value["probabilities"], dict):
-        yield "label", value["label"]
-        yield "probability", value["probability"]
-        for label, probability in value["probabilities"].items():
-            yield f"p_{label}", probability
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _cells(key, part)
-    elif isinstance(value, list):
-        for index, part in enumerate(value):
-            yield from _cells(f"{name}_{index}", part)
-    else:
-        yield name, value

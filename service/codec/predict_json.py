@@ -1,9 +1,9 @@
-"""The format of /v1 predict: decodes `{"instances": […]}`, and encodes `{"predictions": […]}`."""
+"""Decodes the rows of /v1 predict in JSON: `{"instances": […]}`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from simdjson import Parser
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
-from turnpike.service.classification import probabilities
 from turnpike.service.codec.cells import read_json_cells
 from turnpike.service.codec.feature_names import expect_features
 from turnpike.service.codec.json_document import (
@@ -35,11 +34,10 @@ from turnpike.service.codec.tables.cell_warnings import cell_warnings
 from turnpike.service.codec.tensor_faults import first_fault
 from turnpike.service.codec.tensors import arrays_in, expect_even, expect_fit, infer_shape, read_json
 from turnpike.service.codec.text_input import text_ids, texts_in_json
-from turnpike.service.errors import NotFiniteError, RequestError
+from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import (
     Array,
     FeedLayout,
-    InferAnswer,
     InferenceRequest,
     RequestedOutput,
     RequestForm,
@@ -242,61 +240,3 @@ def _shape_of_first(value: Any) -> tuple[int, ...]:
         shape.append(len(value))
         value = value[0] if len(value) else None
     return tuple(shape)
-
-
-def encode_predictions(
-    answer: InferAnswer, distribution: bool | None, more: Mapping[str, Any] | None = None
-) -> bytes:
-    """Encode a prediction for each row.
-
-    If the first output has one value for each label, a prediction has the label and all probabilities;
-    otherwise it has the values. With several outputs, it is an object with a value for each output's name.
-
-    `distribution` is True if the first output has probabilities, False for logits, None for neither. `more`
-    are further members of the answer.
-    """
-    name, version, form, arrays, labels = answer
-    columns = {}
-    for index, (output, array) in enumerate(zip(form.outputs, arrays, strict=True)):
-        if array.shape[:1] != (form.rows,):
-            raise RequestError(
-                f"{output.name}: expected an output of {form.rows} rows, got shape {list(array.shape)}; "
-                f"ask for it by /v2/models/{name}/infer"
-            )
-        if not np.isfinite(array).all():
-            raise NotFiniteError(
-                f"{output.name}: NaN or Inf is among the values, which JSON cannot represent; "
-                f"request binary data by /v2/models/{name}/infer"
-            )
-        has_labels = index == 0 and distribution is not None and array.shape[1:] == (len(labels),) and labels
-        columns[output.name] = (
-            _labelled(array, labels, distribution=bool(distribution))
-            if has_labels
-            else list(np.ascontiguousarray(array))
-        )
-    lists = list(columns.values())
-    predictions = (
-        lists[0]
-        if len(lists) == 1
-        else [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
-    )
-    return orjson.dumps(
-        {"predictions": predictions, "model": name, "version": str(version), **(more or {})},
-        option=orjson.OPT_SERIALIZE_NUMPY,
-    )
-
-
-def _labelled(array: Array, labels: Sequence[str], *, distribution: bool) -> list[dict[str, Any]]:
-    """For each row: the most probable label, its probability, and the probabilities of all labels."""
-    return [
-        {
-            "label": labels[best],
-            "probability": row[best],
-            "probabilities": dict(zip(labels, row, strict=True)),
-        }
-        for best, row in zip(
-            array.argmax(axis=1).tolist(),
-            probabilities(array, distribution=distribution).tolist(),
-            strict=True,
-        )
-    ]

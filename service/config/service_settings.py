@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 
 class ServiceSettings(TypedDict, total=False):
-    """The settings that do not belong to the server. docs/reference/settings.md explains them."""
+    """The settings that do not belong to the server. docs/reference/command-line.md explains them."""
 
     versions: str
     poll: float
@@ -42,4 +42,5 @@ class ServiceSettings(TypedDict, total=False):
     dashboard: bool
     docs: bool
     drift_rows: int
+    bare_predictions: bool
     otlp: str | None

@@ -35,7 +35,7 @@ def create_app(
         models: What to serve, as `turnpike serve` takes it. The default is what the environment says, or the
             bundled model.
         hooks: What runs before and after models, by the names of these models.
-        settings: Settings of the service, see docs/reference/settings.md. They override the environment.
+        settings: Settings of the service, see docs/reference/command-line.md. They override the environment.
 
     Raises:
         SettingError: A setting is unknown or invalid.

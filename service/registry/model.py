@@ -52,6 +52,10 @@ class Model:
     def labels(self) -> tuple[str, ...]:
         return self.manifest.labels if self.manifest else ()
 
+    @property
+    def predicts_number(self) -> bool:
+        return self.manifest is not None and self.manifest.task == "number"
+
     @cached_property
     def gates(self) -> tuple[Gate, ...]:
         return self.manifest.gates if self.manifest else ()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from turnpike.client.results import Gates, Lesion, to_columns
-from turnpike.service.codec.predict_csv import predictions_csv
+from turnpike.service.codec.tables.predictions import predictions_csv
 
 LABELLED = {"label": "b", "probability": 0.75, "probabilities": {"a": 0.25, "b": 0.75}}
 OTHER = {"label": "a", "probability": 1.0, "probabilities": {"a": 1.0, "b": 0.0}}
@@ -18,6 +18,12 @@ OTHER = {"label": "a", "probability": 1.0, "probabilities": {"a": 1.0, "b": 0.0}
 @pytest.mark.parametrize(
     "predictions",
     [
+        [{**LABELLED, "outputs": {"y": [1, 2]}}, {**OTHER, "outputs": {"y": [2, 1]}}],
+        [{**LABELLED, "outputs": {"y": [1, 2], "twice": 2}}, {**OTHER, "outputs": {"y": [2, 1], "twice": 4}}],
+        [{"value": 1.5, "outputs": {"y": [1.5]}}, {"value": 2.5, "outputs": {"y": [2.5]}}],
+        [{"outputs": {"y": [1.5, 2]}}, {"outputs": {"y": [2.5, 3]}}],
+        [{"outputs": {"y": 1.5, "label": 2}}],
+        # those of earlier versions
         [LABELLED, OTHER],
         [[0.5, 1.5], [2.5, 3.5]],
         [1, 2, 3],

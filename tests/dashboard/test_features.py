@@ -20,6 +20,7 @@ from tests.support.live_server import Server, serving
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
 from turnpike.service.artifact.manifest import Feature
+from turnpike.service.codec.tables.predictions import predictions_csv
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -50,6 +51,24 @@ DRAW = """async (features) => {
   const { randomFeatures } = await import("/dashboard/inputs/feature_rows.js");
   return Array.from({ length: 2000 }, () => randomFeatures(features));
 }"""
+
+
+COLUMNS = """async ([predictions, certificate]) => {
+  const { predictionColumns } = await import("/dashboard/inputs/scored_table.js");
+  return predictions.map((prediction) => Object.entries(predictionColumns(prediction, certificate)));
+}"""
+LABELLED = {"label": "b", "probability": 0.75, "probabilities": {"a": 0.25, "b": 0.75}}
+PREDICTIONS = [
+    {**LABELLED, "outputs": {"y": [1, 2]}},
+    {**LABELLED, "outputs": {"y": [1, 2], "margin": 0.5, "more": [3, 4]}},
+    {"outputs": {"y": [1, 2]}},
+    {"outputs": {"y": 1, "z": [[2, 3], [4, 5]]}},
+    # with --bare-predictions
+    LABELLED,
+    [1, 2],
+    1.5,
+    {"y": 1, "z": [2, 3]},
+]
 
 
 def csv_of(rows: list[list[str]]) -> str:
@@ -164,6 +183,17 @@ def test_snippets_name_the_features(dashboard: OpenDashboard, server: Server) ->
         for code, run in zip(codes, (run_curl, run_python), strict=True):
             assert MARKUP in code.replace("'\\''", "'")
             assert run(code)["predictions"] == answer["predictions"]
+
+
+def test_a_scored_table_has_the_columns_of_the_service(page: Page) -> None:
+    """Those of its CSV, for every form of predictions; but a number is named by what the model predicts."""
+    got = page.evaluate(COLUMNS, [PREDICTIONS, {"task": "classes"}])
+    for columns, prediction in zip(got, PREDICTIONS, strict=True):
+        header, row = csv.reader(io.StringIO(predictions_csv([prediction])))
+        assert [[name, str(value)] for name, value in columns] == [*map(list, zip(header, row, strict=True))]
+    price = {"task": "number", "target": "price"}
+    forms = [{"value": 2.5, "outputs": {"y": [2.5]}}, [2.5], 2.5]
+    assert page.evaluate(COLUMNS, [forms, price]) == [[["predicted price", 2.5]]] * 3
 
 
 def test_a_file_is_scored(dashboard: OpenDashboard, server: Server) -> None:

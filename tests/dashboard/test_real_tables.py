@@ -225,7 +225,7 @@ def test_a_predicted_number_is_shown_with_its_name(price: Page, server: Server) 
     from playwright.sync_api import expect
 
     cells = fill(price)
-    ((value,),) = [predicted(server, "price", cells)]
+    value = predicted(server, "price", cells)["value"]
     text = f"{value:.5g}".replace("-", MINUS)
     expect(price.locator("#try .headline .label")).to_have_text(text)
     expect(price.locator("#try .headline .share")).to_have_text("price")

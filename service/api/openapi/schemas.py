@@ -133,7 +133,15 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "PredictAnswer": record(
         ("predictions", "model", "version"),
-        predictions=array(ANYTHING),
+        predictions=array(
+            record(
+                outputs=OBJECT | {"description": "The values of each output, by its name."},
+                label=STRING | {"description": "The most probable label, if the model has labels."},
+                probability=NUMBER,
+                probabilities=OBJECT,
+                value=NUMBER | {"description": "The predicted number, if the model predicts one."},
+            )
+        ),
         model=STRING,
         version=STRING,
         summary=OBJECT

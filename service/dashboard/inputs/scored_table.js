@@ -102,19 +102,38 @@ export class ScoredTable {
 }
 
 /** The columns of a prediction: label and probabilities, a predicted number, or the values of the outputs. */
-function predictionColumns(prediction, certificate) {
-  if (typeof prediction?.label === "string") {
-    const { label, probability, probabilities } = prediction;
-    const shares = Object.entries(probabilities).map(([name, share]) => [`p_${name}`, share]);
-    return { label, probability, ...Object.fromEntries(shares) };
+export function predictionColumns(prediction, certificate) {
+  // a service may be set to send the values alone, as earlier versions did
+  const { outputs = {}, label, probability, probabilities, value } = prediction?.outputs
+    ? prediction
+    : fromBare(prediction, certificate);
+  const columns = {};
+  if (label !== undefined) {
+    Object.assign(columns, { label, probability });
+    for (const [name, share] of Object.entries(probabilities)) columns[`p_${name}`] = share;
   }
-  const values = [prediction].flat(Infinity);
-  const predicted = predictedNumber(certificate, [{ data: values }]);
-  if (predicted) return { [predicted.name ? `predicted ${predicted.name}` : "predicted"]: predicted.value };
-  const name = (index) => (values.length > 1 ? `output_${index}` : "output");
-  // the values of several outputs are an object
-  const text = (value) => (typeof value === "object" ? JSON.stringify(value) : value);
-  return Object.fromEntries(values.map((value, index) => [name(index), text(value)]));
+  if (value !== undefined) columns[certificate.target ? `predicted ${certificate.target}` : "predicted"] = value;
+  const names = Object.keys(outputs);
+  // a label or a number takes the place of the output that it comes from
+  const further = Object.keys(columns).length ? names.slice(1) : names;
+  for (const name of further) Object.assign(columns, outputColumns(names.length > 1 ? name : "output", outputs[name]));
+  return columns;
+}
+
+function fromBare(prediction, certificate) {
+  if (typeof prediction?.label === "string") return prediction;
+  const predicted = predictedNumber(certificate, [{ data: [prediction].flat(Infinity) }]);
+  if (predicted) return { value: predicted.value };
+  const hasNames = typeof prediction === "object" && !Array.isArray(prediction);
+  return { outputs: hasNames ? prediction : { output: prediction } };
+}
+
+/** The values of an output, each in a column that has its place. */
+function outputColumns(name, output) {
+  if (Array.isArray(output))
+    return Object.assign({}, ...output.map((value, index) => outputColumns(`${name}_${index}`, value)));
+  // labels and probabilities among several outputs
+  return { [name]: output !== null && typeof output === "object" ? JSON.stringify(output) : output };
 }
 
 function predictionText([name, value], certificate) {

@@ -70,6 +70,21 @@ def test_every_form_of_rows_gives_the_same_predictions(worker: InProcessWorker) 
             ]
 
 
+def test_predictions_may_have_the_form_of_earlier_versions(tmp_path: Path) -> None:
+    """With the setting. A table in CSV is the same."""
+    file = put_model(tmp_path, data=with_manifest(highway(), features=FEATURES))
+    answers = []
+    for bare in (False, True):
+        worker = InProcessWorker(Settings(threads=1, bare_predictions=bare))
+        asyncio.run(worker.app.registry.commit(Deployment(1, {"net": (file,)}).to_json()))
+        predictions = json.loads(post(worker, LISTS).body)["predictions"]
+        answers.append((predictions, post(worker, LISTS, TO_CSV).body))
+    (objects, table), (bare_predictions, bare_table) = answers
+    labels = ("label", "probability", "probabilities")
+    assert bare_predictions == [{name: row[name] for name in labels} for row in objects]
+    assert bare_table == table
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "status", "message"),
     [

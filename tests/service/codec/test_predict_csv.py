@@ -1,4 +1,4 @@
-"""Predict requests and predictions as CSV."""
+"""Predict requests as CSV."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.text_models import TEXTS, encoder
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
-from turnpike.service.codec.predict_csv import decode_csv, predictions_csv, read_table, read_texts
+from turnpike.service.codec.predict_csv import decode_csv, read_table, read_texts
 from turnpike.service.errors import RequestError, TooLargeError
 
 TABLE = replace(signature(Tensor("x", "float32", ("batch", 3))), features=("alcohol", "ash [g]", "hue"))
@@ -130,26 +130,6 @@ def test_the_text_is_checked_before_it_is_parsed() -> None:
         decode_csv(long_cell, TABLE, RequestLimits())
 
 
-def test_predictions_are_a_table() -> None:
-    """Labels may need quotes; outputs without labels have numbered columns."""
-    labelled = [{"label": "a,b", "probability": 0.75, "probabilities": {"a,b": 0.75, "c": 0.25}}]
-    assert predictions_csv(labelled) == 'label,probability,"p_a,b",p_c\n"a,b",0.75,0.75,0.25\n'
-    assert predictions_csv([[1.5, 2], [3, 4]]) == "output_0,output_1\n1.5,2\n3,4\n"
-    assert predictions_csv([1.5], {"gate": np.array([0.25])}) == "output,gate\n1.5,0.25\n"
-    assert predictions_csv([]) == ""
-
-
-def test_outputs_may_have_the_names_of_a_prediction() -> None:
-    """Models that were converted from scikit-learn have outputs such as `label` and `probabilities`."""
-    assert predictions_csv([{"probabilities": [0.25, 0.75], "label": 1}]) == (
-        "probabilities_0,probabilities_1,label\n0.25,0.75,1\n"
-    )
-    labelled = {"label": "a", "probability": 1.0, "probabilities": {"a": 1.0}}
-    assert predictions_csv([{"probabilities": labelled, "rank": 1}]) == (
-        "label,probability,p_a,rank\na,1.0,1.0,1\n"
-    )
-
-
 def test_other_columns_are_kept() -> None:
     """They may have any text, and stand anywhere. A name that is missing is an error still."""
     lines = ["id,hue,alcohol,class,ash [g]\n", "007,1,2,red,3\n", '"a,b",4,5,,6\n']
@@ -162,13 +142,6 @@ def test_other_columns_are_kept() -> None:
         read_table(["id,hue,alcohl,ash [g]\n", "7,1,2,3\n"], TABLE, "t.csv")
     with pytest.raises(RequestError, match="expected each feature once, got 'hue' twice"):
         read_table(["hue,hue,alcohol,ash [g]\n"], TABLE, "t.csv")
-
-
-def test_kept_columns_stand_before_the_predictions() -> None:
-    """A prediction whose column has the same name as one of them is renamed."""
-    prediction = {"label": "no", "probability": 0.5, "probabilities": {"no": 0.5, "yes": 0.5}}
-    text = predictions_csv([prediction], {}, {"label": ["yes"], "id": ["a,b"]})
-    assert text == 'label,id,predicted label,probability,p_no,p_yes\nyes,"a,b",no,0.5,0.5,0.5\n'
 
 
 def test_a_column_of_texts_is_read() -> None:

@@ -1,4 +1,4 @@
-"""The body of predict requests, and predictions with labels and probabilities."""
+"""The body of predict requests."""
 
 from __future__ import annotations
 
@@ -15,15 +15,11 @@ from tests.support.text_models import TEXTS, encoder
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
-from turnpike.service.codec.predict_json import decode_instances, encode_predictions
-from turnpike.service.errors import NotFiniteError, RequestError, TooLargeError
+from turnpike.service.codec.predict_json import decode_instances
+from turnpike.service.errors import RequestError, TooLargeError
 from turnpike.service.inference_types import (
-    Array,
-    FeedLayout,
-    InferAnswer,
     InferenceRequest,
     RequestedOutput,
-    RequestForm,
 )
 
 LIMITS = RequestLimits(max_rows=100, max_depth=8)
@@ -207,72 +203,6 @@ def test_a_repeated_key_is_refused() -> None:
     for text in (b'{"instances": [], "instances": []}', b'{"instances": [{"x": [0], "x": [0]}]}'):
         with pytest.raises(RequestError, match="expected each key once"):
             decode_instances(text, ROWS, LIMITS)
-
-
-def predicted(*arrays: Array, labels: Any = (), distribution: bool | None = None) -> Any:
-    outputs = tuple(RequestedOutput(f"y{index}") for index in range(len(arrays)))
-    form = RequestForm(len(arrays[0]), outputs, FeedLayout.of({}))
-    return json.loads(encode_predictions(InferAnswer("digits", 3, form, arrays, labels), distribution))
-
-
-def test_labelled_predictions_have_label_and_probabilities() -> None:
-    """The label of the greatest value, its probability, and the probabilities of all labels."""
-    logits = np.float32([[0, np.log(3)], [0, 0]])
-    got = predicted(logits, labels=("a", "b"), distribution=False)
-    assert (got["model"], got["version"]) == ("digits", "3")
-    first, second = got["predictions"]
-    assert first["label"] == "b"
-    assert first["probability"] == first["probabilities"]["b"]
-    assert first["probabilities"] == pytest.approx({"a": 0.25, "b": 0.75}, rel=1e-6)
-    assert second == {"label": "a", "probability": 0.5, "probabilities": {"a": 0.5, "b": 0.5}}
-    given = np.float32([[0.25, 0.75]])
-    assert predicted(given, labels=("a", "b"), distribution=True)["predictions"][0]["probability"] == 0.75
-
-
-@pytest.mark.parametrize(
-    ("labels", "distribution"), [((), False), (("a", "b", "c"), False), (("a", "b"), None)]
-)
-def test_unlabelled_predictions_are_the_values(labels: Any, distribution: bool | None) -> None:
-    """Without labels, with too few labels, or if it is unknown what the values mean."""
-    array = np.float32([[0.1, 0.2], [0.3, 0.4]])
-    assert predicted(array, labels=labels, distribution=distribution)["predictions"] == [
-        [0.1, 0.2],
-        [0.3, 0.4],
-    ]
-
-
-def test_predictions_of_several_outputs_are_by_name() -> None:
-    """Each row has one entry per output, labelled or not."""
-    a, b = np.float32([[1, 2]]), np.int64([2**53 + 1])
-    assert predicted(a, b)["predictions"] == [{"y0": [1, 2], "y1": 2**53 + 1}]
-    labelled = predicted(a, b, labels=("a", "b"), distribution=False)["predictions"][0]
-    assert labelled["y0"]["label"] == "b"
-    assert labelled["y1"] == 2**53 + 1
-
-
-def test_only_the_first_output_is_labelled() -> None:
-    """Another output with one value per label has no classes."""
-    row = np.float32([[1, 2]])
-    (prediction,) = predicted(row, row, labels=("a", "b"), distribution=False)["predictions"]
-    assert prediction["y0"]["label"] == "b"
-    assert prediction["y1"] == [1, 2]
-
-
-def test_predictions_of_every_shape_are_encoded() -> None:
-    """Nested, FP16, in another memory order, and without rows."""
-    assert predicted(X)["predictions"] == X.tolist()
-    assert predicted(X.transpose(0, 2, 1))["predictions"] == X.transpose(0, 2, 1).tolist()
-    assert predicted(np.float16([[1.5], [2]]))["predictions"] == [[1.5], [2]]
-    assert predicted(np.empty((0, 2), np.float32), labels=("a", "b"), distribution=False)["predictions"] == []
-
-
-def test_outputs_that_cannot_be_predictions_are_errors() -> None:
-    """NaN gives 422. An output with another number of rows is not split."""
-    with pytest.raises(NotFiniteError, match="y0: NaN or Inf is among the values"):
-        predicted(np.float32([[np.nan]]))
-    form = RequestForm(2, (RequestedOutput("y"),), FeedLayout.of({}))
-    with pytest.raises(RequestError, match=r"y: expected an output of 2 rows, got shape \[3\]"):
-        encode_predictions(InferAnswer("digits", 1, form, [np.float32([1, 2, 3])]), None)
 
 
 def test_the_size_of_json_is_limited() -> None:
