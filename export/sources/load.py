@@ -66,7 +66,7 @@ def load_source(source: AnySource, options: SourceOptions, *, with_texts: bool =
     if options.text_alphabet is not None:
         network = replace(network, text=parse_text_alphabet(options.text_alphabet, network))
     if options.pixels is not None:
-        network = replace(network, pixels=parse_pixels(options.pixels))
+        network = replace(network, pixels=parse_pixels(options.pixels, network))
     network = with_rows(network, options, with_texts=with_texts)
     if options.preprocess is not None and network.features:
         network = with_ranges(network)

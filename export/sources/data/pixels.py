@@ -11,8 +11,11 @@ from turnpike.service.artifact.tensor import Tensor
 OPTION = "--pixels"
 
 
-def parse_pixels(option: str) -> tuple[float, float]:
-    """The numbers of a black and of a white pixel in `BLACK:WHITE`."""
+def parse_pixels(option: str, network: Network) -> tuple[float, float]:
+    """The numbers of a black and of a white pixel in `BLACK:WHITE`, for a network of pictures."""
+    if _size(network) is None:
+        shapes = ", ".join(map(str, network.inputs))
+        raise UsageError(f"{OPTION}: expected one input of pictures, such as [batch,1,28,28], got {shapes}")
     black, _, white = option.partition(":")
     try:
         numbers = float(black), float(white)
@@ -27,15 +30,19 @@ def parse_pixels(option: str) -> tuple[float, float]:
 
 def picture_input(network: Network) -> PictureInput | None:
     """How pictures become rows, if the user, the training or the rows say which numbers they have."""
-    if network.pixels is None:
+    size = _size(network)
+    if network.pixels is None or size is None:
         return None
-    spec = network.inputs[0]
-    size = picture_size(Tensor(spec.name, spec.dtype, spec.dims)) if len(network.inputs) == 1 else None
-    if size is None:
-        shapes = ", ".join(map(str, network.inputs))
-        raise UsageError(f"{OPTION}: expected one input of pictures, such as [batch,1,28,28], got {shapes}")
     height, width, channels = size
     black, white = network.pixels
     return PictureInput(
-        input=spec.name, height=height, width=width, channels=channels, black=black, white=white
+        input=network.inputs[0].name, height=height, width=width, channels=channels, black=black, white=white
     )
+
+
+def _size(network: Network) -> tuple[int, int, int] | None:
+    """Height, width and channels of the pictures that fit the input; None if none do."""
+    if len(network.inputs) != 1:
+        return None
+    (spec,) = network.inputs
+    return picture_size(Tensor(spec.name, spec.dtype, spec.dims))
