@@ -26,7 +26,8 @@ class Rows:
     """Rows of data: an array for each input, by its name.
 
     `classes` are the rows' classes, `numbers` the numbers to predict from them, and `texts` what their ids
-    were made from, if they are known. `table` has all rows of the table that they were taken from.
+    were made from, if they are known. `white` is the number of a white pixel, if they are pictures and it is
+    known; that of black is 0. `table` has all rows of the table that they were taken from.
     """
 
     inputs: dict[str, Array]
@@ -34,6 +35,7 @@ class Rows:
     texts: tuple[str, ...] = ()
     numbers: Array | None = None
     table: Array | None = None
+    white: float | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
@@ -105,6 +107,7 @@ class Network:
         ranges: The lowest and highest value of each input that has a range; parity is proved inside it only.
         input_axes: The axis on which the user's module had the batch of each input, if it was moved.
         output_axes: The same of each output.
+        pixels: The numbers of a black and of a white pixel, if the rows are pictures and they are known.
         random_weights: Whether the module's weights were drawn at random, and none were loaded.
         public: Whether `rows` come from a public data set, so that samples may go into the file.
         training: The record of the training run, if the source is its checkpoint.
@@ -129,6 +132,7 @@ class Network:
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     input_axes: tuple[int, ...] = ()
     output_axes: tuple[int, ...] = ()
+    pixels: tuple[float, float] | None = None
     random_weights: bool = False
     public: bool = False
     training: TrainingRecord | None = None

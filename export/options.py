@@ -33,6 +33,7 @@ class SourceOptions:
         features: Names of the columns of a table, or a file of them.
         text_alphabet: How texts become the ids of an input: see `parse_text_alphabet`.
         input_range: Ranges of values such as `-5:5` or `x=-5:5`: see `parse_ranges`.
+        pixels: The numbers of a black and of a white pixel, such as `0:255`, of a network of pictures.
         scale: An .npz file with `mean` and `std`: rows are standardized by them before a module.
         preprocess: A fitted transformer of scikit-learn, as a part of the file before a module.
     """
@@ -46,6 +47,7 @@ class SourceOptions:
     features: Path | Sequence[str] | None = None
     text_alphabet: str | None = None
     input_range: Sequence[str] = ()
+    pixels: str | None = None
     scale: str | Path | None = None
     preprocess: Any = None
 

@@ -40,6 +40,7 @@ from turnpike.export.proved_graph import (
 from turnpike.export.report.data import PlainFile
 from turnpike.export.sources.data.features import without_words
 from turnpike.export.sources.data.labels import expect_labels
+from turnpike.export.sources.data.pixels import picture_input
 from turnpike.export.sources.load import load_source
 from turnpike.export.steps import ProgressListener, Steps
 from turnpike.export.text_input import expect_ids_in_table, prove_text_input
@@ -135,6 +136,7 @@ def export_model(
     features: Path | Sequence[str] | None = None,
     text_alphabet: str | None = None,
     input_range: Sequence[str] = (),
+    pixels: str | None = None,
     scale: str | Path | None = None,
     preprocess: Any = None,
     precision: Precision = "fp32",
@@ -176,6 +178,9 @@ def export_model(
             training run on texts has recorded its alphabet.
         input_range: Ranges such as `-5:5` or `x=-5:5`. Rounding is measured for these values of the inputs
             only, and the file says so.
+        pixels: The numbers of a black and of a white pixel for a network of pictures, such as `0:255`: with
+            them, the page, `turnpike predict` and `turnpike score` take pictures. Known for image data sets
+            and folders.
         scale: An .npz file with the arrays `mean` and `std`: the file standardizes rows by them before they
             come to the module.
         preprocess: A fitted transformer of scikit-learn, such as a ColumnTransformer: it becomes a part of
@@ -222,6 +227,7 @@ def export_model(
             features=features,
             text_alphabet=text_alphabet,
             input_range=input_range,
+            pixels=pixels,
             scale=scale,
             preprocess=preprocess,
         ),
@@ -260,6 +266,7 @@ def run_export(
     with steps.step("load"):
         network = load_source(source, source_options)
         text = prove_text_input(network, network.rows)
+        picture = picture_input(network)
         samples = choose_samples(network.rows, sample_count(options.samples, network), network.labels)
 
     with steps.step("trace"):
@@ -290,6 +297,7 @@ def run_export(
         labels=network.labels,
         alphabet=network.alphabet,
         text=text,
+        picture=picture,
         features=without_words(network.features) if options.hide_categories else network.features,
         task=network.task,
         target=network.target,

@@ -11,6 +11,7 @@ from turnpike.export.claims.text_claims import check_text
 from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.output.repository import MODEL_FILE, PLAIN_FILE
 from turnpike.export.sources.data.features import column_count, named_features, without_words
+from turnpike.export.sources.data.pixels import picture_input
 
 NO_LABELS = "the source gives no names: give --labels"
 # how cells become numbers
@@ -20,9 +21,10 @@ SUM_TOLERANCE = 1e-6
 
 
 def check_source(claims: Checklist, file: VerifiedFile, *, has_rows: bool) -> None:
-    """Check labels, alphabet, text, features, origin and name; `has_rows`: the rows are the file's."""
+    """Check labels, alphabet, text, picture, features, origin and name; `has_rows`: they are the file's."""
     check_labels(claims, file)
     check_text(claims, file.manifest, file.network, has_rows=has_rows)
+    _check_picture(claims, file)
     _check_features(claims, file, has_rows=has_rows)
     _check_task(claims, file)
     _check_origin(claims, file)
@@ -45,6 +47,16 @@ def check_labels(claims: Checklist, file: VerifiedFile) -> None:
     if repeated := [label for label in labels if labels.count(label) > 1]:
         raise claims.error("labels", f"expected distinct names, got {repeated[0]!r} more than once")
     claims.claim(NO_LABELS, "labels")
+
+
+def _check_picture(claims: Checklist, file: VerifiedFile) -> None:
+    """Check the numbers of black and white, if the source or its rows have them; the size is the input's."""
+    if file.network.pixels is not None:
+        claims.expect("picture", picture_input(file.network), file.manifest.picture, "of the rows")
+    elif file.manifest.picture is None:
+        claims.leave_empty("picture")
+    else:
+        claims.claim("the source does not say which numbers black and white are", "picture")
 
 
 def _check_features(claims: Checklist, file: VerifiedFile, *, has_rows: bool) -> None:

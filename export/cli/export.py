@@ -74,6 +74,14 @@ def command(
             metavar="[NAME=]LOW:HIGH", help="Measure rounding for these values only, of all inputs or of one."
         ),
     ] = None,
+    pixels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BLACK:WHITE",
+            help="Numbers of a black and of a white pixel, such as 0:255, if the network reads pictures.",
+            show_default="known for image data sets and folders",
+        ),
+    ] = None,
     scale: Scale = None,
     precision: FilePrecision = "fp32",
     min_agreement: MinAgreement = MIN_AGREEMENT,
@@ -135,6 +143,7 @@ def command(
         features=features,
         text_alphabet=text_alphabet,
         input_range=input_range or (),
+        pixels=pixels,
         scale=scale,
     )
     precision_options = PrecisionOptions(

@@ -21,6 +21,7 @@ from turnpike.export.options import PrecisionOptions
 from turnpike.export.output.model_bytes import tool_versions, weights_digest
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.proved_graph import ProvedGraph, lower_precision, prove_graph
+from turnpike.export.sources.data.pixels import picture_input
 from turnpike.export.sources.data.row_arrays import MAX_ROWS_USED
 from turnpike.export.sources.data.rows import SplitRows
 from turnpike.export.steps import Steps
@@ -135,6 +136,7 @@ def cut_manifest(
         labels=network.labels or rows.labels,
         alphabet=network.alphabet,
         text=text,
+        picture=picture_input(network),
         features=network.features,
         task=network.task,
         target=network.target,

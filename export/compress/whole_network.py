@@ -101,6 +101,7 @@ def _read_exported(
         graph_inputs(without_levers.graph, str(path)),
         labels=manifest.labels,
         alphabet=manifest.alphabet,
+        pixels=None if manifest.picture is None else (manifest.picture.black, manifest.picture.white),
         features=manifest.features,
         task=manifest.task,
         target=manifest.target,

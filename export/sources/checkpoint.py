@@ -39,6 +39,7 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
     if labels and len(labels) != net.config.classes:
         raise SourceError(f"{file}: expected {net.config.classes} labels, one per class, got {len(labels)}")
     own_inputs = _with_user_names(network_input(net), inputs)
+    white = record.data.get("white")
     return Network(
         _model_name(record, file),
         "checkpoint",
@@ -50,6 +51,7 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
         features=recorded_features(record, str(file)),
         task="number" if net.config.classes == 1 else "classes",
         target=_record_field(record, "target", str, file),
+        pixels=(0.0, float(white)) if isinstance(white, int | float) else None,
         training=record,
     )
 

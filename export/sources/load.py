@@ -23,6 +23,7 @@ from turnpike.export.sources.checkpoint import read_checkpoint
 from turnpike.export.sources.data.datasets import is_dataset_name, is_embedded, load_as_in_training
 from turnpike.export.sources.data.features import named_features
 from turnpike.export.sources.data.labels import read_labels
+from turnpike.export.sources.data.pixels import parse_pixels
 from turnpike.export.sources.data.rows import dataset_rows, read_rows
 from turnpike.export.sources.graph.onnx_graph import read_onnx
 from turnpike.export.sources.module.dict_argument import with_dict_argument
@@ -64,6 +65,8 @@ def load_source(source: AnySource, options: SourceOptions, *, with_texts: bool =
             network = replace(network, labels=read_labels(options.labels))
     if options.text_alphabet is not None:
         network = replace(network, text=parse_text_alphabet(options.text_alphabet, network))
+    if options.pixels is not None:
+        network = replace(network, pixels=parse_pixels(options.pixels, network))
     network = with_rows(network, options, with_texts=with_texts)
     if options.preprocess is not None and network.features:
         network = with_ranges(network)
@@ -112,12 +115,20 @@ def with_rows(network: Network, options: SourceOptions, *, with_texts: bool = Fa
             )
         is_public = not Path(data).exists()
         task: Task = network.task if rows.numbers is None else "number"
-        return replace(network, rows=rows, public=is_public, labels=network.labels or labels, task=task)
+        network = replace(network, rows=rows, public=is_public, labels=network.labels or labels, task=task)
+        return _with_pixels(network)
     if record is None:
         return network
     test_rows, warnings = _training_test_rows(record, network, data_dir)
     network = network.with_messages(Messages(warnings))
-    return replace(network, rows=test_rows, public=test_rows is not None)
+    return _with_pixels(replace(network, rows=test_rows, public=test_rows is not None))
+
+
+def _with_pixels(network: Network) -> Network:
+    """The network with the numbers of black and white that its rows have, unless they are known."""
+    if network.pixels is not None or network.rows is None or network.rows.white is None:
+        return network
+    return replace(network, pixels=(0.0, network.rows.white))
 
 
 def _open_source(source: AnySource, inputs: tuple[InputSpec, ...], weights: str | Path | None) -> Network:

@@ -46,7 +46,8 @@ def read_cifar(data_dir: Path | None = None, progress: DownloadProgress | None =
         raise DataError(f"{path}: expected the six files of {FOLDER}, missing {', '.join(missing)}")
     batches = [_parse_records(f"{path}: {name}", files[name]) for name in TRAIN]
     rows = joined(*batches)
-    return RawDataset("cifar10", rows, _parse_records(f"{path}: {TEST}", files[TEST]), LABELS, "image")
+    test = _parse_records(f"{path}: {TEST}", files[TEST])
+    return RawDataset("cifar10", rows, test, LABELS, "image", white=255)
 
 
 def find_cifar_files(data_dir: Path) -> Path:

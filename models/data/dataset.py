@@ -70,6 +70,7 @@ class RawDataset:
         columns: For a table, what each column holds, without the one to predict; also those left out.
         time_column: For a table that is split by time, the column with the times; the rows are in its order.
         unanswered: For a table, the number of rows that were left out, because they have nothing to predict.
+        white: For images, the value of a white pixel, if it is known; black is 0.
     """
 
     name: str
@@ -84,6 +85,7 @@ class RawDataset:
     columns: tuple[Column, ...] = ()
     time_column: str = ""
     unanswered: int = 0
+    white: float | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Dataset:
         columns: For a table, what each column holds, without the one to predict; also those left out.
         time_column: For a table that is split by time, the column with the times; the rows are in its order.
         unanswered: For a table, the number of rows that were left out, because they have nothing to predict.
+        white: For images, the value of a white pixel, if it is known; black is 0.
     """
 
     name: str
@@ -119,6 +122,7 @@ class Dataset:
     columns: tuple[Column, ...] = ()
     time_column: str = ""
     unanswered: int = 0
+    white: float | None = None
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -211,6 +215,7 @@ def split_dataset(
         raw.columns,
         raw.time_column,
         raw.unanswered,
+        raw.white,
     )
     return _without_unseen_words(dataset)
 

@@ -53,7 +53,7 @@ def read_digits() -> RawDataset:
     with gzip.open(path, "rt", encoding="ascii") as file:
         rows = torch.tensor([list(map(int, row)) for row in csv.reader(file)])
     x = rows[:, :-1].to(torch.uint8).view(-1, 1, 8, 8)
-    return RawDataset("digits", Split(x, rows[:, -1]), None, tuple("0123456789"), "image")
+    return RawDataset("digits", Split(x, rows[:, -1]), None, tuple("0123456789"), "image", white=16)
 
 
 def read_drawn_digits() -> Split:

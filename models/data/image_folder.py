@@ -58,7 +58,8 @@ def read_image_folder(folder: Path) -> RawDataset:
     for row, path in enumerate(files):
         pixels = torch.from_numpy(_read_pixels(path, "L" if grey else "RGB"))
         x[row] = pixels.unsqueeze(0) if grey else pixels.permute(2, 0, 1)
-    return RawDataset(folder.resolve().name, Split(x, torch.tensor(classes)), None, labels, "image")
+    rows = Split(x, torch.tensor(classes))
+    return RawDataset(folder.resolve().name, rows, None, labels, "image", white=255)
 
 
 def _visible_entries(folder: Path) -> list[Path]:

@@ -104,7 +104,7 @@ def read_mnist(
     if rows.x.shape[1:] != test.x.shape[1:]:
         train_size, test_size = ("x".join(map(str, split.x.shape[2:])) for split in (rows, test))
         raise DataError(f"{paths[TEST[0]]}: expected images of {train_size} as in training, got {test_size}")
-    return RawDataset(name, rows, test, dataset.labels, "image")
+    return RawDataset(name, rows, test, dataset.labels, "image", white=255)
 
 
 def find_idx_files(data_dir: Path, name: str) -> dict[str, Path]:

@@ -106,6 +106,7 @@ class RunPlan:
                 "kind": self.data.kind,
                 "labels": list(self.data.labels),
                 "alphabet": self.data.alphabet,
+                **({} if self.data.white is None else {"white": self.data.white}),
                 **self._table_record(),
             },
             recipe=self.recipe.to_dict(),
@@ -135,7 +136,8 @@ class RunPlan:
         current = self.record({}, [])
         # more epochs are allowed if the learning rate does not depend on their number
         can_extend = current.recipe["schedule"] == record.recipe.get("schedule") == "constant"
-        ignored = {"epochs"} if can_extend else set()
+        # the value of white is that of the rows, and a run of an older version lacks it
+        ignored = {"white", *(["epochs"] if can_extend else [])}
         if current.recipe["epochs"] < record.recipe.get("epochs", 0):
             raise CheckpointError(
                 f"{path}: cannot resume with fewer epochs: expected {record.recipe['epochs']} or more, "

@@ -14,6 +14,7 @@ from turnpike.score.readers.numpy_array import NumpyReader
 from turnpike.score.readers.parquet import ParquetReader
 from turnpike.score.readers.parts import Part, Reader, RowBatch
 from turnpike.service.artifact.signature import Signature
+from turnpike.service.cli.picture_files import ENDINGS
 
 READERS: dict[str, Reader] = {
     ".parquet": ParquetReader(),
@@ -69,7 +70,7 @@ def read_part(part: Part, signature: Signature, batch_rows: int) -> Iterator[Row
 
 
 def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in images.ENDINGS
+    return path.suffix.lower() in ENDINGS
 
 
 def _is_known(path: Path) -> bool:

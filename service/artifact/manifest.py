@@ -303,6 +303,27 @@ class Sample(ManifestRecord):
     inputs: tuple[SampleInput, ...]
 
 
+class PictureInput(ManifestRecord):
+    """How a picture becomes a row of an input: its size, and the numbers of a black and of a white pixel.
+
+    `channels` is 1 for grey and 3 for red, green and blue, which are an axis of their own before or after the
+    pixels, as the shape of the input says.
+    """
+
+    input: str
+    height: int = Field(ge=1)
+    width: int = Field(ge=1)
+    channels: Literal[1, 3]
+    black: float = Field(allow_inf_nan=False)
+    white: float = Field(allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _check_range(self) -> Self:
+        if self.black == self.white:
+            raise ValueError(f"expected other numbers for black and white, got {self.black:g} twice")
+        return self
+
+
 class TextInput(ManifestRecord):
     """How texts become the ids of an input, whose rows have the shape (words, characters).
 
@@ -343,6 +364,7 @@ class Manifest(ManifestRecord):
     `features` describes the columns of the only input if its rows are those of a table.
     `task` says whether the first output has a number for each class, or is a number that is predicted, and
     `target` names the column of the table that is predicted.
+    `picture` is set if the rows of the only input are pictures whose numbers are known.
     `text` is set if an input takes texts, and `alphabet` has the character of each id if its scheme is that.
     """
 
@@ -355,6 +377,7 @@ class Manifest(ManifestRecord):
     labels: tuple[str, ...] = ()
     alphabet: str = ""
     text: TextInput | None = None
+    picture: PictureInput | None = None
     features: tuple[Feature, ...] = ()
     task: Task = "classes"
     target: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,6 +13,8 @@ from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.inference_types import Array
 
 Inputs = Mapping[str, Tensor]
+# rows of fewer numbers are no pictures, though a square of them might be one
+MIN_FLAT_PIXELS = 64
 
 
 def to_input_row(sample_input: SampleInput, tensor: Tensor) -> Array:
@@ -20,13 +23,14 @@ def to_input_row(sample_input: SampleInput, tensor: Tensor) -> Array:
 
 
 def check_sample_rows(manifest: Manifest, inputs: Inputs) -> None:
-    """Raise a ValueError if a sample or the features do not fit the inputs, or a range names an unknown one.
+    """Raise a ValueError if a sample, a picture or the features do not fit the inputs, or a range has none.
 
     Samples must be postable as JSON, which has no NaN or infinity, and for which the protocol has no FP16.
     """
     for input_range in manifest.ranges:
         if input_range.input not in inputs:
             raise ValueError(f"ranges: expected an input, {', '.join(inputs)}, got {input_range.input!r}")
+    check_picture(manifest, inputs)
     if manifest.features:
         count = len(manifest.features)
         (tensor, *others) = inputs.values()
@@ -77,3 +81,38 @@ def _cast(stored: Array, tensor: Tensor) -> Array:
 
 def _decode(sample_input: SampleInput) -> Array:
     return np.frombuffer(sample_input.raw, WIRE_DTYPES[sample_input.dtype])
+
+
+def picture_size(tensor: Tensor) -> tuple[int, int, int] | None:
+    """Height, width and channels of the pictures that fit the rows of an input; None if none do.
+
+    A row may be [channels, height, width], [height, width, channels], [height, width], or a flat square.
+    """
+    dims = tensor.dims[1:]
+    sizes = [dim for dim in dims if isinstance(dim, int)]
+    if len(sizes) < len(dims) or not sizes or min(sizes) < 1:
+        return None
+    if len(sizes) == 3 and sizes[0] in (1, 3):
+        return sizes[1], sizes[2], sizes[0]
+    if len(sizes) == 3 and sizes[2] in (1, 3):
+        return sizes[0], sizes[1], sizes[2]
+    if len(sizes) == 2 and min(sizes) > 1:
+        return sizes[0], sizes[1], 1
+    side = math.isqrt(sizes[0])
+    if len(sizes) == 1 and sizes[0] >= MIN_FLAT_PIXELS and side * side == sizes[0]:
+        return side, side, 1
+    return None
+
+
+def check_picture(manifest: Manifest, inputs: Mapping[str, Tensor]) -> None:
+    """Raise a ValueError if pictures of the manifest do not fit the inputs."""
+    picture = manifest.picture
+    if picture is None:
+        return
+    size = (picture.height, picture.width, picture.channels)
+    if list(inputs) != [picture.input] or picture_size(inputs[picture.input]) != size:
+        got = ", ".join(map(str, inputs.values()))
+        raise ValueError(
+            f"picture: expected one input {picture.input!r} of {picture.width}x{picture.height} pixels and "
+            f"{picture.channels} channels, got {got}"
+        )

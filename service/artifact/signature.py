@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from turnpike.common.columns import ColumnForm
-from turnpike.service.artifact.manifest import Feature
+from turnpike.service.artifact.manifest import Feature, PictureInput
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 
@@ -48,7 +48,8 @@ class Signature:
     `splittable` are the outputs, hidden ones included, that can be cut along axis 0 into equal parts, one for
     each row and in the order of the rows. `features` are the names of the columns if the only input is a
     table, and `columns` what their cells mean, if any are more than plain numbers. `text` converts texts to
-    the ids of an input, if one takes texts.
+    the ids of an input, if one takes texts. `picture` says which numbers pixels have, if the
+    rows of the only input are pictures.
     """
 
     inputs: Mapping[str, Tensor]
@@ -59,6 +60,7 @@ class Signature:
     features: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     text: TextEncoder | None = None
+    picture: PictureInput | None = None
 
     @cached_property
     def cell_bounds(self) -> tuple[Array, Array]:

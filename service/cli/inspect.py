@@ -98,6 +98,9 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
                 f"{text.input} takes texts of {text.words} words of {text.characters} characters "
                 f"({text.scheme}); {text.texts:,} texts gave the ids of the training"
             )
+        if (picture := manifest.picture) is not None:
+            size = f"{picture.width}x{picture.height} pixels{'' if picture.channels == 1 else ' in colour'}"
+            facts["pictures"] = f"{size}; black is {picture.black:g}, white is {picture.white:g}"
         if manifest.variant is not None:
             error = manifest.variant.error
             facts["agreement"] = f"{manifest.variant.agreement:.4f} with fp32 on {manifest.variant.rows} rows"

@@ -26,7 +26,10 @@ def command(
     ],
     rows: Annotated[
         Path,
-        typer.Argument(metavar="ROWS", help="Table of rows: .csv, .parquet, .npy, .npz, .json or .jsonl."),
+        typer.Argument(
+            metavar="ROWS",
+            help="Rows: .csv, .parquet, .npy, .npz, .json, .jsonl, .png, or a folder of images.",
+        ),
     ],
     gates: Annotated[bool, typer.Option("--gates", help="Add the mean of each gate for each row.")] = False,
     warnings: Annotated[

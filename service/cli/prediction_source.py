@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from turnpike.common.datatypes import DATATYPES, DTYPE_BY_DATATYPE
 from turnpike.service.artifact.limits import RequestLimits
-from turnpike.service.artifact.manifest import Feature, TextInput
+from turnpike.service.artifact.manifest import Feature, PictureInput, TextInput
 from turnpike.service.artifact.signature import Column, Signature, cell_columns
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
@@ -152,7 +152,12 @@ def _signature(metadata: dict[str, Any], certificate: dict[str, Any]) -> Signatu
     with contextlib.suppress(ValidationError):
         text = TextInput.model_validate(certificate.get("text"))
         encoder = TextEncoder(text, certificate["alphabet"], inputs[text.input].dtype)
-    return Signature(inputs, outputs, {}, "axis0" if batched else None, frozenset(), names, columns, encoder)
+    picture = None
+    with contextlib.suppress(ValidationError):
+        if certificate.get("picture") is not None:
+            picture = PictureInput.model_validate(certificate["picture"])
+    batch = "axis0" if batched else None
+    return Signature(inputs, outputs, {}, batch, frozenset(), names, columns, encoder, picture)
 
 
 def _row_means(gate: str, values: Array, rows: int) -> Array:

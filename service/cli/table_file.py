@@ -1,4 +1,4 @@
-"""Reads the rows of a table (CSV, Parquet, .npy, .npz, JSON lines) as the instances of a predict request."""
+"""Reads rows (CSV, Parquet, .npy, .npz, JSON lines, images) as the instances of a predict request."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import numpy as np
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.cli.parquet_file import read_parquet
+from turnpike.service.cli.picture_files import ENDINGS, picture_of, read_picture
 from turnpike.service.codec.predict_csv import read_table, read_texts
 from turnpike.service.errors import RequestError, SettingError
 
-FORMATS = ".csv, .parquet, .npy, .npz, .json or .jsonl"
+FORMATS = ".csv, .parquet, .npy, .npz, .json, .jsonl, .png or .jpg"
 
 # cells by the names of their columns
 Columns = Mapping[str, Sequence[Any]]
@@ -39,6 +40,8 @@ def read_rows(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
         ".jsonl": _read_json_lines,
     }
     suffix = path.suffix.lower()
+    if suffix in ENDINGS or path.is_dir():
+        return read_pictures(path, signature)
     others: Columns = {}
     if suffix not in with_others and suffix not in readers:
         raise SettingError(f"ROWS: expected a {FORMATS} file, got {str(path)!r}")
@@ -58,6 +61,21 @@ def read_rows(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
     if not rows:
         raise SettingError(f"{path}: expected rows, got none")
     return rows, others
+
+
+def read_pictures(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
+    """The rows of an image or of all images of a folder, and the names of the files."""
+    found = path.iterdir() if path.is_dir() else [path]
+    files = sorted(file for file in found if file.suffix.lower() in ENDINGS)
+    if not files:
+        raise SettingError(f"{path}: expected images ({', '.join(ENDINGS)}), got none")
+    try:
+        picture = picture_of(signature)
+        tensor = signature.inputs[picture.input]
+        rows = [read_picture(file, picture, tensor).tolist() for file in files]
+    except ValueError as error:
+        raise SettingError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
+    return rows, {"file": [file.name for file in files]}
 
 
 def _split_others(rows: list[Any], signature: Signature) -> tuple[list[Any], Columns]:

@@ -88,13 +88,13 @@ class Hooks:
         if self.inputs is None:
             return signature
         inputs = {tensor.name: tensor for tensor in self.inputs}
-        return replace(signature, inputs=inputs, features=(), columns=(), text=None)
+        return replace(signature, inputs=inputs, features=(), columns=(), text=None, picture=None)
 
     def manifest(self, manifest: Manifest | None) -> Manifest | None:
         """The manifest without what it says about the inputs of requests, if these are others."""
         if manifest is None or self.inputs is None:
             return manifest
-        others = {"samples": (), "features": (), "ranges": (), "text": None, "alphabet": ""}
+        others = {"samples": (), "features": (), "ranges": (), "picture": None, "text": None, "alphabet": ""}
         return manifest.model_copy(update=others)
 
 

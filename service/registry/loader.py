@@ -128,6 +128,7 @@ def load(
         features=() if manifest is None else tuple(feature.name for feature in manifest.features),
         columns=() if manifest is None else cell_columns(manifest.features),
         text=text,
+        picture=None if manifest is None else manifest.picture,
     )
     runner = BatchRunner(
         sampled_run(runtime, drift, batch, pad_single_rows=pad_single_rows),

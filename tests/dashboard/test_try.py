@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,9 @@ from tests.support.dashboard_try import (
 )
 from tests.support.digit_strokes import Drawing
 from tests.support.live_server import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 pytestmark = pytest.mark.browser
 
@@ -40,6 +44,10 @@ def seven(size: int, *, ink: str, paper: str, kind: str = "PNG") -> bytes:
     file = io.BytesIO()
     picture.save(file, kind)
     return file.getvalue()
+
+
+def answer_json(document: Any, route: Route) -> None:
+    route.fulfill(json=document)
 
 
 def test_samples_are_sent_unchanged(dashboard: OpenDashboard, bundled_server: Server) -> None:
@@ -214,6 +222,34 @@ def test_the_board_follows_samples_with_dark_ink(dashboard: OpenDashboard, bundl
         picture = np.reshape(page.evaluate(CURRENT_ROW)[0]["data"], (8, 8))
         assert picture[0, 0] == 16
         assert picture[3:5, 3:5].max() < 8
+
+
+def test_the_values_of_pixels_are_those_of_the_file(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """If it says them, an image has them, and there is nothing to choose; if not, one may choose."""
+    from playwright.sync_api import expect
+
+    image = np.zeros((8, 8), np.uint8)
+    image[1:6, 3] = 255
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "PNG")
+    certificate = bundled_server.get("/v2/models/digits-10/certificate").json()
+    for known in (True, False):
+        shown = {**certificate, "ranges": {}, "picture": certificate["picture"] if known else None}
+        with dashboard(bundled_server.url, path="/docs") as page:
+            page.route("**/certificate", partial(answer_json, shown))
+            page.goto(bundled_server.url)
+            wait_for_prediction(page, "sample: 0")
+            upload(page, "one.png", file.getvalue())
+            wait_for_prediction(page, "one.png")
+            choice = page.get_by_label("Black to white (not in the file)")
+            expect(choice).to_have_count(0 if known else 1)
+            if not known:
+                assert max(page.evaluate(CURRENT_ROW)[0]["data"]) == 1
+                choice.select_option("0 to 16")
+                wait_until_idle(page)
+            expected = (image / 255 * 16).ravel().tolist()
+            assert page.evaluate(CURRENT_ROW)[0]["data"] == expected
+            assert axe_violations(page) == []
 
 
 def test_fp16_inputs_show_a_message(dashboard: OpenDashboard, bundled_server: Server) -> None:

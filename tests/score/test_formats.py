@@ -91,14 +91,15 @@ def test_arrays_and_lists_are_read_in_order(tmp_path: Path) -> None:
 
 
 def test_images_are_read_like_training_images(tmp_path: Path) -> None:
-    """Pixels from 0 to 255, in the order of the files; each row has its file."""
-    pixels = np.random.default_rng(0).integers(0, 17, (30, 8, 8)).astype(np.uint8)
+    """White is 16, as in the digits of the training, in the order of the files; each row has its file."""
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 8, 8)).astype(np.uint8)
     for number, image in enumerate(pixels):
         path = tmp_path / "images" / str(number % 3) / f"{number:02}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).convert("RGB" if number % 2 else "L").save(path)
     score(BUNDLED_MODEL, tmp_path / "images", tmp_path / "out")
-    (logits,) = open_model(BUNDLED_MODEL).run({"x": pixels[:, np.newaxis].astype(np.float32)}, ["output"])
+    rows = (pixels[:, np.newaxis] * (16 / 255)).astype(np.float32)
+    (logits,) = open_model(BUNDLED_MODEL).run({"x": rows}, ["output"])
     expected = {f"{n % 3}/{n:02}.png": str(best) for n, best in enumerate(logits.argmax(1).tolist())}
     table = scored(tmp_path / "out")
     assert dict(zip(table["file"].to_pylist(), table["label"].to_pylist(), strict=True)) == expected

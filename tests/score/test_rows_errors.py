@@ -97,7 +97,7 @@ def test_images_have_the_size_of_the_model(tmp_path: Path) -> None:
     assert f"{source}: expected 8x8 pixels, got 9x8" in fault_of(source, BUNDLED_MODEL)
     source.write_bytes(b"no image")
     assert f"{source}: expected a PNG or JPEG image, cannot read it" in fault_of(source, BUNDLED_MODEL)
-    assert "expected a model of images [channels, height, width], got x:float32[batch,4]" in fault_of(
+    assert "expected a model of pictures, got one of x:float32[batch,4]" in fault_of(
         source, nameless_model(tmp_path)
     )
 

@@ -146,7 +146,7 @@ def dataset_rows(
         )
     arrays, true = {inputs[0].name: data.test.x.numpy()}, data.test.y.numpy()
     rows = build_rows(arrays, true, inputs, data.name, max_rows, data.test.texts, features)
-    return rows, data.labels
+    return replace(rows, white=data.white), data.labels
 
 
 def _every_other(rows: Rows, first: int) -> Rows:

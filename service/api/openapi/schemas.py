@@ -253,6 +253,10 @@ SCHEMAS: dict[str, Schema] = {
         },
         source={"type": ["string", "null"]},
         labels=array(STRING),
+        picture={
+            "type": ["object", "null"],
+            "description": "How a picture becomes a row: its size, and the numbers of black and white.",
+        },
         alphabet=STRING | {"description": "For networks that read characters: the character of each id."},
         text={
             "type": ["object", "null"],

@@ -7,7 +7,7 @@ import { tensorFromValues } from "../inputs/tensor_parser.js";
 import { DrawingBoard } from "./drawing_board.js";
 import { fitPixels, fitStrokes, strokesAsDrawn } from "./fit_to_frame.js";
 import { readImage } from "./image_file.js";
-import { pixelsToTensor, tensorToPixels } from "./picture_input.js";
+import { pixelsToTensor, tensorToPixels, withPixelRange } from "./picture_input.js";
 import { PictureTools } from "./picture_tools.js";
 import { paintPixels } from "./pixel_canvas.js";
 import { blackPixels, borderMean, cropToFill, fitInside, invert, toGrey } from "./pixels.js";
@@ -50,6 +50,7 @@ export class PictureEntry {
       onFile: (file) => this.open(file),
       onBrush: () => this.#setPenWidth(),
       onFit: () => this.#refit(),
+      onRange: format.known ? null : (range) => this.#setRange(range),
     });
     this.learnFrom([]);
   }
@@ -167,6 +168,11 @@ export class PictureEntry {
     if (this.#source?.image) this.#board.base = this.#pixelsOf(this.#source);
     this.#board.draw();
     this.#send();
+  }
+
+  #setRange(range) {
+    this.#format = withPixelRange(this.#format, range);
+    this.#refit();
   }
 
   /** The pixels of a source in the network's size. */

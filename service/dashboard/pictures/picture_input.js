@@ -11,6 +11,8 @@ import { elementCount } from "../state/tensors.js";
  * @property {boolean} first  whether the channel axis comes first
  * @property {number} low  value of black
  * @property {number} high  value of white
+ * @property {object} certificate  of the model
+ * @property {boolean} known  whether the file says which values these are, or which its data has
  * @property {boolean} likely  whether the input is probably a picture and not other numbers
  */
 
@@ -18,19 +20,41 @@ const NUMERIC_TYPES = /^(FP32|FP64|U?INT(8|16|32|64))$/;
 const PICTURE_TYPES = /^(FP32|FP64|UINT8)$/;
 const MIN_FLAT_PIXELS = 64;
 
+/** Values of black and white that one may choose if the file does not say them; the first is assumed. */
+export const PIXEL_RANGES = [
+  [0, 1],
+  [0, 255],
+  [-1, 1],
+  [0, 16],
+];
+// what the user has chosen, by the certificate of the model
+const chosenRanges = new WeakMap();
+
 /** How a model takes a picture, or null if it does not. */
 export function pictureFormatOf({ inputs, certificate }) {
   const [input] = inputs;
   if (inputs.length !== 1 || certificate.alphabet || certificate.text || !NUMERIC_TYPES.test(input.datatype)) return null;
   const layout = layoutOf(input.shape);
   if (layout === null) return null;
-  const { low = 0, high = 1 } = certificate.ranges[input.name] ?? {};
+  const { picture, ranges } = certificate;
+  const range = ranges[input.name];
+  const [low, high] = picture
+    ? [picture.black, picture.white]
+    : range
+      ? [range.low, range.high > range.low ? range.high : range.low + 1]
+      : (chosenRanges.get(certificate) ?? PIXEL_RANGES[0]);
   // a flat row or a table may be anything; if it is square and its range is known, it is probably a picture
   const ambiguous = input.shape.length < 4;
   const square =
-    layout.height === layout.width && (input.shape.length === 3 || input.name in certificate.ranges);
-  const likely = PICTURE_TYPES.test(input.datatype) && (!ambiguous || square);
-  return { input, ...layout, low, high: high > low ? high : low + 1, likely };
+    layout.height === layout.width && (input.shape.length === 3 || input.name in ranges);
+  const likely = Boolean(picture) || (PICTURE_TYPES.test(input.datatype) && (!ambiguous || square));
+  return { input, ...layout, low, high, likely, certificate, known: Boolean(picture ?? range) };
+}
+
+/** The format with other values of black and white, which other parts of the page then use, too. */
+export function withPixelRange(format, [low, high]) {
+  chosenRanges.set(format.certificate, [low, high]);
+  return { ...format, low, high };
 }
 
 function layoutOf([rows, ...dims]) {
@@ -53,7 +77,8 @@ function isChannelCount(dim) {
 /** The tensor of a picture, with values rounded to what can be distinguished, so that they are readable. */
 export function pixelsToTensor(format, pixels) {
   const { input, height, width, channels, first, low, high } = format;
-  const digits = high - low >= 100 || !input.datatype.startsWith("FP") ? 0 : high - low >= 10 ? 1 : 3;
+  const size = Math.abs(high - low);
+  const digits = size >= 100 || !input.datatype.startsWith("FP") ? 0 : size >= 10 ? 1 : 3;
   const data = new Array(height * width * channels);
   pixels.data.forEach((value, index) => {
     data[first ? channelsFirstIndex(format, index) : index] = Number(

@@ -1,7 +1,9 @@
 // Tools beneath the drawing board: brush, undo, open a file, and how a picture is fitted to the frame.
 
 import { el } from "../dom/element.js";
+import { number } from "../dom/number_format.js";
 import { openFileButton } from "../inputs/file_input.js";
+import { PIXEL_RANGES } from "./picture_input.js";
 
 // multiple of the usual line width: name
 const BRUSHES = { 0.6: "fine", 1: "medium", 1.6: "broad" };
@@ -12,8 +14,11 @@ export class PictureTools {
   #invert;
   #drawOver;
 
-  /** Each callback belongs to one tool; `onFit` is called on any change of how a picture is fitted. */
-  constructor({ hasColours, onClear, onUndo, onFile, onBrush, onFit }) {
+  /**
+   * Each callback belongs to one tool; `onFit` is called on any change of how a picture is fitted, and `onRange` with
+   * the values of black and white, if they are to be chosen.
+   */
+  constructor({ hasColours, onClear, onUndo, onFile, onBrush, onFit, onRange }) {
     this.#brush = el(
       "select",
       { on: { change: onBrush } },
@@ -31,6 +36,7 @@ export class PictureTools {
       el("label", { class: "check" }, "Brush", this.#brush),
       openFileButton("Open a file…", "image/*,.npy", onFile),
       [this.#fit, this.#invert, this.#drawOver],
+      onRange && rangeChoice(onRange),
     );
   }
 
@@ -63,6 +69,18 @@ export class PictureTools {
     this.#invert.hidden = source !== "image";
     this.#drawOver.hidden = source === "nothing";
   }
+}
+
+/** The values of black and white, which the file does not say. */
+function rangeChoice(onRange) {
+  const label = ([black, white]) => `${number(black)} to ${number(white)}`;
+  const choice = el(
+    "select",
+    { on: { change: () => onRange(PIXEL_RANGES[choice.selectedIndex]) } },
+    PIXEL_RANGES.map((range) => el("option", {}, label(range))),
+  );
+  choice.title = "The file does not say which numbers black and white are: see --pixels of turnpike export";
+  return el("label", { class: "check" }, "Black to white (not in the file)", choice);
 }
 
 function checkbox(text, { checked = false, hidden, onFit }) {

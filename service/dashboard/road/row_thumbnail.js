@@ -7,16 +7,22 @@ import { paintPixels } from "../pictures/pixel_canvas.js";
 /** Create it in `node`. Returns `setModel(model)`, `showRow(row)`, and `canvas()`, null without a picture. */
 export function rowThumbnail(node) {
   const canvas = el("canvas", { class: "pixels", "aria-hidden": "true" });
-  let format = null;
+  let model = null;
 
-  function setModel(model) {
-    const found = model && pictureFormatOf(model);
-    format = found?.likely ? found : null;
-    setChildren(node, format && canvas, el("span", {}, "row"));
+  function setModel(chosen) {
+    model = chosen;
+    setChildren(node, pictureFormat() && canvas, el("span", {}, "row"));
     canvas.hidden = true;
   }
 
+  /** The user may have chosen other values of black and white since the last row. */
+  function pictureFormat() {
+    const format = model && pictureFormatOf(model);
+    return format?.likely ? format : null;
+  }
+
   function showRow(row) {
+    const format = pictureFormat();
     canvas.hidden = !row || !format;
     if (!canvas.hidden) paintPixels(canvas, tensorToPixels(format, row.inputs[0]));
   }
