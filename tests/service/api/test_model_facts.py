@@ -140,6 +140,7 @@ def test_the_certificate_has_the_proof(tmp_path: Path) -> None:
         "labels": ["a", "b", "c"],
         "alphabet": "ab",
         "text": None,
+        "picture": None,
         "features": [
             {
                 "name": f"mass {n} [kg]",

@@ -160,7 +160,7 @@ def test_arrays_of_several_inputs_become_objects(tmp_path: Path) -> None:
         ("r.json", "{}", 'r.json: expected a list of rows, or {"instances": [...]}'),
         ("r.jsonl", "[1]\n[2\n", "r.jsonl, line 2: expected JSON, got an error"),
         ("r.npy", "text", "r.npy: expected a .npy file, got something else"),
-        ("r.txt", "1", "expected a .csv, .parquet, .npy, .npz, .json or .jsonl file"),
+        ("r.txt", "1", "expected a .csv, .parquet, .npy, .npz, .json, .jsonl, .png or .jpg file"),
         ("r.csv", None, "r.csv: expected a file that can be read (No such file or directory)"),
     ],
 )
