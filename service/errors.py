@@ -63,11 +63,20 @@ class RunError(ServiceError):
     """The model cannot be run on these rows. The message is only for the log.
 
     `caused_by_input` is True if the values in the request are at fault, such as ids outside of a table.
-    `out_of_memory` is True if the run needs more memory than the process has.
+    `out_of_memory` is True if the run needs more memory than the process has. `id_and_range` are an id that
+    is outside of a table, and the lowest and the highest one in it, if that is what failed.
     """
 
-    def __init__(self, message: str, *, caused_by_input: bool = False, out_of_memory: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        caused_by_input: bool = False,
+        out_of_memory: bool = False,
+        id_and_range: tuple[int, int, int] | None = None,
+    ) -> None:
         super().__init__(message)
+        self.id_and_range = id_and_range
         self.caused_by_input = caused_by_input
         self.out_of_memory = out_of_memory
 

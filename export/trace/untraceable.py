@@ -42,6 +42,8 @@ BAGS = (
     *(torch.ops.aten._embedding_bag.default, torch.ops.aten._embedding_bag_forward_only.default),
 )
 AVERAGE_POOLS = (torch.ops.aten.avg_pool2d.default, torch.ops.aten.avg_pool3d.default)
+# of a linear layer: rows x values, and values x outputs
+OTHER_WIDTH = re.compile(r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
 VIOLATED_DIMENSIONS = re.compile(r"Constraints violated \(([^)]*)\)")
 
 
@@ -136,6 +138,11 @@ def one_sentence(error: Exception, guard_lines: list[str], dims: list[str]) -> s
             f"{next(filter(None, guard_lines), where)}the code works only for some sizes of {dim!r}"
             f"{computed} (a Python loop or condition over it, or a fixed shape): rewrite it, or give {dim!r} "
             "a number in --input"
+        )
+    if match := OTHER_WIDTH.search(str(error)):
+        return (
+            f"{where}a linear layer takes rows of {match[2]} values and got {match[1]}: "
+            "expected other sizes in --input, or another layer"
         )
     return f"{where}PyTorch stopped at {error_with_type(error)}"
 

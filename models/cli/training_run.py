@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -277,8 +278,10 @@ def config_for_data(config: NetConfig, data: Dataset, settings: Sequence[str]) -
         if name in FIXED_SETTINGS:
             raise ConfigError(f"--set: {name} cannot be set: the preset or the data decide it")
         if name not in names:
+            similar = difflib.get_close_matches(name, names, n=1)
+            question = f". Did you mean {similar[0]!r}?" if similar else ""
             raise ConfigError(
-                f"--set: expected a setting of {config.family} ({', '.join(names)}), got {name!r}"
+                f"--set: expected a setting of {config.family} ({', '.join(names)}), got {name!r}{question}"
             )
         changes[name] = _parse_value(text)
         expect_setting_type(type(config), name, changes[name])

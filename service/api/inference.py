@@ -168,6 +168,12 @@ class InferenceCall:
 
 def _run_failed(model: Model, error: RunError) -> RequestError:
     log.warning("%s/%d: %s", model.name, model.version, error)
+    if error.caused_by_input and error.id_and_range is not None:
+        found, _, highest = error.id_and_range
+        return RequestError(
+            f"inputs: model {model.name!r} cannot be run on these values: a table of it has ids, or "
+            f"positions, up to {highest}, got {found}"
+        )
     if error.caused_by_input:
         return RequestError(
             f"inputs: model {model.name!r} cannot be run on these values; "

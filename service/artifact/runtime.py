@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import mmap
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
@@ -40,6 +41,9 @@ WRONG_OPTIMIZERS = ["Pad_Fusion"]
 
 # what the errors of onnxruntime's allocators contain
 NO_MEMORY = ("Failed to allocate memory", "bad_alloc")
+
+# what onnxruntime says of an id that a table does not have
+ID_OUTSIDE = re.compile(r"idx=(-?\d+) must be within the inclusive range \[(-?\d+),(-?\d+)\]")
 
 # onnxruntime's name of a tensor type -> NumPy's name of the dtype
 DTYPE_BY_ONNX_TYPE = {
@@ -135,6 +139,7 @@ class Runtime:
                 caused_by_input=isinstance(error, InvalidArgument)
                 or (self._has_free_dims and isinstance(error, Fail)),
                 out_of_memory=_is_out_of_memory(error),
+                id_and_range=_id_and_range(str(error)),
             ) from error
 
     def with_caller(self, call: Caller) -> Runtime:
@@ -202,7 +207,7 @@ def open_model(
             raise ModelFileError(
                 f"{where}: {'expected a file, and it is a folder' if model.is_dir() else 'no such file'}"
             )
-    manifest = read_manifest(_mapped(model) if isinstance(model, Path) else model, where)
+    manifest = read_manifest(mapped(model) if isinstance(model, Path) else model, where)
     return open_runtime(
         model,
         manifest,
@@ -327,7 +332,13 @@ def _open_session(
     return session
 
 
-def _mapped(path: Path) -> memoryview:
+def _id_and_range(message: str) -> tuple[int, int, int] | None:
+    """The id that an operator did not find in its table, and the lowest and the highest one there."""
+    match = ID_OUTSIDE.search(message)
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
+
+
+def mapped(path: Path) -> memoryview:
     """The bytes of a file, of which only those that are used are read."""
     try:
         with path.open("rb") as file:

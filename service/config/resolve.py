@@ -16,9 +16,11 @@ from annotated_types import Ge, Gt, Le
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from turnpike.service.artifact.manifest import read_manifest
+from turnpike.service.artifact.runtime import mapped
 from turnpike.service.config.auto_workers import MEASURED_TABLE, auto_settings
 from turnpike.service.config.settings import KEYWORDS, PREFIX, SECRETS, Settings
-from turnpike.service.errors import SettingError
+from turnpike.service.errors import ModelFileError, SettingError
 from turnpike.service.repository.location import locate
 
 # names the file of settings, as --config does
@@ -97,11 +99,28 @@ def validate(
     except ValidationError as error:
         raise SettingError(error_message(error, origins, spelling)) from error
     if isinstance(settings.models, Path):
-        try:
-            locate(settings.models)
-        except SettingError as error:
-            raise SettingError(f"{origins['models']}: {error}") from error
+        _expect_models(settings.models, origins["models"])
     return settings
+
+
+def _expect_models(path: Path, origin: str) -> None:
+    """Raise a SettingError for what can never be served; and for an empty folder as the argument."""
+    try:
+        location = locate(path)
+    except SettingError as error:
+        raise SettingError(f"{origin}: {error}") from error
+    if location.file is not None:
+        try:
+            read_manifest(mapped(location.file), str(location.file))
+        except ModelFileError as error:
+            raise SettingError(
+                f"{origin}: expected an .onnx file, got {str(path)!r}: {error.public_message}"
+            ) from error
+    elif origin == "MODELS" and not any(location.root.iterdir()):
+        raise SettingError(
+            f"MODELS: expected a model, got the empty folder {str(path)!r}: export one to it first, or wait "
+            f"for one with --models {path}"
+        )
 
 
 def flag_of(name: str) -> str:

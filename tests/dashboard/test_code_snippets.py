@@ -164,8 +164,8 @@ def test_snippets_never_contain_the_key(dashboard: OpenDashboard, tmp_path: Path
         curl, python = copied(page, "curl"), copied(page, "Python")
         assert secret not in page.content() + curl + python
         environment = {"TURNPIKE_KEY": secret}
-        assert run_curl(curl, **environment)["predictions"][0]["label"] == "0"
-        assert run_python(python, **environment)["predictions"][0]["label"] == "0"
+        assert run_curl(curl, **environment)["predictions"][0]["label"] == "2"
+        assert run_python(python, **environment)["predictions"][0]["label"] == "2"
         assert "error" in run_curl(curl, TURNPIKE_KEY="another")
 
 

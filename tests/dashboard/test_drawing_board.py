@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.browser import OpenDashboard
-from tests.support.dashboard_try import draw
+from tests.support.dashboard_try import OPENING_SAMPLE, draw
 from tests.support.digit_strokes import Drawing, digit_drawings
 from tests.support.live_server import Server
 
@@ -36,7 +36,7 @@ def wait_for_first_prediction(page: Page) -> None:
     """Wait for the prediction of the first sample, which the page requests by itself."""
     from playwright.sync_api import expect
 
-    expect(page.locator("#try .request-time")).to_contain_text("sample: 0")
+    expect(page.locator("#try .request-time")).to_contain_text(OPENING_SAMPLE)
 
 
 def test_digits_drawn_in_many_ways_are_recognized(dashboard: OpenDashboard, bundled_server: Server) -> None:
@@ -127,7 +127,7 @@ def test_the_board_can_be_used_by_keyboard(dashboard: OpenDashboard, bundled_ser
         board.focus()
         for _ in range(10):
             board.press("ArrowUp")
-        assert page.evaluate(ROW)["title"] == "sample: 0"
+        assert page.evaluate(ROW)["title"] == OPENING_SAMPLE
         board.press(" ")
         expect(status).to_have_text("pen down")
         for _ in range(20):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.browser import OpenDashboard, wait_until_idle
 from tests.support.dashboard_repository import LABELS
-from tests.support.dashboard_try import SET_LAYER_STATE, wait_for_prediction
+from tests.support.dashboard_try import OPENING_SAMPLE, SET_LAYER_STATE, wait_for_prediction
 from tests.support.live_server import Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.thorough]
@@ -140,7 +140,7 @@ def test_outputs_without_classes_are_numbers(dashboard: OpenDashboard, bundled_s
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.evaluate(REPLACE_OUTPUT, [[0.5, -2, 7], [1, 3, 1]])
         output = page.get_by_role("region", name="Output map")
         expect(output.get_by_role("cell")).to_have_text(["0.5", "\N{MINUS SIGN}2", "7"])
@@ -167,7 +167,7 @@ def test_all_classes_are_shown_on_demand(dashboard: OpenDashboard, bundled_serve
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.evaluate(REPLACE_OUTPUT, [list(range(12)), [1, 12]])
         names = page.locator("#try .classes tbody th")
         expect(names).to_have_text([f"class {place}" for place in range(11, 1, -1)])

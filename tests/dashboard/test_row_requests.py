@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.browser import OpenDashboard, hold_first, wait_until
-from tests.support.dashboard_try import CURRENT_READING, CURRENT_ROW, wait_for_prediction
+from tests.support.dashboard_try import CURRENT_READING, CURRENT_ROW, OPENING_SAMPLE, wait_for_prediction
 from tests.support.live_server import Server, serving
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MOST_PER_SECOND = 6.2
 def test_requests_are_rate_limited(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """About six requests per second are sent, and the last row is always answered."""
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         (row,) = page.evaluate(CURRENT_ROW)
         tensor = {"name": "x", **row}
         requests = page.log.requests  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def test_requests_are_rate_limited(dashboard: OpenDashboard, bundled_server: Ser
 def test_an_outdated_response_is_ignored(dashboard: OpenDashboard, bundled_server: Server) -> None:
     held_routes: list[Route] = []
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.route("**/gates", lambda route: hold_first(held_routes, route))
         page.get_by_role("button", name="sample: 1").click()
         wait_until(page, lambda: held_routes)
@@ -58,7 +58,7 @@ def test_an_outdated_response_is_ignored(dashboard: OpenDashboard, bundled_serve
 def test_another_model_cancels_requests(dashboard: OpenDashboard, all_models_server: Server) -> None:
     held_routes: list[Route] = []
     with dashboard(all_models_server.url, path="/#model=digits-10/1") as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.route("**/digits-10/**/gates", lambda route: hold_first(held_routes, route))
         page.get_by_role("button", name="sample: 1").click()
         wait_until(page, lambda: held_routes)
@@ -89,8 +89,8 @@ def test_the_prediction_is_shown_if_gates_are_too_large(
         serving("--max-gates", max_gates, "--no-access-log") as server,
         dashboard(server.url, allowed="413") as page,
     ):
-        wait_for_prediction(page, "sample: 0")
-        expect(page.locator("#try .headline .label")).to_have_text("0")
+        wait_for_prediction(page, OPENING_SAMPLE)
+        expect(page.locator("#try .headline .label")).to_have_text("2")
         reading = page.evaluate(CURRENT_READING)
         assert message in reading["missing"]
         assert len(reading["tensors"]) == tensors
@@ -105,7 +105,7 @@ def test_the_prediction_is_shown_if_gates_are_nan(dashboard: OpenDashboard, bund
     """If gates are NaN the service refuses them; the page passes its message on."""
     refused = {"status": 422, "content_type": "application/json", "body": '{"error": "layer03 is NaN"}'}
     with dashboard(bundled_server.url, allowed="422") as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.route("**/gates", lambda route: route.fulfill(**refused))
         page.get_by_role("button", name="sample: 6").click()
         wait_for_prediction(page, "sample: 6")
@@ -122,7 +122,7 @@ def test_an_error_shows_the_message_of_the_server(dashboard: OpenDashboard, bund
 
     refused = {"status": 503, "content_type": "application/json", "body": '{"error": "too many wait"}'}
     with dashboard(bundled_server.url, allowed="503") as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.route("**/gates", lambda route: route.fulfill(**refused))
         page.get_by_role("button", name="sample: 6").click()
         expect(page.locator("#try").get_by_role("alert").filter(has_text="too many wait")).to_be_visible()
@@ -140,12 +140,12 @@ def test_the_prediction_stays_while_the_server_is_down(
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url, allowed="ERR_CONNECTION_REFUSED") as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.route("**/v2/**", lambda route: route.abort("connectionrefused"))
         page.route("**/traffic?*", lambda route: route.abort("connectionrefused"))
         page.get_by_role("button", name="sample: 9").click()
         expect(page.locator("#try").get_by_role("alert").filter(has_text="cannot be reached")).to_be_visible()
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.unroute("**/v2/**")
         page.unroute("**/traffic?*")
         wait_for_prediction(page, "sample: 9")

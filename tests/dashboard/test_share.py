@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.browser import OpenDashboard, axe_violations, model_path, wait_until
 from tests.support.dashboard_row import chart, layer_switch
-from tests.support.dashboard_try import CURRENT_ROW, wait_for_prediction
+from tests.support.dashboard_try import CURRENT_ROW, OPENING_SAMPLE, wait_for_prediction
 from tests.support.live_server import Server
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_a_link_opens_the_same_view(dashboard: OpenDashboard, bundled_server: Se
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         # nothing to share yet
         assert page.evaluate("location.hash") == ""
         page.get_by_role("button", name="sample: 3").click()
@@ -103,7 +103,7 @@ def test_a_link_is_followed_in_an_open_window(dashboard: OpenDashboard, bundled_
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.evaluate("location.hash = '#model=digits-10/1&row=1x8x8:7*64&title=sevens&levers=2:closed'")
         wait_for_prediction(page, "sevens")
         assert page.evaluate(CURRENT_ROW)[0]["data"] == [7] * 64
@@ -199,7 +199,7 @@ def test_the_lever_moves_a_layer_bit_by_bit(dashboard: OpenDashboard, bundled_se
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         inputs = inputs_of(page)
         lever, text = page.get_by_role("slider", name="Lever of layer 0"), page.locator(".lever output")
         expect(text).to_have_text("as trained")
@@ -230,7 +230,7 @@ def test_the_layer_under_the_pointer_is_marked_everywhere(
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url, height=2600) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         button = page.get_by_role("button", name="Close layer 6")
         line = page.locator("#row .list .line").nth(6)
         button.hover()
@@ -250,7 +250,7 @@ def test_the_road_is_saved_as_a_picture(
 ) -> None:
     """With the colors of its lanes; named after the model."""
     with dashboard(bundled_server.url, accept_downloads=True) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.get_by_role("button", name="Close layer 4").click()
         with page.expect_download() as download:
             page.get_by_role("button", name="Save as PNG").click()

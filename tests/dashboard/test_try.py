@@ -16,6 +16,7 @@ from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
 from tests.support.dashboard_try import (
     CURRENT_READING,
     CURRENT_ROW,
+    OPENING_SAMPLE,
     SET_LAYER_STATE,
     draw,
     upload,
@@ -56,7 +57,7 @@ def test_samples_are_sent_unchanged(dashboard: OpenDashboard, bundled_server: Se
 
     samples = bundled_server.get("/v2/models/digits-10/samples").json()["samples"]
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         group = page.get_by_role("group", name="Samples")
         assert [button.get_attribute("aria-label") for button in group.get_by_role("button").all()] == [
             f"sample: {sample['label']}" for sample in samples
@@ -86,7 +87,7 @@ def test_an_image_file_can_be_fitted_to_the_frame(
 
     ink, paper, turned = colours
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         upload(page, "seven.png", seven(200, ink=ink, paper=paper))
         wait_for_prediction(page, "seven.png")
         page.get_by_label("Fit to the frame").check()
@@ -112,7 +113,7 @@ def test_files_are_not_fitted_to_the_frame_and_drawings_are(
     file = io.BytesIO()
     Image.fromarray(np.kron(pixels * 255 / 16, np.ones((8, 8))).round().astype(np.uint8)).save(file, "PNG")
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         fit = page.get_by_label("Fit to the frame")
         expect(fit).to_be_checked()
         upload(page, "three.png", file.getvalue())
@@ -128,7 +129,7 @@ def test_files_are_not_fitted_to_the_frame_and_drawings_are(
 
 def test_an_image_file_may_be_dropped(dashboard: OpenDashboard, bundled_server: Server) -> None:
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.evaluate(
             """(bytes) => {
               const data = new DataTransfer();
@@ -147,7 +148,7 @@ def test_rows_of_npy_files_are_sent_unchanged(dashboard: OpenDashboard, bundled_
 
     rows = np.random.default_rng(0).uniform(0, 16, (3, 1, 8, 8)).astype(np.float32)
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         upload(page, "rows.npy", npy(rows))
         wait_for_prediction(page, "rows.npy, row 1")
         chooser = page.locator("#try .chooser input")
@@ -184,7 +185,7 @@ def test_a_late_file_does_not_replace_a_newer_row(
     """It replaces neither a sample chosen meanwhile nor the row of another model."""
     picture = seven(64, ink="white", paper="black")
     with dashboard(all_models_server.url, path="/#model=digits-10/1") as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.evaluate(LATE_PICTURES)
         upload(page, "late.png", picture)
         page.get_by_role("button", name="sample: 3").click()
@@ -210,7 +211,7 @@ def test_the_board_follows_samples_with_dark_ink(dashboard: OpenDashboard, bundl
     with dashboard(bundled_server.url, path="/docs") as page:
         page.route("**/samples", lambda route: route.fulfill(json=response))
         page.goto(bundled_server.url)
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         board = page.get_by_role("application", name="Drawing board")
         board.scroll_into_view_if_needed()
         board.click()
@@ -238,7 +239,7 @@ def test_the_values_of_pixels_are_those_of_the_file(dashboard: OpenDashboard, bu
         with dashboard(bundled_server.url, path="/docs") as page:
             page.route("**/certificate", partial(answer_json, shown))
             page.goto(bundled_server.url)
-            wait_for_prediction(page, "sample: 0")
+            wait_for_prediction(page, OPENING_SAMPLE)
             upload(page, "one.png", file.getvalue())
             wait_for_prediction(page, "one.png")
             choice = page.get_by_label("Black to white (not in the file)")
@@ -256,7 +257,7 @@ def test_fp16_inputs_show_a_message(dashboard: OpenDashboard, bundled_server: Se
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         page.evaluate(
             """async () => {
               const { current, publish } = await import("/dashboard/state/store.js");
@@ -311,7 +312,7 @@ def test_a_row_moves_between_picture_and_numbers(dashboard: OpenDashboard, bundl
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url) as page:
-        wait_for_prediction(page, "sample: 0")
+        wait_for_prediction(page, OPENING_SAMPLE)
         (before,) = page.evaluate(CURRENT_ROW)
         page.get_by_role("button", name="Numbers").click()
         field = page.get_by_label("Values of x")

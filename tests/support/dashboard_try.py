@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 # shape, datatype and data of each input of the current row
+# what the page of the bundled model begins with: layer 2 alone flips its answer
+OPENING_SAMPLE = "sample: 2"
 CURRENT_ROW = """async () => {
   const { current } = await import("/dashboard/state/store.js");
   const listed = ({ shape, datatype, data }) => ({ shape, datatype, data: Array.from(data) });

@@ -12,7 +12,7 @@ const MIN_NUMBER_SPACE = 1.7;
  * Create the buttons in `node`. `onPress(layer, lever)` receives the lever that a pressed layer shall get, and
  * `onReach(roadLayer)` the layer that Tab leads to: the last that was used, null for none. Returns
  * `setLayers(layers)`, `showLevers(levers)`, `showShares(shares)` with a list per stretch, `markFlips(layers)`,
- * `reveal(layer, scroll)`, which scrolls the box around the road to a layer, and `thinNumbers(stretch)` for the
+ * `point(layer)`, which points at a layer that is worth closing, null for none, `reveal(layer, scroll)`, which scrolls the box around the road to a layer, and `thinNumbers(stretch)` for the
  * length of a stretch in pixels.
  */
 export function layerButtons(node, { onPress, onReach }) {
@@ -86,6 +86,14 @@ export function layerButtons(node, { onPress, onReach }) {
       button.classList.toggle("flips", layers.includes(roadLayer.layer));
   }
 
+  function point(layer) {
+    for (const entry of entries) {
+      const isPointed = entry.roadLayer.layer === layer;
+      entry.button.classList.toggle("pointed", isPointed);
+      if (isPointed) reach(entry);
+    }
+  }
+
   function reveal(layer, scroll) {
     const entry = entries.find(({ roadLayer }) => roadLayer.layer === layer);
     const { button } = entry;
@@ -101,7 +109,7 @@ export function layerButtons(node, { onPress, onReach }) {
       .forEach((number, n) => number.classList.toggle("thinned", n % each !== 0));
   }
 
-  return { setLayers, showLevers, showShares, markFlips, reveal, thinNumbers };
+  return { setLayers, showLevers, showShares, markFlips, point, reveal, thinNumbers };
 }
 
 function createButton(roadLayer, press) {

@@ -56,6 +56,8 @@ export function startRoad(node) {
   const moveTo = shareTransition((shares) => picture.draw(shares));
   let [model, layers, stretches] = [null, [], []];
   let [reading, search, found] = [null, null, null];
+  // the sample whose answer one layer flips, and that layer, if its row is shown and nothing is moved yet
+  let [telling, pointed] = [null, null];
 
   function showModel(newModel) {
     model = newModel;
@@ -86,6 +88,7 @@ export function startRoad(node) {
     keepButton.disabled = saveButton.disabled = !reading;
     showAnswer(sign, model?.certificate, reading, reading?.levers ? current("reading") : null);
     flipButton.disabled = !reading;
+    pointAtLayer();
     if (reading) flipButton.hidden = !predictedClass(model.certificate, reading.outputs);
     showMessage();
   }
@@ -101,8 +104,17 @@ export function startRoad(node) {
     slider.showLevers(levers);
     resetButton.disabled = levers.size === 0;
     node.classList.toggle("moved", levers.size > 0);
+    pointAtLayer();
     drawBarriers();
     showMessage();
+  }
+
+  function pointAtLayer() {
+    const moved = current("levers")?.levers.size > 0;
+    const next = telling && !moved && !found && reading?.row.title === telling.title ? telling.layer : null;
+    if (next === pointed) return;
+    pointed = next;
+    buttons.point(pointed);
   }
 
   function drawBarriers() {
@@ -132,6 +144,7 @@ export function startRoad(node) {
   function showMessage() {
     const { state, message: problem } = current("levers") ?? {};
     message.classList.toggle("failed", state === "failed" || Boolean(found?.error));
+    message.classList.toggle("pointing", pointed !== null);
     setChildren(message, messageText(state, problem));
   }
 
@@ -140,7 +153,8 @@ export function startRoad(node) {
     if (!reading) return "Make or choose a row to see its way through the layers.";
     if (!reading.gates.length) return reading.missing;
     if (search) return "Closing each layer in turn …";
-    return found ? foundText(found) : HINT;
+    if (found) return foundContent(found, telling);
+    return pointed === null ? HINT : tellingText(telling);
   }
 
   async function searchFlips() {
@@ -159,6 +173,7 @@ export function startRoad(node) {
     // the user drew on in the meantime
     if (current("reading")?.row !== row) return showMessage();
     found = { row, ...result };
+    pointAtLayer();
     buttons.markFlips(found.flipping ?? []);
     if (found.flipping?.length) {
       setLevers(new Map([[found.strongest, "closed"]]));
@@ -191,6 +206,11 @@ export function startRoad(node) {
   }
 
   subscribe("model", showModel);
+  subscribe("telling sample", (sample) => {
+    telling = sample;
+    pointAtLayer();
+    showMessage();
+  });
   subscribe("reading", (latest) => {
     if (found && latest?.row !== found.row) forgetFlips();
   });
@@ -211,6 +231,18 @@ function titleText(count) {
 
 function noRoadText({ name }) {
   return `${name} has no gates that are known, so there is no road to show: nothing says what its layers carry over.`;
+}
+
+function tellingText({ layer, after }) {
+  return `Press layer ${layer}: closed, it alone turns this answer into ${after}. Levers move layers bit by bit.`;
+}
+
+/** What was found; if no layer flips the answer, with a way to the sample that one does. */
+function foundContent(found, telling) {
+  const text = foundText(found);
+  if (found.error || found.flipping.length || !telling) return text;
+  const button = el("button", { type: "button", on: { click: telling.open } }, `Open ${telling.title}`);
+  return [text, ` Layer ${telling.layer} flips another row: `, button];
 }
 
 function foundText({ error, flipping, strongest, change }) {

@@ -3,6 +3,7 @@
 import { el, setChildren } from "../dom/element.js";
 import { tensorToPixels } from "../pictures/picture_input.js";
 import { paintPixels } from "../pictures/pixel_canvas.js";
+import { current } from "../state/store.js";
 
 /** The title of a sample. */
 export function sampleTitle({ label }, index) {
@@ -17,7 +18,13 @@ export function showSamples(node, samples, { pictureFormat, textFormat }, onChoo
   }
   const buttons = samples.map((sample, index) => {
     const title = sampleTitle(sample, index);
-    const button = el("button", { type: "button", class: "sample", "aria-label": title, title });
+    const button = el("button", {
+      type: "button",
+      class: "sample",
+      "aria-label": title,
+      "aria-pressed": String(current("row")?.title === title),
+      title,
+    });
     setChildren(button, sampleContent(sample, index, pictureFormat, textFormat));
     button.addEventListener("click", () => onChoose(sample, title));
     return button;
@@ -27,6 +34,12 @@ export function showSamples(node, samples, { pictureFormat, textFormat }, onChoo
     el("h3", {}, "Samples"),
     el("div", { class: "samples", role: "group", "aria-label": "Samples" }, buttons),
   );
+}
+
+/** Mark the sample that is the current row, wherever it was chosen. */
+export function markSample(node, row) {
+  for (const button of node.querySelectorAll(".sample"))
+    button.setAttribute("aria-pressed", String(row?.title === button.title));
 }
 
 function sampleContent({ label, text, inputs }, index, pictureFormat, textFormat) {

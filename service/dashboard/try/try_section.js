@@ -17,7 +17,7 @@ import { current, publish, subscribe } from "../state/store.js";
 import { startSnippets } from "./code_snippets.js";
 import { startPrediction } from "./prediction_panel.js";
 import { startRowRequests } from "./row_requests.js";
-import { sampleTitle, showSamples } from "./sample_picker.js";
+import { markSample, sampleTitle, showSamples } from "./sample_picker.js";
 
 export function startTry(body) {
   const panel = new TryPanel(body);
@@ -62,6 +62,7 @@ class TryPanel {
       this.snippets,
     );
     acceptDroppedFiles(this.#entryNode, (file) => this.#entry?.open(file));
+    subscribe("row", (row) => markSample(this.#samples, row));
     this.showPlaceholder();
   }
 
@@ -81,6 +82,7 @@ class TryPanel {
     this.#entry = null;
     this.#samplesRequest?.abort();
     [this.#opened, this.#waiting] = [null, false];
+    publish("telling sample", null);
     publish("row", null);
     if (model === null) {
       this.showPlaceholder();
@@ -157,13 +159,12 @@ class TryPanel {
     }
     this.#waiting = true;
     let samples = [];
-    let first = 0;
+    let opening = { index: 0, layer: null };
     let failure = null;
     try {
       samples = withBlanks(await get(`${model.path}/samples`, request.signal));
       // if the model does not answer, the request for the first sample says why
-      if (model.certificate.features.length)
-        first = await openingSample(model, samples, request.signal).catch(() => 0);
+      opening = await openingSample(model, samples, request.signal).catch(() => opening);
     } catch (error) {
       failure = error;
     }
@@ -181,9 +182,19 @@ class TryPanel {
     } else {
       showSamples(this.#samples, samples, formats, takeSample);
     }
+    const first = samples[opening.index];
+    if (first && opening.layer !== null) {
+      const { layer, after } = opening;
+      publish("telling sample", {
+        title: sampleTitle(first, opening.index),
+        layer,
+        after,
+        open: () => takeSample(first, sampleTitle(first, opening.index)),
+      });
+    }
     if (this.#opened) this.#entry.take(this.#opened);
     // start with a sample, so that the page is not empty
-    else if (noRowYet && samples.length) takeSample(samples[first], sampleTitle(samples[first], first));
+    else if (noRowYet && first) takeSample(first, sampleTitle(first, opening.index));
   }
 }
 

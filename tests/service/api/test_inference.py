@@ -140,6 +140,13 @@ def test_a_run_error_caused_by_the_input_gives_400() -> None:
     assert "idx" not in str(raised.value)
 
 
+def test_an_id_outside_of_a_table_is_named() -> None:
+    """With the highest that there is."""
+    error = RunError("onnxruntime: Gather", caused_by_input=True, id_and_range=(9, -5, 4))
+    with pytest.raises(RequestError, match="a table of it has ids, or positions, up to 4, got 9"):
+        run(model(error=error), words_request(1))
+
+
 def test_any_other_run_error_gives_500(caplog: pytest.LogCaptureFixture) -> None:
     """The answer is 500, and only the log says what happened."""
     with pytest.raises(InternalError, match="model 'net' failed on these rows"):

@@ -48,7 +48,7 @@ def test_an_address_is_polled_less_often(tmp_path: Path) -> None:
     remote = resolve({}, models="s3://bucket/models/").settings
     assert (remote.models, remote.poll) == ("s3://bucket/models", 30)
     assert resolve({"poll": "2"}, models="s3://bucket/models").settings.poll == 2
-    local = resolve({}, models=str(tmp_path)).settings
+    local = resolve({"models": str(tmp_path)}).settings
     assert (local.models, local.poll) == (tmp_path, 2)
 
 

@@ -127,6 +127,25 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_variables")
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    """Rather than waited for: nobody would know why nothing is served."""
+    (tmp_path / "notmodel.onnx").write_bytes(b"junk")
+    message = "--models: expected an .onnx file, got '.*notmodel.onnx': its file is damaged"
+    with pytest.raises(SettingError, match=message):
+        resolve({"models": str(tmp_path / "notmodel.onnx")})
+
+
+def test_an_empty_folder_as_the_argument_is_refused(tmp_path: Path) -> None:
+    """It is waited for if an option or a variable names it, as that of a container does."""
+    with pytest.raises(
+        SettingError, match="MODELS: expected a model, got the empty folder .* with --models "
+    ):
+        resolve({}, models=str(tmp_path))
+    assert resolve({"models": str(tmp_path)}).settings.models == tmp_path
+    (tmp_path / "net").mkdir()
+    assert resolve({}, models=str(tmp_path)).settings.models == tmp_path
+
+
 def test_models_are_given_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The argument of the command line is named in errors, and comes before variables."""
     assert resolve({}, models=str(run)).settings.models == run
