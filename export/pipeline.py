@@ -284,6 +284,7 @@ def run_export(
         features=without_words(network.features) if options.hide_categories else network.features,
         task=network.task,
         target=network.target,
+        interval=network.interval if precision != "int8" else None,
         gates=graph.gates.gates,
         batch_axes=network.batch_axes(graph.public_outputs),
         profile=profile,
@@ -309,7 +310,12 @@ def run_export(
     result = ExportResult(
         path=written.path,
         manifest=written.manifest,
-        warnings=(*network.messages.warnings, *proved.warnings, *twin_warnings),
+        warnings=(
+            *network.messages.warnings,
+            *proved.warnings,
+            *twin_warnings,
+            *_warnings_of_interval(network, precision),
+        ),
         seconds=steps.seconds,
         written=written.written,
         comparison=proved.comparison,
@@ -322,6 +328,13 @@ def run_export(
     with saying_model_is_complete(written.path), steps.step("report"):
         page = _write_report(options.report, result, proved, network.rows)
     return dataclasses.replace(result, report=page)
+
+
+def _warnings_of_interval(network: Network, precision: Precision) -> tuple[str, ...]:
+    """Says that intervals are left out, because the errors of the network in int8 are larger."""
+    if network.interval is None or precision != "int8":
+        return ()
+    return ("the intervals of the training are left out: they are those of fp32, and int8 has larger errors",)
 
 
 def _notes_of_name(written: WrittenModel) -> tuple[str, ...]:

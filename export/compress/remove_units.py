@@ -226,6 +226,7 @@ def run_compression(
             *search.left_whole,
             *measured.proved.warnings,
             *_warnings_of_limit(options.max_drop, measured),
+            *_warnings_of_interval(whole),
             *_warnings_of_hidden_words(options, whole, newest, hidden_before=hidden_before),
         ),
         written.written,
@@ -290,6 +291,14 @@ def _warnings_of_limit(max_drop: float | None, measured: MeasuredCut) -> list[st
         f"--max-drop: {lost:.2f} points are lost on the rows that judge the result, more than {max_drop:g}: "
         "the limit is kept on the rows that units are chosen on; a smaller --max-drop leaves a margin"
     ]
+
+
+def _warnings_of_interval(whole: WholeNetwork) -> tuple[str, ...]:
+    """Says that intervals are left out, because the smaller network has other errors."""
+    source = whole.network if whole.manifest is None else whole.manifest
+    if source.interval is None:
+        return ()
+    return ("the intervals are left out: they are those of the whole network, whose errors are others",)
 
 
 def _warnings_of_hidden_words(

@@ -64,7 +64,7 @@ class PredictEndpoint(ModelEndpoint[Request]):
         if (warnings := call.inference.warnings) is not None:
             more |= warnings.listed()
             call.model.counters.count_warnings(warnings.counts())
-        content = encode_predictions(answer, call.model.distribution, more)
+        content = encode_predictions(answer, call.model.distribution, more, call.model.interval)
         if request.head.wants_csv:
             # in a thread, because a large table takes long
             return Response(await asyncio.to_thread(_to_csv, content, others), CSV_LINES)

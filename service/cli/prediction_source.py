@@ -54,7 +54,7 @@ def local_model(path: Path) -> tuple[Signature, Predict]:
         arrays = loaded.runtime.run(request.feeds, [*form.output_names, *names])
         outputs, values = arrays[: len(form.output_names)], arrays[len(form.output_names) :]
         answer = InferAnswer(loaded.name, loaded.version, form, outputs, loaded.labels)
-        content = encode_predictions(answer, loaded.distribution)
+        content = encode_predictions(answer, loaded.distribution, interval=loaded.interval)
         means = {name: _row_means(name, array, form.rows) for name, array in zip(names, values, strict=True)}
         return json.loads(content)["predictions"], means
 

@@ -14,6 +14,7 @@ from simdjson import Parser
 
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
+from turnpike.service.artifact.manifest import Interval
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.classification import probabilities
 from turnpike.service.codec.cells import read_json_cells
@@ -32,6 +33,7 @@ from turnpike.service.codec.json_document import (
     to_python,
 )
 from turnpike.service.codec.tables.cell_warnings import cell_warnings
+from turnpike.service.codec.tables.intervals import with_bounds
 from turnpike.service.codec.tensor_faults import first_fault
 from turnpike.service.codec.tensors import arrays_in, expect_even, expect_fit, infer_shape, read_json
 from turnpike.service.codec.text_input import text_ids, texts_in_json
@@ -245,7 +247,10 @@ def _shape_of_first(value: Any) -> tuple[int, ...]:
 
 
 def encode_predictions(
-    answer: InferAnswer, distribution: bool | None, more: Mapping[str, Any] | None = None
+    answer: InferAnswer,
+    distribution: bool | None,
+    more: Mapping[str, Any] | None = None,
+    interval: Interval | None = None,
 ) -> bytes:
     """Encode a prediction for each row.
 
@@ -253,7 +258,7 @@ def encode_predictions(
     otherwise it has the values. With several outputs, it is an object with a value for each output's name.
 
     `distribution` is True if the first output has probabilities, False for logits, None for neither. `more`
-    are further members of the answer.
+    are further members of the answer. With an `interval`, the number of the first output has bounds.
     """
     name, version, form, arrays, labels = answer
     columns = {}
@@ -272,6 +277,8 @@ def encode_predictions(
         columns[output.name] = (
             _labelled(array, labels, distribution=bool(distribution))
             if has_labels
+            else with_bounds(array, interval)
+            if index == 0 and interval is not None and array.size == form.rows
             else list(np.ascontiguousarray(array))
         )
     lists = list(columns.values())

@@ -63,11 +63,13 @@ export class ScoredTable {
       this.#onChoose(rows[index], index + 1);
     };
     const shown = rows.slice(0, SHOWN_ROWS);
+    // label and probability, or a number and its interval
+    const count = this.#certificate.interval ? 3 : 2;
     const texts = shown.map(({ cells }, index) => [
-      ...Object.entries(columns[index]).slice(0, 2).map((column) => predictionText(column, this.#certificate)),
+      ...Object.entries(columns[index]).slice(0, count).map((column) => predictionText(column, this.#certificate)),
       ...cells.map((cell) => cell.trim()),
     ]);
-    const tableColumns = [...names.slice(0, 2), ...header].map((name, place) =>
+    const tableColumns = [...names.slice(0, count), ...header].map((name, place) =>
       tableColumn(
         name,
         texts.map((row) => row[place]),
@@ -108,9 +110,14 @@ function predictionColumns(prediction, certificate) {
     const shares = Object.entries(probabilities).map(([name, share]) => [`p_${name}`, share]);
     return { label, probability, ...Object.fromEntries(shares) };
   }
-  const values = [prediction].flat(Infinity);
+  const { interval } = certificate;
+  const { value, low, high } = prediction ?? {};
+  const values = [interval && typeof value === "number" ? value : prediction].flat(Infinity);
   const predicted = predictedNumber(certificate, [{ data: values }]);
-  if (predicted) return { [predicted.name ? `predicted ${predicted.name}` : "predicted"]: predicted.value };
+  if (predicted) {
+    const name = predicted.name ? `predicted ${predicted.name}` : "predicted";
+    return { [name]: predicted.value, ...(interval ? { low, high } : {}) };
+  }
   const name = (index) => (values.length > 1 ? `output_${index}` : "output");
   // the values of several outputs are an object
   const text = (value) => (typeof value === "object" ? JSON.stringify(value) : value);
