@@ -186,10 +186,10 @@ def score_facts(record: TrainingRecord) -> list[tuple[str, str]]:
 
 def interval_text(metrics: Mapping[str, float]) -> str:
     """How wide intervals are, and how many true numbers of the test rows they hold."""
+    width, level = metrics["interval_half_width"], metrics["interval_level"]
     return (
-        f"± {metrics['interval_half_width']:.5g}, to hold {metrics['interval_level']:.4g} of the true numbers: "
-        f"by {metrics['interval_rows']:,.0f} validation rows; {metrics['test_interval_coverage']:.2%} of the "
-        "test rows"
+        f"± {width:.5g}, to hold {level:.4g} of the true numbers: by {metrics['interval_rows']:,.0f} "
+        f"validation rows; {metrics['test_interval_coverage']:.2%} of the test rows"
     )
 
 

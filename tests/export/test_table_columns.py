@@ -365,3 +365,14 @@ def test_a_compressed_network_has_no_interval(tmp_path: Path) -> None:
     cut = compress_model(tmp_path, tmp_path / "cut", data=tmp_path / "table.csv", keep=0.5)
     assert cut.manifest.interval is None
     assert any("the intervals are left out" in warning for warning in cut.warnings)
+
+
+def test_dates_keep_their_digits_in_fp16(run: Path, exported: ExportResult, tmp_path: Path) -> None:
+    """With the usual limits; blanks and unseen words are answered as in fp32."""
+    half = export_model(run, tmp_path, data=run / "table.csv", precision="fp16")
+    assert half.manifest.variant is not None
+    assert half.manifest.variant.error is not None
+    assert half.manifest.variant.error < 0.005
+    output = exported.manifest.outputs[0]
+    (actual,), (expected,) = (answers(result.path, HARD_ROWS, output) for result in (half, exported))
+    np.testing.assert_allclose(actual, expected, rtol=0.02, atol=0.02)
