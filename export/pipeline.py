@@ -23,6 +23,8 @@ from turnpike.export.output.repository import (
     expect_free_version,
     expect_version,
     expect_writable,
+    hides_categories,
+    kept_hidden,
     newest_version,
     write_model,
 )
@@ -184,7 +186,7 @@ def export_model(
         open_recurrent: Whether to replace each GRU and LSTM by a loop that shows its gates.
         plain: Whether to write a twin without gates and levers, `plain.onnx`, for other runtimes.
         hide_categories: Whether to leave the words of a table's columns out of the file. Callers then send
-            the number of each word.
+            the number of each word. They are always left out if the newest version of the model has none.
         listener: Called when a step starts, advances or finishes.
 
     Returns:
@@ -251,6 +253,9 @@ def run_export(
     with steps.step("load"):
         network = load_source(source, source_options)
         text = prove_text_input(network, network.rows)
+        # words that a model hides are not published by a later export
+        newest = newest_version(repository, network.name)
+        stay_hidden = hides_categories(repository, network.name, newest) and not options.hide_categories
         samples = choose_samples(network.rows, sample_count(options.samples, network), network.labels)
 
     with steps.step("trace"):
@@ -274,14 +279,16 @@ def run_export(
             proved = lower_precision(proved, network.rows, precision_options)
     manifest = Manifest(
         name=network.name,
-        version=options.version or max(1, newest_version(repository, network.name)),
+        version=options.version or max(1, newest),
         source=network.kind,
         precision=precision,
         outputs=graph.public_outputs,
         labels=network.labels,
         alphabet=network.alphabet,
         text=text,
-        features=without_words(network.features) if options.hide_categories else network.features,
+        features=without_words(network.features)
+        if options.hide_categories or stay_hidden
+        else network.features,
         task=network.task,
         target=network.target,
         interval=network.interval if precision != "int8" else None,
@@ -315,6 +322,7 @@ def run_export(
             *proved.warnings,
             *twin_warnings,
             *_warnings_of_interval(network, precision),
+            *((kept_hidden(network.name, newest),) if stay_hidden and _has_words(network) else ()),
         ),
         seconds=steps.seconds,
         written=written.written,
@@ -335,6 +343,10 @@ def _warnings_of_interval(network: Network, precision: Precision) -> tuple[str, 
     if network.interval is None or precision != "int8":
         return ()
     return ("the intervals of the training are left out: they are those of fp32, and int8 has larger errors",)
+
+
+def _has_words(network: Network) -> bool:
+    return any(feature.categories for feature in network.features)
 
 
 def _notes_of_name(written: WrittenModel) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from turnpike.export.output.repository import (
     expect_version,
     expect_writable,
     hides_categories,
+    kept_hidden,
     newest_version,
     write_model,
 )
@@ -308,10 +309,7 @@ def _warnings_of_hidden_words(
     has_words = any(feature.categories for feature in whole.network.features)
     if not hidden_before or not has_words or options.hide_categories:
         return ()
-    return (
-        f"the words of categories are left out, as in version {newest} of {whole.network.name}: "
-        "--name makes a model that has them",
-    )
+    return (kept_hidden(whole.network.name, newest),)
 
 
 def _write_report(

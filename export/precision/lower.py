@@ -178,8 +178,8 @@ LowPrecision = Literal["fp16", "int8"]
 def lower(model: bytes, precision: LowPrecision) -> bytes:
     """Convert a model file to a lower precision.
 
-    Inputs, outputs, hidden outputs, levers and metadata stay, and all inputs and outputs stay float32. In fp16
-    the preparation of the inputs stays in float32, too. The same bytes always give the same bytes.
+    Inputs, outputs, hidden outputs, levers and metadata stay. All inputs and outputs stay float32; in fp16 so
+    does the preparation of the inputs. The same bytes always give the same bytes.
     """
     lowered = to_half_precision(model) if precision == "fp16" else _to_int8(model)
     passes.TopologicalSortPass()(lowered)

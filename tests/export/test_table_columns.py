@@ -376,3 +376,20 @@ def test_dates_keep_their_digits_in_fp16(run: Path, exported: ExportResult, tmp_
     output = exported.manifest.outputs[0]
     (actual,), (expected,) = (answers(result.path, HARD_ROWS, output) for result in (half, exported))
     np.testing.assert_allclose(actual, expected, rtol=0.02, atol=0.02)
+
+
+def test_a_later_export_publishes_no_hidden_words(run: Path, tmp_path: Path) -> None:
+    """Another name does, and so does a model whose newest version has words."""
+    first = export_model(run, tmp_path, hide_categories=True)
+    assert not any("categories" in text for text in first.warnings)
+    again = export_model(run, tmp_path, data=run / "table.csv", version=2)
+    assert again.manifest.version == 2
+    assert again.manifest.features[2].categories == ()
+    said = (
+        "the words of categories are left out, as in version 1 of table: --name makes a model that has them"
+    )
+    assert said in again.warnings
+    named = export_model(run, tmp_path, name="named")
+    assert named.manifest.features[2].categories == ("blue", "green", "red")
+    assert not any("categories" in text for text in named.warnings)
+    assert not any("categories" in text for text in export_model(run, tmp_path, name="named").warnings)
