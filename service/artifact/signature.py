@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from turnpike.common.columns import ColumnForm
-from turnpike.service.artifact.manifest import Feature
+from turnpike.service.artifact.manifest import Feature, Task
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 
@@ -40,6 +40,12 @@ def cell_columns(features: Sequence[Feature]) -> tuple[Column, ...]:
     )
 
 
+def target_column(name: str, task: Task) -> Column | None:
+    """The column of a table that a model predicts; None if its name is not known."""
+    form = ColumnForm("number" if task == "number" else "category")
+    return Column(name, form, blanks=True) if name else None
+
+
 @dataclass(frozen=True)
 class Signature:
     """The tensors that a model takes and returns, by name. Hidden outputs are returned only on request.
@@ -47,8 +53,9 @@ class Signature:
     `batch` is the name of the dimension that every input has first, None if there is no such dimension.
     `splittable` are the outputs, hidden ones included, that can be cut along axis 0 into equal parts, one for
     each row and in the order of the rows. `features` are the names of the columns if the only input is a
-    table, and `columns` what their cells mean, if any are more than plain numbers. `text` converts texts to
-    the ids of an input, if one takes texts.
+    table, and `columns` what their cells mean, if any are more than plain numbers. `target` is the
+    column that is predicted, if its name is known. `text` converts texts to the ids of an input, if one takes
+    texts.
     """
 
     inputs: Mapping[str, Tensor]
@@ -59,6 +66,7 @@ class Signature:
     features: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     text: TextEncoder | None = None
+    target: Column | None = None
 
     @cached_property
     def cell_bounds(self) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from turnpike.common.datatypes import DATATYPES, DTYPE_BY_DATATYPE
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.manifest import Feature, TextInput
-from turnpike.service.artifact.signature import Column, Signature, cell_columns
+from turnpike.service.artifact.signature import Column, Signature, cell_columns, target_column
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.cli.model_argument import find_model
@@ -151,7 +151,10 @@ def _signature(metadata: dict[str, Any], certificate: dict[str, Any]) -> Signatu
     with contextlib.suppress(ValidationError):
         text = TextInput.model_validate(certificate.get("text"))
         encoder = TextEncoder(text, certificate["alphabet"], inputs[text.input].dtype)
-    return Signature(inputs, outputs, {}, "axis0" if batched else None, frozenset(), names, columns, encoder)
+    # an older service does not say what is predicted
+    target = target_column(certificate.get("target", ""), certificate.get("task", "classes"))
+    batch = "axis0" if batched else None
+    return Signature(inputs, outputs, {}, batch, frozenset(), names, columns, encoder, target)
 
 
 def _row_means(gate: str, values: Array, rows: int) -> Array:
