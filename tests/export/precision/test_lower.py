@@ -249,12 +249,15 @@ def test_fp16_keeps_an_output_of_the_preparation() -> None:
     nodes = [
         helper.make_node("Add", ["x", "bias"], ["moved"]),
         helper.make_node("Mul", ["moved", "two"], ["y"]),
+        helper.make_node("Mul", ["x", "two"], ["doubled"]),
     ]
     model = onnx.load_model_from_string(
         graph_of(nodes, {"bias": np.array([1], np.float32), "two": np.array([2], np.float32)}, ("batch", 2))
     )
     model.graph.input.append(helper.make_tensor_value_info("bias", TensorProto.FLOAT, [1]))
+    model.graph.output.append(helper.make_tensor_value_info("doubled", TensorProto.FLOAT, ("batch", 2)))
     lowered = open_model(lower(model.SerializeToString(), "fp16"))
     x = np.array([[1, 2]], np.float32)
     assert lowered.run({"x": x}, ["y"])[0].tolist() == [[4, 6]]
+    assert lowered.run({"x": x}, ["doubled"])[0].tolist() == [[2, 4]]
     assert lowered.run({"x": x, "bias": np.array([3], np.float32)}, ["y"])[0].tolist() == [[8, 10]]
