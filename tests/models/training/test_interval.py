@@ -39,7 +39,9 @@ def plan(folder: Path, data: Dataset, interval: float | None) -> RunPlan:
     return RunPlan("tiny", config_for_data(MLP, data, []), recipe, data, folder, interval=interval)
 
 
-@pytest.mark.parametrize(("rows", "level"), [(9, 0.9), (10, 0.9), (19, 0.55), (19, 0.95), (40, 0.8), (99, 0.99)])
+@pytest.mark.parametrize(
+    ("rows", "level"), [(9, 0.9), (10, 0.9), (19, 0.55), (19, 0.95), (40, 0.8), (99, 0.99)]
+)
 def test_a_further_row_is_held_by_the_share(rows: int, level: float) -> None:
     """If each of n + 1 rows is the further one in turn, its interval holds it in at least the share of turns.
 
