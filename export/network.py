@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 
 from turnpike.export.input_spec import InputSpec
 from turnpike.models.training.checkpoint import TrainingRecord
-from turnpike.service.artifact.manifest import Feature, Task, TextScheme
+from turnpike.service.artifact.manifest import Feature, Interval, Task, TextScheme
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # what a user may give: an object, or the path of a file or folder
@@ -103,6 +103,7 @@ class Network:
         unused: Columns of such a table that it does not take, though it was fitted to them.
         task: Whether it answers with classes or with a number.
         target: The name of the column that is predicted, if it is known.
+        interval: The intervals of a predicted number, if the training computed them.
         rows: Real data, to prove parity and to measure gates on.
         ranges: The lowest and highest value of each input that has a range; parity is proved inside it only.
         input_axes: The axis on which the user's module had the batch of each input, if it was moved.
@@ -128,6 +129,7 @@ class Network:
     unused: tuple[str, ...] = ()
     task: Task = "classes"
     target: str = ""
+    interval: Interval | None = None
     rows: Rows | None = None
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     input_axes: tuple[int, ...] = ()

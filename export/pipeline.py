@@ -24,6 +24,8 @@ from turnpike.export.output.repository import (
     expect_free_version,
     expect_version,
     expect_writable,
+    hides_categories,
+    kept_hidden,
     newest_version,
     write_model,
 )
@@ -196,7 +198,7 @@ def export_model(
         open_recurrent: Whether to replace each GRU and LSTM by a loop that shows its gates.
         plain: Whether to write a twin without gates and levers, `plain.onnx`, for other runtimes.
         hide_categories: Whether to leave the words of a table's columns out of the file. Callers then send
-            the number of each word.
+            the number of each word. They are always left out if the newest version of the model has none.
         listener: Called when a step starts, advances or finishes.
 
     Returns:
@@ -267,6 +269,9 @@ def run_export(
         network = load_source(source, source_options)
         text = prove_text_input(network, network.rows)
         picture = picture_input(network)
+        # words that a model hides are not published by a later export
+        newest = newest_version(repository, network.name)
+        stay_hidden = hides_categories(repository, network.name, newest) and not options.hide_categories
         samples = choose_samples(network.rows, sample_count(options.samples, network), network.labels)
 
     with steps.step("trace"):
@@ -290,7 +295,7 @@ def run_export(
             proved = lower_precision(proved, network.rows, precision_options)
     manifest = Manifest(
         name=network.name,
-        version=options.version or max(1, newest_version(repository, network.name)),
+        version=options.version or max(1, newest),
         source=network.kind,
         precision=precision,
         outputs=graph.public_outputs,
@@ -298,9 +303,12 @@ def run_export(
         alphabet=network.alphabet,
         text=text,
         picture=picture,
-        features=without_words(network.features) if options.hide_categories else network.features,
+        features=without_words(network.features)
+        if options.hide_categories or stay_hidden
+        else network.features,
         task=network.task,
         target=network.target,
+        interval=network.interval if precision != "int8" else None,
         gates=graph.gates.gates,
         batch_axes=network.batch_axes(graph.public_outputs),
         profile=profile,
@@ -326,7 +334,13 @@ def run_export(
     result = ExportResult(
         path=written.path,
         manifest=written.manifest,
-        warnings=(*network.messages.warnings, *proved.warnings, *twin_warnings),
+        warnings=(
+            *network.messages.warnings,
+            *proved.warnings,
+            *twin_warnings,
+            *_warnings_of_interval(network, precision),
+            *((kept_hidden(network.name, newest),) if stay_hidden and _has_words(network) else ()),
+        ),
         seconds=steps.seconds,
         written=written.written,
         comparison=proved.comparison,
@@ -339,6 +353,17 @@ def run_export(
     with saying_model_is_complete(written.path), steps.step("report"):
         page = _write_report(options.report, result, proved, network.rows)
     return dataclasses.replace(result, report=page)
+
+
+def _warnings_of_interval(network: Network, precision: Precision) -> tuple[str, ...]:
+    """Says that intervals are left out, because the errors of the network in int8 are larger."""
+    if network.interval is None or precision != "int8":
+        return ()
+    return ("the intervals of the training are left out: they are those of fp32, and int8 has larger errors",)
+
+
+def _has_words(network: Network) -> bool:
+    return any(feature.categories for feature in network.features)
 
 
 def _notes_of_name(written: WrittenModel) -> tuple[str, ...]:

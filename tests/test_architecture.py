@@ -526,7 +526,7 @@ def test_only_runtime_py_imports_onnxruntime() -> None:
     assert importers == {
         ("service/artifact/runtime.py", "onnxruntime"),
         ("service/artifact/runtime.py", "onnxruntime.capi.onnxruntime_pybind11_state"),
-        ("export/precision/lower.py", "onnxruntime.transformers.float16"),
+        ("export/precision/half_precision.py", "onnxruntime.transformers.float16"),
     }
 
 

@@ -103,7 +103,15 @@ def _check_task(claims: Checklist, file: VerifiedFile) -> None:
     if network.training is not None:
         claims.expect("task", network.task, manifest.task, "of the training run")
         claims.expect("target", network.target, manifest.target, "of the training run")
+        if manifest.interval is None:
+            claims.leave_empty("interval")
+        else:
+            claims.expect("interval", network.interval, manifest.interval, "of the training run")
         return
+    if manifest.interval is None:
+        claims.leave_empty("interval")
+    else:
+        claims.claim("the source does not tell how large its errors are", "interval")
     output = file.runtime.outputs[0]
     columns = output.dims[-1] if len(output.dims) > 1 else 1
     if manifest.task == "number" and isinstance(columns, int) and columns != 1:

@@ -24,6 +24,7 @@ from turnpike.export.output.repository import (
     expect_version,
     expect_writable,
     hides_categories,
+    kept_hidden,
     newest_version,
     write_model,
 )
@@ -226,6 +227,7 @@ def run_compression(
             *search.left_whole,
             *measured.proved.warnings,
             *_warnings_of_limit(options.max_drop, measured),
+            *_warnings_of_interval(whole),
             *_warnings_of_hidden_words(options, whole, newest, hidden_before=hidden_before),
         ),
         written.written,
@@ -292,6 +294,14 @@ def _warnings_of_limit(max_drop: float | None, measured: MeasuredCut) -> list[st
     ]
 
 
+def _warnings_of_interval(whole: WholeNetwork) -> tuple[str, ...]:
+    """Says that intervals are left out, because the smaller network has other errors."""
+    source = whole.network if whole.manifest is None else whole.manifest
+    if source.interval is None:
+        return ()
+    return ("the intervals are left out: they are those of the whole network, whose errors are others",)
+
+
 def _warnings_of_hidden_words(
     options: CompressionOptions, whole: WholeNetwork, newest: int, *, hidden_before: bool
 ) -> tuple[str, ...]:
@@ -299,10 +309,7 @@ def _warnings_of_hidden_words(
     has_words = any(feature.categories for feature in whole.network.features)
     if not hidden_before or not has_words or options.hide_categories:
         return ()
-    return (
-        f"the words of categories are left out, as in version {newest} of {whole.network.name}: "
-        "--name makes a model that has them",
-    )
+    return (kept_hidden(whole.network.name, newest),)
 
 
 def _write_report(

@@ -81,6 +81,14 @@ def hides_categories(repository: Path, name: str, version: int) -> bool:
     return any(feature.kind == "category" and not feature.categories for feature in features)
 
 
+def kept_hidden(name: str, version: int) -> str:
+    """Says that words are left out without being asked for, because an earlier version has none."""
+    return (
+        f"the words of categories are left out, as in version {version} of {name}: --name makes a model that "
+        "has them"
+    )
+
+
 def expect_free_version(repository: Path, name: str, version: int, forms: Sequence[bytes]) -> None:
     """Raise a UsageError if the version is the file of none of these graphs, before a proof takes time."""
     path = model_path(repository, name, version)

@@ -18,7 +18,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from turnpike.export.errors import PrecisionError
-from turnpike.export.trace.trace_network import silence_exporter
+from turnpike.export.precision.half_precision import to_half_precision
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -178,33 +178,13 @@ LowPrecision = Literal["fp16", "int8"]
 def lower(model: bytes, precision: LowPrecision) -> bytes:
     """Convert a model file to a lower precision.
 
-    Inputs, outputs, hidden outputs, levers and metadata stay, and all inputs and outputs stay float32. The
-    same bytes always give the same bytes.
+    Inputs, outputs, hidden outputs, levers and metadata stay. All inputs and outputs stay float32; in fp16 so
+    does the preparation of the inputs. The same bytes always give the same bytes.
     """
-    lowered = _to_fp16(model) if precision == "fp16" else _to_int8(model)
+    lowered = to_half_precision(model) if precision == "fp16" else _to_int8(model)
     passes.TopologicalSortPass()(lowered)
     passes.RemoveUnusedNodesPass()(lowered)
     return ir.to_proto(lowered).SerializeToString(deterministic=True)
-
-
-def _to_fp16(model: bytes) -> ir.Model:
-    from onnxruntime.transformers.float16 import convert_float_to_float16
-
-    proto = onnx.load_model_from_string(model)
-    # the converter gives bodies the wrong types, and onnxruntime crashes when it loads them
-    loops = sorted(
-        {node.op_type for node in proto.graph.node if any(entry.HasField("g") for entry in node.attribute)}
-    )
-    if loops:
-        raise PrecisionError(
-            f"--precision fp16: expected a network without loops and branches, got {', '.join(loops)}: "
-            "export it in fp32"
-        )
-    with silence_exporter():
-        lowered = convert_float_to_float16(proto, keep_io_types=True)
-    # it records float16 also for values that it keeps in float32, such as the constants of a Max
-    del lowered.graph.value_info[:]
-    return ir.from_proto(onnx.shape_inference.infer_shapes(lowered))
 
 
 def _to_int8(model: bytes) -> ir.Model:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from turnpike.export.errors import SourceError, UsageError
 from turnpike.export.input_spec import InputSpec, valid_name
 from turnpike.export.network import Network, TextForm
@@ -15,6 +17,7 @@ from turnpike.models.errors import MissingRecordError, ModelsError
 from turnpike.models.networks.base import Net
 from turnpike.models.training import checkpoint
 from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.service.artifact.manifest import Interval
 
 # name of the checkpoint in the folder of a training run
 WEIGHTS_FILE = "model.safetensors"
@@ -52,6 +55,7 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Network:
         task="number" if net.config.classes == 1 else "classes",
         target=_record_field(record, "target", str, file),
         pixels=(0.0, float(white)) if isinstance(white, int | float) else None,
+        interval=_recorded_interval(record, file),
         training=record,
     )
 
@@ -86,6 +90,21 @@ def _with_user_names(own: InputSpec, inputs: tuple[InputSpec, ...]) -> tuple[Inp
     ):
         raise UsageError(f"--input: expected {own}, under any names, got {', '.join(map(str, inputs))}")
     return (renamed,)
+
+
+def _recorded_interval(record: TrainingRecord, file: Path) -> Interval | None:
+    """The intervals of a predicted number that the training computed, None without."""
+    names = {"level": "interval_level", "half_width": "interval_half_width", "rows": "interval_rows"}
+    metrics = record.metrics
+    if not isinstance(metrics, dict) or not set(names.values()) <= metrics.keys():
+        return None
+    try:
+        return Interval.model_validate({field: metrics[name] for field, name in names.items()})
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        raise SourceError(
+            f"{file}: the record's metrics.{names[str(problem['loc'][0])]}: {problem['msg']}"
+        ) from error
 
 
 def _record_field(record: TrainingRecord, key: str, kind: Callable[[], Any], file: Path) -> Any:

@@ -58,6 +58,14 @@ TaskOption = Annotated[
         show_default="by its values",
     ),
 ]
+Interval = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Add intervals to a predicted number that hold the true one in this share of rows, such as 0.9.",
+        show_default="none",
+    ),
+]
 Drop = Annotated[
     list[str] | None, typer.Option("--drop", metavar="COLUMN", help="Leave out a column; can be repeated.")
 ]
@@ -109,6 +117,7 @@ def command(
     data: Data = None,
     target: Target = None,
     task: TaskOption = None,
+    interval: Interval = None,
     drop: Drop = None,
     keep: Keep = None,
     kinds: Kinds = None,
@@ -253,6 +262,7 @@ def command(
             resume=resume,
             fresh=fresh,
             pictures=pictures,
+            interval=interval,
         )
 
 

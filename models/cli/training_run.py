@@ -62,6 +62,7 @@ def train_preset(
     resume: bool,
     fresh: bool,
     pictures: bool,
+    interval: float | None = None,
 ) -> None:
     """Train a preset with the options of `turnpike train`.
 
@@ -79,6 +80,7 @@ def train_preset(
         resume: Continue the run in the folder.
         fresh: Replace the run in the folder.
         pictures: Draw pictures of the finished run.
+        interval: The share of rows whose true number intervals should hold; None for no intervals.
     """
     defaults = find_preset(preset)
     changed_recipe = replace(defaults.recipe, **recipe)
@@ -88,7 +90,7 @@ def train_preset(
     dataset = read_data(data or defaults.data, data_dir, changed_recipe, seed, table, features)
     changed_recipe = recipe_for_data(changed_recipe, dataset, recipe)
     config = config_for_data(defaults.config, dataset, settings)
-    plan = RunPlan(preset, config, changed_recipe, dataset, folder, seed=seed, device=device)
+    plan = RunPlan(preset, config, changed_recipe, dataset, folder, seed, device, interval)
     if fresh:
         clear_folder(folder)
     arguments = [argument for argument in sys.argv[1:] if argument not in ("--resume", "--fresh")]
@@ -172,6 +174,8 @@ def score_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     if "test_mae" in metrics:
         baseline = f"{metrics['baseline_mae']:.5g} if the answer were always the mean"
         facts.append(("test error", f"{metrics['test_mae']:.5g} on average (MAE); {baseline}"))
+    if "interval_level" in metrics:
+        facts.append(("intervals", interval_text(metrics)))
     if "test_balanced_accuracy" in metrics:
         baseline = f"{1 / len(record.data['labels']):.2%} if the answer were always the same"
         facts.append(("balanced", f"accuracy {metrics['test_balanced_accuracy']:.2%}; {baseline}"))
@@ -179,6 +183,15 @@ def score_facts(record: TrainingRecord) -> list[tuple[str, str]]:
         rarest = record.data["labels"][int(metrics["rarest_class"])]
         facts.append(("rarest class", f"{metrics['test_rarest_recall']:.2%} of {rarest!r} found"))
     return facts
+
+
+def interval_text(metrics: Mapping[str, float]) -> str:
+    """How wide intervals are, and how many true numbers of the test rows they hold."""
+    width, level = metrics["interval_half_width"], metrics["interval_level"]
+    return (
+        f"± {width:.5g}, to hold {level:.4g} of the true numbers: by {metrics['interval_rows']:,.0f} "
+        f"validation rows; {metrics['test_interval_coverage']:.2%} of the test rows"
+    )
 
 
 def useless_answers(record: TrainingRecord) -> str:

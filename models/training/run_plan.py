@@ -17,6 +17,7 @@ from turnpike.models.errors import CheckpointError, ConfigError
 from turnpike.models.networks.base import NetConfig
 from turnpike.models.networks.families import FAMILIES
 from turnpike.models.training.checkpoint import TrainingRecord
+from turnpike.models.training.interval import expect_interval
 from turnpike.models.training.recipe import Recipe
 
 # files in a run's folder
@@ -38,6 +39,7 @@ class RunPlan:
         folder: Where the checkpoints are written.
         seed: All random numbers of the run depend on it.
         device: "cpu" or "cuda".
+        interval: The share of rows whose true number intervals should hold; None for no intervals.
     """
 
     preset: str
@@ -47,6 +49,7 @@ class RunPlan:
     folder: Path
     seed: int = 0
     device: str = "cpu"
+    interval: float | None = None
 
     def __post_init__(self) -> None:
         if (self.data.kind == "text") != FAMILIES[type(self.config)].reads_ids:
@@ -74,6 +77,8 @@ class RunPlan:
             self.recipe.batch > 1 or not getattr(self.config, "batch_norm", False),
             "batch: expected 2 or more, which batch norm needs, got 1",
         )
+        if self.interval is not None:
+            expect_interval(self.interval, self.data)
 
     @property
     def steps_per_epoch(self) -> int:

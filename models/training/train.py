@@ -32,6 +32,7 @@ from turnpike.models.training.checkpoint import (
 )
 from turnpike.models.training.evaluate import baseline, evaluate, loss_of, metric_of, to_network_input
 from turnpike.models.training.gate_budget import GatePenalty
+from turnpike.models.training.interval import interval_metrics
 from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 
 
@@ -254,6 +255,8 @@ class _TrainingRun:
         metrics = {**self.state.best, **scores, **baseline(self.plan.data)}
         if self.rarest_class is not None:
             metrics["rarest_class"] = self.rarest_class
+        if self.plan.interval is not None:
+            metrics |= interval_metrics(self.net, self.plan.data, self.plan.interval)
         record = self.plan.record(metrics, self.state.history)
         save_checkpoint(self.plan.folder / BEST_CHECKPOINT, tensors, record)
         return record

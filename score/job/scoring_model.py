@@ -12,6 +12,7 @@ from turnpike.score.readers.parts import RowBatch, spans, to_arrow
 from turnpike.service.classification import probabilities
 from turnpike.service.cli.model_argument import find_model
 from turnpike.service.codec.tables.cell_warnings import NO_WARNINGS, row_warnings
+from turnpike.service.codec.tables.intervals import interval_bounds
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ServiceError
 from turnpike.service.inference_types import Array
@@ -80,6 +81,8 @@ class ScoringModel:
                 columns |= _class_columns(array, labels, distribution=self._distribution)
             else:
                 columns[name] = to_arrow(array)
+                if index == 0 and (interval := self._model.interval) is not None and array.size == batch.rows:
+                    columns["low"], columns["high"] = map(pyarrow.array, interval_bounds(array, interval))
         for name, array in zip(self._gates, arrays[len(self._outputs) :], strict=True):
             columns[name] = pyarrow.array(array.reshape(batch.rows, -1).mean(1, dtype=np.float32))
         if self._warnings:

@@ -70,6 +70,7 @@ class PredictEndpoint(ModelEndpoint[Request]):
             answer,
             call.model.distribution,
             is_number=call.model.predicts_number,
+            interval=call.model.interval,
             bare=self.context.settings.bare_predictions and not wants_csv,
             more=more,
         )

@@ -268,6 +268,19 @@ class Feature(ManifestRecord):
         return self
 
 
+class Interval(ManifestRecord):
+    """Intervals of a predicted number, which reach `half_width` below and above it.
+
+    `half_width` is from the errors on `rows` rows that were not trained on. Of further rows like these, the
+    intervals should hold the true number of the share `level`, on average over all rows. Of a single row,
+    nothing is known.
+    """
+
+    level: Annotated[float, Field(gt=0, lt=1)]
+    half_width: Annotated[float, Field(ge=0)]
+    rows: Annotated[int, Field(ge=1)]
+
+
 class SampleInput(ManifestRecord):
     """One row of one input: `shape` without the batch axis, `data` as base64 of little-endian values."""
 
@@ -363,7 +376,7 @@ class Manifest(ManifestRecord):
     `plain` is set in the twin for other runtimes, which has neither gates nor levers.
     `features` describes the columns of the only input if its rows are those of a table.
     `task` says whether the first output has a number for each class, or is a number that is predicted, and
-    `target` names the column of the table that is predicted.
+    `target` names the column of the table that is predicted. `interval` is set if a predicted number has one.
     `picture` is set if the rows of the only input are pictures whose numbers are known.
     `text` is set if an input takes texts, and `alphabet` has the character of each id if its scheme is that.
     """
@@ -381,6 +394,7 @@ class Manifest(ManifestRecord):
     features: tuple[Feature, ...] = ()
     task: Task = "classes"
     target: str = ""
+    interval: Interval | None = None
     gates: tuple[Gate, ...] = ()
     plain: bool = False
     batch_coupled: bool = False
@@ -405,6 +419,12 @@ class Manifest(ManifestRecord):
         if repeated := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"expected distinct names, got {repeated[0]!r} twice")
         return features
+
+    @model_validator(mode="after")
+    def _check_interval(self) -> Self:
+        if self.interval is not None and self.task != "number":
+            raise ValueError("expected no interval, since no number is predicted")
+        return self
 
     @field_validator("samples")
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from turnpike.common.columns import ColumnForm
-from turnpike.service.artifact.manifest import Feature, PictureInput
+from turnpike.service.artifact.manifest import Feature, PictureInput, Task
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 
@@ -40,6 +40,12 @@ def cell_columns(features: Sequence[Feature]) -> tuple[Column, ...]:
     )
 
 
+def target_column(name: str, task: Task) -> Column | None:
+    """The column of a table that a model predicts; None if its name is not known."""
+    form = ColumnForm("number" if task == "number" else "category")
+    return Column(name, form, blanks=True) if name else None
+
+
 @dataclass(frozen=True)
 class Signature:
     """The tensors that a model takes and returns, by name. Hidden outputs are returned only on request.
@@ -48,8 +54,8 @@ class Signature:
     `splittable` are the outputs, hidden ones included, that can be cut along axis 0 into equal parts, one for
     each row and in the order of the rows. `features` are the names of the columns if the only input is a
     table, and `columns` what their cells mean, if any are more than plain numbers. `text` converts texts to
-    the ids of an input, if one takes texts. `picture` says which numbers pixels have, if the
-    rows of the only input are pictures.
+    the ids of an input, if one takes texts. `picture` says which numbers pixels have, if the rows of the only
+    input are pictures. `target` is the column that is predicted, if its name is known.
     """
 
     inputs: Mapping[str, Tensor]
@@ -61,6 +67,7 @@ class Signature:
     columns: tuple[Column, ...] = ()
     text: TextEncoder | None = None
     picture: PictureInput | None = None
+    target: Column | None = None
 
     @cached_property
     def cell_bounds(self) -> tuple[Array, Array]:

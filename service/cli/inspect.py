@@ -93,6 +93,13 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
     facts["outputs"] = "\n".join(map(str, runtime.outputs))
     if manifest is not None:
         facts["labels"] = ", ".join(manifest.labels) or "none"
+        if manifest.task == "number":
+            facts["predicts"] = manifest.target or "a number"
+            if (interval := manifest.interval) is not None:
+                facts["predicts"] += (
+                    f" ± {interval.half_width:.5g}, which holds {interval.level:.4g} of the true numbers, by "
+                    f"{interval.rows:,} rows"
+                )
         if (text := manifest.text) is not None:
             facts["text"] = (
                 f"{text.input} takes texts of {text.words} words of {text.characters} characters "

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from turnpike.common.datatypes import DATATYPES, DTYPE_BY_DATATYPE
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.manifest import Feature, PictureInput, TextInput
-from turnpike.service.artifact.signature import Column, Signature, cell_columns
+from turnpike.service.artifact.signature import Column, Signature, cell_columns, target_column
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.cli.model_argument import find_model
@@ -55,7 +55,9 @@ def local_model(path: Path) -> tuple[Signature, Predict]:
         arrays = loaded.runtime.run(request.feeds, [*form.output_names, *names])
         outputs, values = arrays[: len(form.output_names)], arrays[len(form.output_names) :]
         answer = InferAnswer(loaded.name, loaded.version, form, outputs, loaded.labels)
-        content = encode_predictions(answer, loaded.distribution, is_number=loaded.predicts_number)
+        content = encode_predictions(
+            answer, loaded.distribution, is_number=loaded.predicts_number, interval=loaded.interval
+        )
         means = {name: _row_means(name, array, form.rows) for name, array in zip(names, values, strict=True)}
         return json.loads(content)["predictions"], means
 
@@ -156,8 +158,12 @@ def _signature(metadata: dict[str, Any], certificate: dict[str, Any]) -> Signatu
     with contextlib.suppress(ValidationError):
         if certificate.get("picture") is not None:
             picture = PictureInput.model_validate(certificate["picture"])
+    # an older service does not say what is predicted
+    target = target_column(certificate.get("target", ""), certificate.get("task", "classes"))
     batch = "axis0" if batched else None
-    return Signature(inputs, outputs, {}, batch, frozenset(), names, columns, encoder, picture)
+    return Signature(
+        inputs, outputs, {}, batch, frozenset(), names, columns, encoder, picture=picture, target=target
+    )
 
 
 def _row_means(gate: str, values: Array, rows: int) -> Array:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.signature import Signature
@@ -97,13 +98,30 @@ def _read_csv(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
             if (found := read_texts(file, str(path))) is not None:
                 return list(found[0]), found[1]
             file.seek(0)
-        table = read_table(file, signature, str(path))
+        try:
+            table = read_table(file, signature, str(path))
+        except RequestError:
+            file.seek(0)
+            table = read_table(file, signature, str(path), leave_out=True)
+            if not table.left_out:
+                raise
+            _say_left_out(table.left_out, signature)
         (tensor,) = signature.inputs.values()
         values = table.to_dtype(WIRE_DTYPES[tensor.dtype])
     if signature.columns:
         return list(table.cells), table.others
     # in float64, floats have the digits of the file, and JSON has no more
     return (table.values if values.dtype.kind == "f" else values).tolist(), table.others
+
+
+def _say_left_out(faults: Sequence[str], signature: Signature) -> None:
+    """Say on standard error which rows have no predictions."""
+    name = "" if signature.target is None else signature.target.name
+    rows = "1 row" if len(faults) == 1 else f"{len(faults)} rows"
+    typer.echo(
+        f"note: left out {rows} with a wrong cell and without a value of {name}; the first: {faults[0]}",
+        err=True,
+    )
 
 
 def _read_npy(path: Path, blanks: bool) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from turnpike.common.columns import is_blank
 from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Column, Signature
@@ -39,7 +40,8 @@ class Table:
 
     `lines` has the line of each row and `columns` the name or number of each column, for error messages.
     `others` has the cells of columns that are not the model's, by their names. `cells` has the texts of the
-    values, if they are more than plain numbers; then a blank is NaN.
+    values, if they are more than plain numbers; then a blank is NaN. `left_out` says what is wrong with each
+    row that was left out.
     """
 
     values: Array
@@ -48,6 +50,7 @@ class Table:
     where: str
     others: Mapping[str, Sequence[str]]
     cells: Sequence[Sequence[str]] = ()
+    left_out: Sequence[str] = ()
 
     def to_dtype(self, dtype: np.dtype[Any]) -> Array:
         """The values in the dtype of an input; raises RequestError if one does not fit."""
@@ -81,6 +84,8 @@ def read_table(
     signature: Signature,
     where: str,
     max_rows: int | None = None,
+    *,
+    leave_out: bool = False,
 ) -> Table:
     """Read CSV that has a column for each value of a row.
 
@@ -92,6 +97,8 @@ def read_table(
         signature: The model's tensors and features.
         where: Names the text in error messages.
         max_rows: The number of rows that are accepted, None for any.
+        leave_out: Leave out rows with wrong cells if they have no value of what the model predicts, as the
+            training does.
 
     Raises:
         RequestError: The message names the line and the column.
@@ -128,6 +135,8 @@ def read_table(
     # the rows
     values = array("d")
     row_lines: list[int] = []
+    left_out: list[str] = []
+    target = signature.target if leave_out else None
     rows: list[list[str]] = []
 
     def place(index: int, column: Column) -> str:
@@ -137,6 +146,11 @@ def read_table(
         for line, cells in records:
             _expect_width(cells, width, f"{where}, line {line}")
             own = [cells[index] for index in order] if order else cells
+            if target is not None and target.name in others:
+                has_answer = not is_blank(cells[names.index(target.name)], target.form.kind)
+                if not has_answer and (fault := _fault_of_row(own, signature, f"{where}, line {line}")):
+                    left_out.append(fault)
+                    continue
             if signature.columns:
                 rows.append(own)
             else:
@@ -156,7 +170,7 @@ def read_table(
             cell_numbers(rows, signature.columns, place)
         raise
     if not row_lines:
-        raise RequestError(f"{where}: expected rows, got none")
+        raise RequestError(left_out[0] if left_out else f"{where}: expected rows, got none")
     if max_rows is not None and len(row_lines) > max_rows:
         raise _too_many_rows(where, max_rows)
     if order:
@@ -165,7 +179,7 @@ def read_table(
         matrix = cell_numbers(rows, signature.columns, place)
     else:
         matrix = np.frombuffer(values, np.float64).reshape(len(row_lines), len(columns))
-    table = Table(matrix, row_lines, columns, where, others, rows)
+    table = Table(matrix, row_lines, columns, where, others, rows, left_out)
     if not signature.columns:
         table.expect_all(np.isfinite(matrix), "a finite number")
     return table
@@ -218,6 +232,20 @@ def _records(
         raise RequestError(
             f"{where}, line {reader.line_num}: expected cells separated by commas, got something else"
         ) from None
+
+
+def _fault_of_row(cells: Sequence[str], signature: Signature, where: str) -> str:
+    """What is wrong with the first wrong cell of a row; empty if none is."""
+    if not signature.columns:
+        for name, cell in zip(signature.features, cells, strict=True):
+            if not (_is_number(cell) and math.isfinite(float(cell))):
+                return f"{where}, column {quoted(name)}: expected a finite number, got {quoted(cell)}"
+        return ""
+    try:
+        cell_numbers([cells], signature.columns, lambda _, column: f"{where}, column {quoted(column.name)}")
+    except RequestError as error:
+        return str(error)
+    return ""
 
 
 def _expect_width(cells: Sequence[str], width: int, where: str) -> None:

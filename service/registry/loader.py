@@ -17,7 +17,7 @@ from turnpike.service.artifact.onnx_constants import expect_self_contained, read
 from turnpike.service.artifact.protobuf import content_digest
 from turnpike.service.artifact.runtime import Runtime, open_model, open_runtime
 from turnpike.service.artifact.sample_rows import check_sample_rows
-from turnpike.service.artifact.signature import Signature, cell_columns
+from turnpike.service.artifact.signature import Signature, cell_columns, target_column
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
 from turnpike.service.artifact.verdict_text import verdict
@@ -129,6 +129,7 @@ def load(
         columns=() if manifest is None else cell_columns(manifest.features),
         text=text,
         picture=None if manifest is None else manifest.picture,
+        target=None if manifest is None else target_column(manifest.target, manifest.task),
     )
     runner = BatchRunner(
         sampled_run(runtime, drift, batch, pad_single_rows=pad_single_rows),

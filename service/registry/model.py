@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from turnpike.service.artifact.manifest import Gate, Manifest
+from turnpike.service.artifact.manifest import Gate, Interval, Manifest
 from turnpike.service.artifact.runtime import Runtime
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.batching.batcher import Batcher
@@ -55,6 +55,10 @@ class Model:
     @property
     def predicts_number(self) -> bool:
         return self.manifest is not None and self.manifest.task == "number"
+
+    @property
+    def interval(self) -> Interval | None:
+        return self.manifest.interval if self.manifest else None
 
     @cached_property
     def gates(self) -> tuple[Gate, ...]:

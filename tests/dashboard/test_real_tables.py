@@ -24,7 +24,7 @@ from tests.support.live_server import Server, serving
 from tests.support.table_model import HEADER, put_table_models
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
-from turnpike.service.artifact.manifest import Feature
+from turnpike.service.artifact.manifest import Feature, Interval
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -36,6 +36,8 @@ HIDDEN = (
     Feature(name="town", kind="category", low=0, high=5, mean=2, sd=1),
     *(Feature(name=name, low=0, high=1, mean=0.5, sd=1) for name in "abc"),
 )
+PLAIN = tuple(Feature(name=name, low=0, high=1, mean=0.5, sd=1) for name in "abcd")
+INTERVAL = Interval(level=0.9, half_width=250, rows=40)
 MINUS = "\N{MINUS SIGN}"
 ANSWER = """async () => {
   const { current } = await import("/dashboard/state/store.js");
@@ -48,6 +50,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("tables")
     put_table_models(root, tmp_path_factory.mktemp("runs"))
     put_model(root, "hidden", data=with_manifest(highway(), features=HIDDEN))
+    wide = {"labels": (), "features": PLAIN, "task": "number", "target": "price", "interval": INTERVAL}
+    put_model(root, "wide", data=with_manifest(highway(classes=1), **wide))
     with serving("--models", root, "--no-access-log") as server:
         yield server
 
@@ -248,6 +252,31 @@ def test_a_predicted_number_is_shown_with_its_name(price: Page, server: Server) 
     wait_for_prediction(price, "rows.csv, row 1")
     expect(price.locator("#try .scored thead")).to_contain_text("predicted price")
     expect(price.get_by_role("row", name="Row 1").get_by_role("cell").nth(1)).to_have_text("50,5")
+
+
+def test_a_predicted_number_is_shown_with_its_interval(dashboard: OpenDashboard, server: Server) -> None:
+    """Below the number and in the scored table; not beside a lesion, whose errors are others."""
+    from playwright.sync_api import expect
+
+    with dashboard(server.url, path=model_path("wide")) as page:
+        wait_until_idle(page)
+        (value,) = page.evaluate(ANSWER)
+        low, high = (f"{bound:.5g}".replace("-", MINUS) for bound in (value - 250, value + 250))
+        shown = page.locator("#try .prediction .interval")
+        expect(shown).to_have_text(f"{low} to {high} in 90 % of such rows")
+        assert axe_violations(page) == []
+        page.evaluate(SET_LAYER_STATE, [1, "closed"])
+        expect(shown).to_have_count(0)
+        page.get_by_role("button", name="Reset layers").first.click()
+
+        upload(page, "rows.csv", b"a,b,c,d\n0,0,0,0\n", "Open .csv…")
+        wait_for_prediction(page, "rows.csv, row 1")
+        answer = server.post("/v1/models/wide:predict", {"instances": [[0, 0, 0, 0]]}).json()["predictions"][
+            0
+        ]
+        cells = page.get_by_role("row", name="Row 1").get_by_role("cell").all_inner_texts()
+        numbers = [float(cell.replace(MINUS, "-")) for cell in cells[:3]]
+        assert numbers == [float(f"{answer[name]:.5g}") for name in ("value", "low", "high")]
 
 
 def test_gates_of_a_predicted_number_have_r2(price: Page, server: Server) -> None:

@@ -320,3 +320,76 @@ def test_numbers_are_no_classes_of_an_output_with_several_columns(tmp_path: Path
             inputs=["x:float32[batch,2]"],
             data=tmp_path / "rows.npz",
         )
+
+
+def test_intervals_of_the_training_are_published(tmp_path: Path) -> None:
+    """In fp32, where they were measured; not in int8, and not if units are removed."""
+    data = load_dataset(str(save_table(tmp_path / "table.csv", "number")))
+    config = config_for_data(MlpConfig(inputs=(1,), classes=2, width=16, layers=3), data, [])
+    recipe = Recipe(epochs=8, batch=16, lr=0.01, threads=1)
+    metrics = train(RunPlan("table", config, recipe, data, tmp_path, interval=0.8)).record.metrics
+    exported = export_model(tmp_path, tmp_path / "models")
+    interval = exported.manifest.interval
+    assert interval is not None
+    assert (interval.level, interval.rows) == (0.8, len(data.valid))
+    assert interval.half_width == metrics["interval_half_width"]
+    assert "interval" in verify_model(exported.path, tmp_path).claims.checked
+
+    # a wider interval than that of the training is a false claim
+    wider = exported.manifest.model_copy(
+        update={"interval": interval.model_copy(update={"half_width": 2 * interval.half_width})}
+    )
+    changed = tmp_path / "changed.onnx"
+    changed.write_bytes(embed_manifest(exported.path.read_bytes(), wider))
+    with pytest.raises(ParityError, match="manifest: interval: expected"):
+        verify_model(changed, tmp_path)
+
+    eighths = export_model(
+        tmp_path,
+        tmp_path / "int8",
+        data=tmp_path / "table.csv",
+        precision="int8",
+        min_agreement=0,
+        max_error=9,
+    )
+    assert eighths.manifest.interval is None
+    assert any("the intervals of the training are left out" in warning for warning in eighths.warnings)
+
+
+@pytest.mark.usefixtures("any_speed")
+def test_a_compressed_network_has_no_interval(tmp_path: Path) -> None:
+    data = load_dataset(str(save_table(tmp_path / "table.csv", "number")))
+    config = config_for_data(MlpConfig(inputs=(1,), classes=2, width=16, layers=3), data, [])
+    recipe = Recipe(epochs=2, batch=16, lr=0.01, threads=1)
+    train(RunPlan("table", config, recipe, data, tmp_path, interval=0.8))
+    cut = compress_model(tmp_path, tmp_path / "cut", data=tmp_path / "table.csv", keep=0.5)
+    assert cut.manifest.interval is None
+    assert any("the intervals are left out" in warning for warning in cut.warnings)
+
+
+def test_dates_keep_their_digits_in_fp16(run: Path, exported: ExportResult, tmp_path: Path) -> None:
+    """With the usual limits; blanks and unseen words are answered as in fp32."""
+    half = export_model(run, tmp_path, data=run / "table.csv", precision="fp16")
+    assert half.manifest.variant is not None
+    assert half.manifest.variant.error is not None
+    assert half.manifest.variant.error < 0.005
+    output = exported.manifest.outputs[0]
+    (actual,), (expected,) = (answers(result.path, HARD_ROWS, output) for result in (half, exported))
+    np.testing.assert_allclose(actual, expected, rtol=0.02, atol=0.02)
+
+
+def test_a_later_export_publishes_no_hidden_words(run: Path, tmp_path: Path) -> None:
+    """Another name does, and so does a model whose newest version has words."""
+    first = export_model(run, tmp_path, hide_categories=True)
+    assert not any("categories" in text for text in first.warnings)
+    again = export_model(run, tmp_path, data=run / "table.csv", version=2)
+    assert again.manifest.version == 2
+    assert again.manifest.features[2].categories == ()
+    said = (
+        "the words of categories are left out, as in version 1 of table: --name makes a model that has them"
+    )
+    assert said in again.warnings
+    named = export_model(run, tmp_path, name="named")
+    assert named.manifest.features[2].categories == ("blue", "green", "red")
+    assert not any("categories" in text for text in named.warnings)
+    assert not any("categories" in text for text in export_model(run, tmp_path, name="named").warnings)

@@ -144,7 +144,7 @@ def test_channels_are_shared_by_the_workers(server: Server) -> None:
 
 
 def smaller_share(server: Server, name: str, channels: int = 8) -> int:
-    """Of so many new channels, how many the worker has that has fewer."""
+    """Open new channels, and return how many of them the worker with fewer of them serves."""
     with contextlib.ExitStack() as opened:
         seen = []
         for number in range(channels):

@@ -112,7 +112,7 @@ def _load_table(
 
 
 def _other_column(path: Path, features: Sequence[Feature], unused: Sequence[str] = ()) -> str:
-    """The column of a table that is none of the network's, which is the one to predict."""
+    """The only column that the network does not read: the one to predict, if its name was not recorded."""
     names, used = read_cells(path).names, [feature.name for feature in features]
     for name in used:
         if name not in names:
@@ -120,8 +120,8 @@ def _other_column(path: Path, features: Sequence[Feature], unused: Sequence[str]
     others = [name for name in names if name not in used and name not in unused]
     if len(others) != 1:
         raise SourceError(
-            f"{path.stem}: expected one column besides those of the training, with the classes, got "
-            f"{', '.join(others) or 'none'}"
+            f"{path.stem}: expected one column besides those of the network, which it predicts and "
+            f"whose name it has not recorded, got {', '.join(others) or 'none'}: leave out the others"
         )
     return others[0]
 

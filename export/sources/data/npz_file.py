@@ -64,7 +64,7 @@ def npz_rows(
 
 
 def _true_answers(array: Array, labels: Sequence[str], where: str) -> Array:
-    """The classes of rows; or if there are no labels, numbers with decimals, which are to be predicted."""
+    """The class of each row. Without labels, an array of decimals has the numbers to predict instead."""
     if array.dtype.kind == "f" and array.ndim == 1 and not labels:
         if not np.isfinite(array).all():
             raise SourceError(f"{where}: expected finite numbers to predict, got others")

@@ -111,7 +111,7 @@ def read_split_rows(
             there.
         data_dir: Folder of the data sets.
         record: Of the training run, if the network is from one. Its data is split as it was there.
-        target: The column of a table to predict. Default: the one that is no feature.
+        target: The column of a table to predict. Default: the only column that `features` do not have.
         task: Whether that has classes or numbers.
     """
     path = Path(data)

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import orjson
 
+from turnpike.service.artifact.manifest import Interval
 from turnpike.service.classification import probabilities
+from turnpike.service.codec.tables.intervals import numbers_of
 from turnpike.service.errors import NotFiniteError, RequestError
 from turnpike.service.inference_types import Array, InferAnswer
 
@@ -27,6 +29,7 @@ def encode_predictions(
     distribution: bool | None,
     *,
     is_number: bool = False,
+    interval: Interval | None = None,
     bare: bool = False,
     more: Mapping[str, Any] | None = None,
 ) -> bytes:
@@ -37,6 +40,7 @@ def encode_predictions(
             label, and the probabilities of all.
         distribution: Whether the first output has probabilities, or else logits; None for neither.
         is_number: Whether the first output is the number that the model predicts, the prediction's `value`.
+        interval: Of that number, if it has one: `low` and `high` stand beside the value.
         bare: Whether predictions have the form of earlier versions: the values of the only output, or an
             object with those of each output, in which a label takes the place of what it comes from.
         more: Further members of the answer.
@@ -48,7 +52,7 @@ def encode_predictions(
         if first.shape[1:] == (len(answer.labels),):
             added = _labelled(first, answer.labels, distribution=distribution)
     elif first is not None and is_number and first.size == len(first):
-        added = [{"value": value} for value in first.reshape(-1)]
+        added = numbers_of(first, interval)
     rows = _bare(columns, added) if bare else _objects(columns, added)
     document = {"predictions": rows, "model": answer.model_name, "version": str(answer.model_version)}
     return orjson.dumps({**document, **(more or {})}, option=orjson.OPT_SERIALIZE_NUMPY)

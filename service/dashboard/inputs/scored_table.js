@@ -63,11 +63,13 @@ export class ScoredTable {
       this.#onChoose(rows[index], index + 1);
     };
     const shown = rows.slice(0, SHOWN_ROWS);
+    // label and probability, or a number and its interval
+    const count = this.#certificate.interval ? 3 : 2;
     const texts = shown.map(({ cells }, index) => [
-      ...Object.entries(columns[index]).slice(0, 2).map((column) => predictionText(column, this.#certificate)),
+      ...Object.entries(columns[index]).slice(0, count).map((column) => predictionText(column, this.#certificate)),
       ...cells.map((cell) => cell.trim()),
     ]);
-    const tableColumns = [...names.slice(0, 2), ...header].map((name, place) =>
+    const tableColumns = [...names.slice(0, count), ...header].map((name, place) =>
       tableColumn(
         name,
         texts.map((row) => row[place]),
@@ -104,7 +106,7 @@ export class ScoredTable {
 /** The columns of a prediction: label and probabilities, a predicted number, or the values of the outputs. */
 export function predictionColumns(prediction, certificate) {
   // a service may be set to send the values alone, as earlier versions did
-  const { outputs = {}, label, probability, probabilities, value } = prediction?.outputs
+  const { outputs = {}, label, probability, probabilities, value, low, high } = prediction?.outputs
     ? prediction
     : fromBare(prediction, certificate);
   const columns = {};
@@ -113,6 +115,8 @@ export function predictionColumns(prediction, certificate) {
     for (const [name, share] of Object.entries(probabilities)) columns[`p_${name}`] = share;
   }
   if (value !== undefined) columns[certificate.target ? `predicted ${certificate.target}` : "predicted"] = value;
+  // the bounds of an interval
+  for (const [name, bound] of Object.entries({ low, high })) if (bound !== undefined) columns[name] = bound;
   const names = Object.keys(outputs);
   // a label or a number takes the place of the output that it comes from
   const further = Object.keys(columns).length ? names.slice(1) : names;

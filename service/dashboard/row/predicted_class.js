@@ -15,12 +15,21 @@ export function predictedClass({ distribution, labels }, outputs) {
   return { label: labels.length === values.length ? labels[top] : `class ${top}`, share };
 }
 
-/** {name, value, text} of a predicted number; null if the model predicts none. */
-export function predictedNumber({ task, target }, outputs) {
+/**
+ * {name, value, text, interval} of a predicted number; null if the model predicts none. `interval` is a text, null
+ * if the model has no intervals.
+ */
+export function predictedNumber({ task, target, interval }, outputs) {
   const [{ data }] = outputs;
   if (task !== "number" || data.length !== 1) return null;
   const value = Number(data[0]);
-  return { name: target, value, text: numberText(value) };
+  return { name: target, value, text: numberText(value), interval: interval ? intervalText(value, interval) : null };
+}
+
+/** The interval of a predicted number, as in "8.1 to 12.3 in 90 % of such rows". */
+function intervalText(value, { level, half_width }) {
+  const [low, high] = [value - half_width, value + half_width].map(numberText);
+  return `${low} to ${high} in ${Number((100 * level).toPrecision(4))} % of such rows`;
 }
 
 /** The answer as text: "7 (99.2 %)", or "price: 12.5"; null if the output is neither a class nor a number. */

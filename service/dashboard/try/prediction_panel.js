@@ -99,6 +99,7 @@ function predictionNodes(reading, lesion, { showAll, toggleAll }) {
     const changed = lesion && predictedNumber(certificate, lesion.outputs);
     return [
       headline(numberParts(predicted), changed && numberParts(changed)),
+      !lesion && predicted.interval && el("p", { class: "quiet interval" }, predicted.interval),
       timeNote,
       changed && el("p", { class: "note" }, movedText(predicted, changed, lesion)),
       otherOutputs,

@@ -215,3 +215,49 @@ def test_fp16_refuses_loops() -> None:
     data = graph_of([node], {"h0": np.zeros(3, np.float32)}, (3, 3))
     with pytest.raises(PrecisionError, match="without loops and branches, got Scan"):
         lower(data, "fp16")
+
+
+def test_fp16_prepares_large_inputs_in_float32() -> None:
+    """Days since 1970 and a number above the range of fp16 are standardized before they lose their digits.
+
+    The constant `two` is also read after the multiplication, and `both` is computed of constants.
+    """
+    nodes = [
+        helper.make_node("Add", ["half", "half"], ["both"]),
+        helper.make_node("Sub", ["x", "shift"], ["moved"]),
+        helper.make_node("Mul", ["moved", "scale"], ["standard"]),
+        helper.make_node("Mul", ["standard", "two"], ["doubled"]),
+        helper.make_node("Mul", ["doubled", "both"], ["ready"]),
+        helper.make_node("MatMul", ["ready", "weight"], ["sums"]),
+        helper.make_node("Mul", ["sums", "two"], ["y"]),
+    ]
+    shift, scale = np.array([17_000, 2_000_000], np.float32), np.array([1 / 400, 1 / 300_000], np.float32)
+    weight = np.array([[0.5, -1.5], [1, 0.25]], np.float32)
+    half, two = np.array([0.5], np.float32), np.array([2], np.float32)
+    constants = {"half": half, "shift": shift, "scale": scale, "two": two, "weight": weight}
+    model = graph_of(nodes, constants, ("batch", 2))
+    draw = np.random.default_rng(2)
+    rows = (shift + draw.normal(size=(50, 2)) / scale).astype(np.float32)
+    expected, actual = (open_model(file).run({"x": rows}, ["y"])[0] for file in (model, lower(model, "fp16")))
+    np.testing.assert_allclose(actual, expected, rtol=0.01, atol=0.01)
+    types = {t.name: t.data_type for t in onnx.load_model_from_string(lower(model, "fp16")).graph.initializer}
+    assert types["weight"] == TensorProto.FLOAT16
+
+
+def test_fp16_keeps_an_output_of_the_preparation() -> None:
+    """What is computed of the inputs alone may be an output, and so may be what a caller may override."""
+    nodes = [
+        helper.make_node("Add", ["x", "bias"], ["moved"]),
+        helper.make_node("Mul", ["moved", "two"], ["y"]),
+        helper.make_node("Mul", ["x", "two"], ["doubled"]),
+    ]
+    model = onnx.load_model_from_string(
+        graph_of(nodes, {"bias": np.array([1], np.float32), "two": np.array([2], np.float32)}, ("batch", 2))
+    )
+    model.graph.input.append(helper.make_tensor_value_info("bias", TensorProto.FLOAT, [1]))
+    model.graph.output.append(helper.make_tensor_value_info("doubled", TensorProto.FLOAT, ("batch", 2)))
+    lowered = open_model(lower(model.SerializeToString(), "fp16"))
+    x = np.array([[1, 2]], np.float32)
+    assert lowered.run({"x": x}, ["y"])[0].tolist() == [[4, 6]]
+    assert lowered.run({"x": x}, ["doubled"])[0].tolist() == [[2, 4]]
+    assert lowered.run({"x": x, "bias": np.array([3], np.float32)}, ["y"])[0].tolist() == [[8, 10]]

@@ -96,6 +96,32 @@ def test_a_number_is_shown_beside_the_error_of_the_mean(goods: Path) -> None:
     assert "answering the mean every time is as good" in without
 
 
+def test_intervals_are_shown(goods: Path) -> None:
+    shown = output(
+        *(
+            "--data",
+            goods,
+            "--target",
+            "price",
+            "--interval",
+            "0.8",
+            "-n",
+            "2",
+            "--no-pictures",
+            "--out",
+            "run",
+        )
+    )
+    metrics = read_checkpoint(Path("run/model.safetensors"))[1].metrics
+    assert metrics["interval_level"] == 0.8
+    width, rows = metrics["interval_half_width"], metrics["interval_rows"]
+    held = metrics["test_interval_coverage"]
+    text = (
+        f"intervals ± {width:.5g}, to hold 0.8 of the true numbers: by {rows} validation rows; {held:.2%} of"
+    )
+    assert text in shown
+
+
 def test_imbalanced_classes_are_shown_and_warned_of(goods: Path) -> None:
     """The kind depends on nothing, so the network answers the commonest one."""
     drops = [word for name in ("euros", "price") for word in ("--drop", name)]
@@ -137,6 +163,8 @@ def test_a_table_is_split_by_time(goods: Path) -> None:
         (["--drop", "id", "--keep", "id"], "--drop and --keep: one leaves out 'id', the other uses it"),
         (["--target", "kind", "--drop", "kind"], "--drop: 'kind' is the column to predict"),
         (["--set", "scaling=unit"], "scaling=unit needs numbers without blanks in all columns"),
+        (["--interval", "0.9"], "interval: expected a number to predict, and goods has classes"),
+        (["--target", "price", "--interval", "95"], "interval: expected a share of rows between 0 and 1"),
         (["--target", "price", "--class-weights"], "class weights: goods has a number to predict"),
     ],
 )

@@ -334,7 +334,7 @@ def test_columns_that_are_no_plain_numbers_need_the_encoder(tmp_path: Path) -> N
     data = load_dataset(str(saved(tmp_path, "t,n,class\n" + lines)), table=options)
     config = find_preset("digits-10").config
     assert config_for_data(config, data, []).columns == (("number", 0, False), ("number", 0, False))
-    # so does one that only a row without an answer has
+    # a blank needs the encoder, too, if only a row without a class has it
     lines = "".join(f"{n},{'' if n == 9 else n % 5},{'' if n == 9 else 'xy'[n % 2]}\n" for n in range(100))
     data = load_dataset(str(saved(tmp_path, "t,n,class\n" + lines)), table=options)
     assert not data.train.x.isnan().any()

@@ -161,6 +161,7 @@ def test_the_certificate_has_the_proof(tmp_path: Path) -> None:
         "batch_coupled": False,
         "task": "classes",
         "target": "",
+        "interval": None,
         "ranges": {"x": {"low": -1, "high": 16}},
         "samples": 2,
         "gates": 3,

@@ -156,3 +156,34 @@ def test_cells_of_parquet_are_values_of_python() -> None:
     assert python_cells(moments) == [datetime(1970, 1, 1)]
     (number,) = python_cells(pyarrow.array([Decimal("1.5")]))
     assert (type(number), number) == (float, 1.5)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_rows_without_an_answer_may_have_wrong_cells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], plain: bool
+) -> None:
+    """They are left out, as in the training. Other rows are read strictly."""
+    features = (
+        tuple(Feature(name=name, low=0, high=1, mean=0, sd=1) for name in "abcd") if plain else FEATURES
+    )
+    names, good = ("a,b,c,d", "1,2,3,4") if plain else ("day,color,size,ripe", '1970-01-03,red,"1,5",yes')
+    wrong = "heavy,2,3,4" if plain else "1970-01-03,red,heavy,yes"
+    model = with_manifest(highway(), features=features, target="kind")
+    signature = local_model(put_model(tmp_path, data=model).path)[0]
+    path = tmp_path / "rows.csv"
+    path.write_text(f"id,{names},kind\n1,{good},a\n2,{wrong},\n3,{good},\n4,{wrong},NA\n")
+    rows, others = read_rows(path, signature)
+    assert (len(rows), others) == (2, {"id": ["1", "3"], "kind": ["a", ""]})
+    note = "note: left out 2 rows with a wrong cell and without a value of kind; the first: "
+    column = "a" if plain else "size"
+    assert f"{note}{path}, line 3, column '{column}': expected" in capsys.readouterr().err
+
+    path.write_text(f"id,{names},kind\n1,{wrong},\n2,{wrong},a\n")
+    with pytest.raises(SettingError, match=f"line 3, column '{column}': expected"):
+        read_rows(path, signature)
+    # nothing is left out without the column of the answers, or if no row would be left
+    for table in (f"id,{names}\n1,{wrong}\n", f"{names},kind\n{wrong},\n"):
+        path.write_text(table)
+        with pytest.raises(SettingError, match=f"line 2, column '{column}': expected"):
+            read_rows(path, signature)
+    assert capsys.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""Tables in CSV with columns that the model does not read, the one that it predicts among them."""
+"""CSV tables with further columns: those that the model ignores, and the one that it predicts."""
 
 from __future__ import annotations
 

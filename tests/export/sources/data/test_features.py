@@ -37,7 +37,7 @@ def save_table(folder: Path, *columns: str) -> Path:
     path = folder / "rows.csv"
     lines = [
         [
-            str(10 * row + "abcde".index(name)) if name != "class" else ("no", "yes")[row % 2]
+            str(10 * row + "abcdef".index(name)) if name != "class" else ("no", "yes")[row % 2]
             for name in columns
         ]
         for row in range(20)
@@ -101,6 +101,23 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
         assert labels == ("no", "yes")
         assert np.array_equal(rows.inputs["x"], expected.inputs["x"])
         assert np.array_equal(rows.inputs["x"][0] % 10, [0, 1, 2, 3])
+
+
+def test_further_columns_are_ignored_if_the_target_is_recorded(tmp_path: Path) -> None:
+    """By the training or the manifest; without its name, it must be the only further column."""
+    inputs = parse_inputs(["x:float32[batch,4]"])
+    expected, _ = read_rows(save_table(tmp_path, "a", "b", "c", "d", "class"), inputs, features=FEATURES)
+    assert expected.classes is not None
+    table = save_table(tmp_path, "e", "class", "d", "f", "c", "b", "a")
+    known_by: list[dict[str, Any]] = [{"record": record_of(RECORDED)}, {"target": "class"}]
+    for known in known_by:
+        rows, labels = read_rows(table, inputs, features=FEATURES, **known)
+        assert labels == ("no", "yes")
+        assert rows.classes is not None
+        assert np.array_equal(rows.classes, expected.classes)
+    message = "whose name it has not recorded, got e, class, f: leave out the others"
+    with pytest.raises(SourceError, match=message):
+        read_rows(table, inputs, features=FEATURES)
 
 
 @pytest.mark.parametrize(
