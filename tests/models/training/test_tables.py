@@ -74,7 +74,6 @@ def test_a_number_is_predicted(tmp_path: Path, config: MlpConfig | GridLstmConfi
     assert record.data["task"] == "number"
     entry = record.history[-1]
     assert {"loss", "r2", "valid_loss", "valid_r2", "valid_mae"} <= entry.keys()
-    assert record.metrics["valid_r2"] == max(entry["valid_r2"] for entry in record.history)
     # the training's loss is in standard deviations, so R2 is about 1 minus it
     assert entry["r2"] == pytest.approx(1 - entry["loss"])
 
