@@ -38,7 +38,13 @@ from turnpike.models.networks.families import build_network, expect_setting_type
 from turnpike.models.training.checkpoint import TrainingRecord
 from turnpike.models.training.checkpoint import load_network as load_checkpoint
 from turnpike.models.training.presets import find_preset
-from turnpike.models.training.recipe import SMALL_TABLE_BATCH, SMALL_TABLE_WEIGHT_DECAY, Recipe
+from turnpike.models.training.recipe import (
+    MAX_TABLE_WEIGHT_DECAY,
+    SMALL_TABLE_BATCH,
+    SMALL_TABLE_WEIGHT_DECAY,
+    TABLE_WEIGHT_DECAY_PER_EPOCH,
+    Recipe,
+)
 from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 from turnpike.models.training.train import TrainingOutcome, train
 
@@ -273,6 +279,9 @@ def recipe_for_data(recipe: Recipe, data: Dataset, chosen: Collection[str]) -> R
     if data.is_small_table:
         changes["batch"] = min(recipe.batch, SMALL_TABLE_BATCH)
         changes["weight_decay"] = max(recipe.weight_decay, SMALL_TABLE_WEIGHT_DECAY)
+    elif data.is_table:
+        per_step = TABLE_WEIGHT_DECAY_PER_EPOCH * recipe.batch / len(data.train)
+        changes["weight_decay"] = max(recipe.weight_decay, min(per_step, MAX_TABLE_WEIGHT_DECAY))
     return replace(recipe, **{name: value for name, value in changes.items() if name not in chosen})
 
 

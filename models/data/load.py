@@ -50,8 +50,8 @@ def load_dataset(
         data_dir: Folder with the files of a public data set; then nothing is downloaded.
         test_fraction: None keeps the official test rows; a number splits all rows at random with this
             share of test rows.
-        valid_fraction: Share of the training rows to hold out for validation; None for a twelfth, or a fifth
-            of a small table.
+        valid_fraction: Share of the training rows to hold out for validation; None for a twelfth. Of a table,
+            None is 200 rows, at most a fifth and at least a twelfth.
         seed: Decides the random splits.
         progress: Called during downloads.
     """

@@ -103,6 +103,13 @@ class Recipe:
 # for tables with few rows, on which a preset's own settings take few steps and learn the rows by heart
 SMALL_TABLE_BATCH = 16
 SMALL_TABLE_WEIGHT_DECAY = 1.0
+# for other tables. AdamW decays the weights at each step, so their decay per epoch is this many times the
+# learning rate, as in a small table with 800 training rows. The limit is for tables with few steps per epoch.
+TABLE_WEIGHT_DECAY_PER_EPOCH = 50.0
+MAX_TABLE_WEIGHT_DECAY = 3.0
+# epochs whose mean validation score chooses the best network of a table: a single score of a few hundred rows
+# is often high by chance, mostly in an early epoch
+TABLE_SCORED_EPOCHS = 3
 
 # of the networks in Figure 1 of "Training Very Deep Networks"
 FIGURE_1_RECIPE = Recipe(epochs=10, batch=100, lr=1e-3, clip=1.0)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, TypedDict
 
 import torch
@@ -33,6 +34,7 @@ from turnpike.models.training.checkpoint import (
 from turnpike.models.training.evaluate import baseline, evaluate, loss_of, metric_of, to_network_input
 from turnpike.models.training.gate_budget import GatePenalty
 from turnpike.models.training.interval import interval_metrics
+from turnpike.models.training.recipe import TABLE_SCORED_EPOCHS
 from turnpike.models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 
 
@@ -60,7 +62,7 @@ class TrainingState:
         seconds: Time spent in steps and validation.
         totals: Sums over the current epoch.
         history: Loss and accuracies of the finished epochs; with a gate budget, also its penalty.
-        best: The entry of `history` with the best validation accuracy; empty before the first.
+        best: The entry of `history` of the best network; empty before the first.
     """
 
     step: int = 0
@@ -147,6 +149,7 @@ class _TrainingRun:
         self.metric = metric_of(self.net)
         # the score by which the best network is chosen
         self.chosen_by = "balanced_accuracy" if plan.recipe.class_weights else self.metric
+        self.scored_epochs = TABLE_SCORED_EPOCHS if plan.data.is_table else 1
         by_class = plan.recipe.class_weights or plan.data.is_imbalanced
         self.rarest_class = int(plan.data.class_counts.argmin()) if by_class else None
         self.class_weights: Tensor | None = None
@@ -240,12 +243,22 @@ class _TrainingRun:
         if self.gate_penalty is not None:
             entry["gate_penalty"] = totals["gate_penalty"] / totals["rows"]
         self.state.history.append(entry)
-        best, chosen_by = self.state.best, f"valid_{self.chosen_by}"
-        # if two networks have the same score, the one with the lower loss is better
-        if not best or (entry[chosen_by], -valid_loss) > (best[chosen_by], -best["valid_loss"]):
+        best = self.state.best
+        if not best or self._rank(entry) > self._rank(best):
             self.state.best = entry
             record = self.plan.record(entry, self.state.history)
             save_checkpoint(self.plan.folder / BEST_CHECKPOINT, self.net.state_dict(), record)
+
+    def _rank(self, entry: dict[str, float]) -> tuple[float, float]:
+        """How good the network after an epoch of the history is; higher is better.
+
+        This is the mean score of the last epochs. If two networks have the same one, that with the lower loss
+        is better.
+        """
+        epoch = int(entry["epoch"])
+        scored = self.state.history[max(0, epoch - self.scored_epochs) : epoch]
+        score = fmean(scored_entry[f"valid_{self.chosen_by}"] for scored_entry in scored)
+        return score, -entry["valid_loss"]
 
     def finish(self) -> TrainingRecord:
         """Evaluate the best network on the test rows, once, and save the result in its checkpoint."""

@@ -125,16 +125,26 @@ def test_tables_are_standardized_by_column_unless_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "valid", "batch", "weight_decay"), [(1240, 198, 16, 1.0), (1250, 83, 64, 0.0)]
+    ("rows", "valid", "batch", "weight_decay"),
+    [
+        (1240, 198, 16, 1.0),
+        (1250, 200, 64, 3.0),
+        (2500, 200, 64, 50 * 64 / 1800),
+        (5000, 333, 64, 50 * 64 / 3667),
+    ],
 )
-def test_small_tables_have_their_own_recipe(
+def test_tables_have_a_recipe_for_their_size(
     tmp_path: Path, rows: int, valid: int, batch: int, weight_decay: float
 ) -> None:
-    """Small means under 1,000 rows besides the fifth of test rows; what the user chose is kept."""
+    """Small means under 1,000 rows besides the fifth of test rows; what the user chose is kept.
+
+    200 rows are for validation, if they are between a twelfth and a fifth.
+    """
     table = load_dataset(str(saved(tmp_path, "a,b,c\n" + "1,2,x\n3,4,y\n" * (rows // 2))))
     recipe = find_preset("digits-10").recipe
     found = recipe_for_data(recipe, table, ())
     assert (len(table.valid), found.batch, found.weight_decay) == (valid, batch, weight_decay)
+    assert recipe_for_data(replace(recipe, weight_decay=4.0), table, ()).weight_decay == 4
     kept = recipe_for_data(recipe, table, ("batch", "weight_decay"))
     assert (kept.batch, kept.weight_decay) == (recipe.batch, recipe.weight_decay)
     assert recipe_for_data(recipe, load_dataset("digits"), ()) == recipe
