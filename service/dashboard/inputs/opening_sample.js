@@ -5,7 +5,7 @@ import { postTensors } from "../state/api.js";
 
 // layers that are tried on all samples, and how long that may take
 const MAX_TRIED_LAYERS = 4;
-const MAX_MILLISECONDS = 4000;
+const MAX_MILLISECONDS = 8000;
 
 /**
  * @typedef {object} Opening
