@@ -109,6 +109,19 @@ def test_a_unit_is_shown_once(page: Page) -> None:
     expect(page.locator("#try .feature-name")).to_have_text(names)
 
 
+@pytest.mark.parametrize("form", ["feature-list", "feature-list with-blanks"])
+def test_fields_show_all_digits(dashboard: OpenDashboard, server: Server, form: str) -> None:
+    """Forms with buttons for blanks have narrower fields."""
+    with dashboard(server.url) as page:
+        wait_for_prediction(page, "mean row")
+        page.locator(".feature-list").evaluate("(list, form) => { list.className = form; }", form)
+        field = page.get_by_role("spinbutton", name="a, b")
+        field.fill("-0.08915")
+        # room for the arrows is taken while the pointer is over the field
+        field.hover()
+        assert field.evaluate("(input) => input.scrollWidth - input.clientWidth") <= 0
+
+
 @pytest.mark.parametrize(
     ("text", "result"),
     [

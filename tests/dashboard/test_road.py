@@ -103,6 +103,25 @@ def row_that_some_layers_flip(server: Server) -> tuple[list[Any], list[Any]]:
     raise AssertionError("expected a mean of two samples whose class a layer flips")
 
 
+def test_the_focus_ring_of_the_lever_leaves_its_words_free(
+    dashboard: OpenDashboard, bundled_server: Server
+) -> None:
+    """The words below the lever begin where the ring ends, or later."""
+    with dashboard(bundled_server.url) as page:
+        choose_sample(page, bundled_server, "digits-10", 3)
+        lever = page.locator(".lever input")
+        lever.press("ArrowLeft")
+        ring = lever.evaluate(
+            """(input) => {
+              const { outlineOffset, outlineWidth } = getComputedStyle(input);
+              const { bottom } = input.getBoundingClientRect();
+              return bottom + parseFloat(outlineOffset) + parseFloat(outlineWidth);
+            }"""
+        )
+        words = page.locator(".lever-ends").evaluate("(node) => node.getBoundingClientRect().top")
+        assert ring <= words
+
+
 def test_the_layer_that_flips_the_answer_is_found(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """One request closes each layer in turn; the one that takes most from the class stays closed."""
     from playwright.sync_api import expect
