@@ -50,11 +50,11 @@ def check_labels(claims: Checklist, file: VerifiedFile) -> None:
 
 
 def _check_picture(claims: Checklist, file: VerifiedFile) -> None:
-    """Check the numbers of black and white, if the source or its rows have them; the size is the input's."""
-    if file.network.pixels is not None:
-        claims.expect("picture", picture_input(file.network), file.manifest.picture, "of the rows")
-    elif file.manifest.picture is None:
+    """Check the numbers of black and white by the source or its rows; a file of an older version has none."""
+    if file.manifest.picture is None:
         claims.leave_empty("picture")
+    elif file.network.pixels is not None:
+        claims.expect("picture", picture_input(file.network), file.manifest.picture, "of the rows")
     else:
         claims.claim("the source does not say which numbers black and white are", "picture")
 

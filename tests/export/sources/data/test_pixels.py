@@ -99,11 +99,15 @@ def test_other_options_are_refused(option: str, message: str) -> None:
 
 
 def test_verification_checks_it(tmp_path: Path) -> None:
-    """By the rows; without them it is said by whoever exported the file."""
+    """By the rows; without them whoever exported the file says it. A file of an older version does not."""
     images, net = folder_of_images(tmp_path), network()
     result = export_model(net, tmp_path / "repo", name="net", inputs=[INPUT], data=images)
     assert "picture" in verify_model(result.path, net, data=images).claims.checked
     assert "picture" in verify_model(result.path, net).claims.claimed
+    content = result.path.read_bytes()
+    older = result.manifest.model_copy(update={"picture": None})
+    result.path.write_bytes(embed_manifest(content, older))
+    verify_model(result.path, net, data=images)
     false = result.manifest.model_copy(update={"picture": grey(1)})
     result.path.write_bytes(embed_manifest(result.path.read_bytes(), false))
     with pytest.raises(ParityError, match="picture: expected .*255.*, of the rows, got .*white=1"):
