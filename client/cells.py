@@ -6,6 +6,7 @@ who passes its values has done so.
 
 from __future__ import annotations
 
+import difflib
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,9 @@ import numpy as np
 from turnpike.client.errors import InputError
 from turnpike.client.inputs import Array, is_table
 from turnpike.common.columns import ISO, KINDS, CellError, ColumnForm, date_text
+
+# columns that an error lists
+MAX_LISTED = 5
 
 Cell = str | float | bool | None
 
@@ -128,9 +132,25 @@ def _table_columns(table: Any, columns: Sequence[Column], subject: str) -> list[
 def _places(frame: Any, names: Sequence[str], subject: str) -> list[int]:
     """The places of the columns of these names in a DataFrame, which may have others too."""
     given = list(map(str, frame.columns))
-    if any(given.count(name) != 1 for name in names):
-        raise InputError(subject, f"expected the columns {list(names)}, got {list(frame.columns)}")
+    missing = [name for name in names if name not in given]
+    if missing:
+        fault = _missing_text(missing, given, names)
+        raise InputError(subject, f"expected the columns {list(names)}, {fault}")
+    if twice := [name for name in names if given.count(name) > 1]:
+        raise InputError(subject, f"expected each column once, got {twice[0]!r} more than once")
     return [given.index(name) for name in names]
+
+
+def _missing_text(missing: Sequence[str], given: Sequence[str], names: Sequence[str]) -> str:
+    """Which columns are missing, and what a column that is spelled like one of them may be meant for."""
+    others = [name for name in given if name not in names]
+    shown = ", ".join(map(repr, missing[:MAX_LISTED]))
+    more = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
+    text = f"and {shown}{more} {'is' if len(missing) == 1 else 'are'} missing"
+    for name in missing[:MAX_LISTED]:
+        if similar := difflib.get_close_matches(name, others, 1):
+            return f"{text}; is {similar[0]!r} meant for {name!r}?"
+    return f"{text}; there are also {others[:MAX_LISTED]}" if others else text
 
 
 def _row_columns(rows: Sequence[Any], columns: Sequence[Column], subject: str) -> list[list[Any]]:

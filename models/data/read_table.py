@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -174,7 +175,10 @@ def _expect_names(path: Path, names: Sequence[str], options: TableOptions) -> No
             if name not in names and options.forms:
                 raise DataError(f"{path}: expected a column {name!r}, as in the training, got none")
             if name not in names:
-                raise DataError(f"{path}: {option}: expected one of {', '.join(names)}, got {name!r}")
+                similar = difflib.get_close_matches(name, names, 1)
+                question = f"; did you mean {similar[0]!r}?" if similar else ""
+                known = ", ".join(known or "''" for known in names)
+                raise DataError(f"{path}: {option}: expected one of {known}, got {name!r}{question}")
 
 
 def _column(

@@ -80,7 +80,8 @@ class ScoringModel:
             if index == 0 and labels and array.shape[1:] == (len(labels),) and self._distribution is not None:
                 columns |= _class_columns(array, labels, distribution=self._distribution)
             else:
-                columns[name] = to_arrow(array)
+                is_number = index == 0 and self._model.predicts_number and array.size == batch.rows
+                columns["value" if is_number else name] = to_arrow(array.reshape(-1) if is_number else array)
                 if index == 0 and (interval := self._model.interval) is not None and array.size == batch.rows:
                     columns["low"], columns["high"] = map(pyarrow.array, interval_bounds(array, interval))
         for name, array in zip(self._gates, arrays[len(self._outputs) :], strict=True):

@@ -233,6 +233,11 @@ def decode_infer(
             PARAMETER_CHECKS[name](value, f"parameters.{name}")
 
     # read the inputs and the requested outputs
+    if "instances" in present and "inputs" not in present:
+        raise RequestError(
+            "inputs: expected tensors (name, shape, datatype, data), got `instances`, which only "
+            ":predict takes"
+        )
     inputs = InputReader(body, len(text), signature, limits)
     inputs.read(expect_array(request["inputs"] if "inputs" in present else MISSING, "inputs"))
     inputs.expect_even(text, 1 if "outputs" in present else 0, limits.max_depth)

@@ -218,8 +218,14 @@ def read_texts(
 def _records(
     lines: Iterable[str], where: str, max_rows: int | None, *, keep_spaces: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each line that is not blank, with its number. A line of spaces may be one, or a text."""
-    reader = csv.reader(lines)
+    """The cells of each line that is not blank, with its number. A line of spaces may be one, or a text.
+
+    They are separated by commas, or by semicolons if the first line has these and no comma.
+    """
+    rest = iter(lines)
+    first = next(rest, "")
+    delimiter = ";" if ";" in first and "," not in first else ","
+    reader = csv.reader(chain((first,), rest), delimiter=delimiter)
     # a header, and blank lines, which also take time, count too
     max_records = None if max_rows is None else max_rows + 1
     try:

@@ -16,6 +16,11 @@ function formatted(value, size) {
   return value.toLocaleString("en", { maximumSignificantDigits: size >= 1000 ? 4 : 3 });
 }
 
+/** A count of things, with all its digits: 58,788. */
+export function count(value) {
+  return value.toLocaleString("en");
+}
+
 /** 0.1234 as 12.3 %. */
 export function percent(share) {
   if (share === null || share === undefined || Number.isNaN(share)) return "–";

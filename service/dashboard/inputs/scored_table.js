@@ -1,7 +1,7 @@
 // The rows of a CSV file with their predictions: the first ones to choose from, all of them to download.
 
 import { el, setChildren } from "../dom/element.js";
-import { number } from "../dom/number_format.js";
+import { count, number } from "../dom/number_format.js";
 import { tableColumn } from "../dom/table_column.js";
 import { predictedNumber, probabilityText } from "../row/predicted_class.js";
 import { post } from "../state/api.js";
@@ -35,7 +35,7 @@ export class ScoredTable {
     setChildren(this.node, status);
     const predictions = [];
     for (let start = 0; start < rows.length; start += MAX_ROWS_PER_REQUEST) {
-      status.textContent = `Scoring row ${number(start + 1)} of ${number(rows.length)} …`;
+      status.textContent = `Scoring row ${count(start + 1)} of ${count(rows.length)} …`;
       const instances = rows.slice(start, start + MAX_ROWS_PER_REQUEST).map(({ instance }) => instance);
       predictions.push(...(await post(this.#path, { instances }, signal)).predictions);
     }
@@ -45,7 +45,7 @@ export class ScoredTable {
       [...header, ...names],
       ...rows.map(({ cells }, index) => [...cells, ...Object.values(columns[index])]),
     ];
-    status.textContent = `${number(rows.length)} ${rows.length === 1 ? "row" : "rows"} scored`;
+    status.textContent = `${count(rows.length)} ${rows.length === 1 ? "row" : "rows"} scored`;
     setChildren(
       this.node,
       el("div", { class: "toolbar" }, status, downloadLink(scoredName(this.#fileName), csvText(scored), signal)),
@@ -94,7 +94,7 @@ export class ScoredTable {
       tableColumns.map((column) => column.head),
     );
     const caption =
-      rows.length > SHOWN_ROWS ? `The first ${SHOWN_ROWS} of ${number(rows.length)} rows` : "All rows";
+      rows.length > SHOWN_ROWS ? `The first ${SHOWN_ROWS} of ${count(rows.length)} rows` : "All rows";
     return el(
       "div",
       { class: "scroll", tabindex: "0", role: "group", "aria-label": "Scored rows" },

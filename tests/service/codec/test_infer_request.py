@@ -183,6 +183,7 @@ GOOD = entry([0] * 6, 1, 2, 3)
     [
         (body(), "inputs: expected one named 'x', which is missing"),
         (b"{}", "inputs: expected an array, got no such key"),
+        (b'{"instances": [[1]]}', "inputs: expected tensors .*, got `instances`, which only :predict takes"),
         (b'{"inputs": 3}', "inputs: expected an array, got a number"),
         (b'{"inputs": [3]}', r"inputs\[0\]: expected an object, got a number"),
         (b'{"inputs": [], "inputs": []}', "body: expected each key once, got 'inputs' twice"),

@@ -83,7 +83,7 @@ def test_tables_are_read(text: str, model: Signature, rows: list[object]) -> Non
         ),
         ("1,2,3\n4,5\n", TABLE, "body, line 2: expected 3 columns, got 2"),
         (
-            "1;2;3\n",
+            "1|2|3\n",
             TABLE,
             "body, line 1: expected all 3 features of the model, and 'alcohol', 'ash [g]', 'hue' are missing",
         ),
@@ -128,6 +128,17 @@ def test_the_text_is_checked_before_it_is_parsed() -> None:
     long_cell = b"1,2," + b"3" * 140_000
     with pytest.raises(RequestError, match="body, line 1: expected cells separated by commas"):
         decode_csv(long_cell, TABLE, RequestLimits())
+
+
+def test_semicolons_separate_too() -> None:
+    """If the first line has them and no comma, as `train` and `score` read such files."""
+    lines = ["alcohol;hue;ash [g];oak\n", "1;2;3;a,b\n", "4;5;6;\n"]
+    table = read_table(lines, TABLE, "t.csv")
+    np.testing.assert_array_equal(table.values, [[1, 3, 2], [4, 6, 5]])
+    assert table.others == {"oak": ["a,b", ""]}
+    # a line of numbers with decimal commas is not clear
+    with pytest.raises(RequestError, match="t.csv, line 1: expected 3 columns, got 4"):
+        read_table(["1,5;2,5;3,5\n"], TABLE, "t.csv")
 
 
 def test_other_columns_are_kept() -> None:
