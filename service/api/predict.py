@@ -71,7 +71,7 @@ class PredictEndpoint(ModelEndpoint[Request]):
             call.model.distribution,
             is_number=call.model.predicts_number,
             interval=call.model.interval,
-            bare=self.context.settings.bare_predictions and not wants_csv,
+            bare=self.context.settings.old_predict and not wants_csv,
             more=more,
         )
         if wants_csv:

@@ -207,7 +207,7 @@ def open_model(
             raise ModelFileError(
                 f"{where}: {'expected a file, and it is a folder' if model.is_dir() else 'no such file'}"
             )
-    manifest = read_manifest(mapped(model) if isinstance(model, Path) else model, where)
+    manifest = read_manifest(_mapped(model) if isinstance(model, Path) else model, where)
     return open_runtime(
         model,
         manifest,
@@ -338,7 +338,7 @@ def _id_and_range(message: str) -> tuple[int, int, int] | None:
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
-def mapped(path: Path) -> memoryview:
+def _mapped(path: Path) -> memoryview:
     """The bytes of a file, of which only those that are used are read."""
     try:
         with path.open("rb") as file:

@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -17,7 +18,6 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from turnpike.service.artifact.manifest import read_manifest
-from turnpike.service.artifact.runtime import mapped
 from turnpike.service.config.auto_workers import MEASURED_TABLE, auto_settings
 from turnpike.service.config.settings import KEYWORDS, PREFIX, SECRETS, Settings
 from turnpike.service.errors import ModelFileError, SettingError
@@ -111,7 +111,7 @@ def _expect_models(path: Path, origin: str) -> None:
         raise SettingError(f"{origin}: {error}") from error
     if location.file is not None:
         try:
-            read_manifest(mapped(location.file), str(location.file))
+            _expect_onnx(location.file)
         except ModelFileError as error:
             raise SettingError(
                 f"{origin}: expected an .onnx file, got {str(path)!r}: {error.public_message}"
@@ -121,6 +121,14 @@ def _expect_models(path: Path, origin: str) -> None:
             f"MODELS: expected a model, got the empty folder {str(path)!r}: export one to it first, or wait "
             f"for one with --models {path}"
         )
+
+
+def _expect_onnx(path: Path) -> None:
+    """Raise a ModelFileError unless a file is an ONNX model with a valid manifest or none."""
+    with path.open("rb") as file:
+        # an empty file cannot be mapped
+        is_empty = not path.stat().st_size
+        read_manifest(b"" if is_empty else memoryview(mmap(file.fileno(), 0, access=ACCESS_READ)), str(path))
 
 
 def flag_of(name: str) -> str:

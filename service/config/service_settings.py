@@ -42,5 +42,5 @@ class ServiceSettings(TypedDict, total=False):
     dashboard: bool
     docs: bool
     drift_rows: int
-    bare_predictions: bool
+    old_predict: bool
     otlp: str | None

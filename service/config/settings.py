@@ -196,7 +196,7 @@ class Settings(BaseModel):
     dashboard: bool = Field(True, description="Serve the dashboard at /.")
     docs: bool = Field(True, description="Serve /docs and /openapi.json.")
     drift_rows: int = Field(10_000, ge=100, description="Rows of live traffic that drift is computed from.")
-    bare_predictions: bool = Field(
+    old_predict: bool = Field(
         False, description="Answer :predict in the form of earlier versions, without outputs by name."
     )
     otlp: str | None = Field(None, description="URL of an OpenTelemetry collector (OTLP over HTTP).")

@@ -63,7 +63,7 @@ PREDICTIONS = [
     {**LABELLED, "outputs": {"y": [1, 2], "margin": 0.5, "more": [3, 4]}},
     {"outputs": {"y": [1, 2]}},
     {"outputs": {"y": 1, "z": [[2, 3], [4, 5]]}},
-    # with --bare-predictions
+    # with --old-predict
     LABELLED,
     [1, 2],
     1.5,

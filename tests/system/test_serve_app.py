@@ -273,7 +273,7 @@ def test_an_application_that_cannot_be_served_stops_the_start(
 ) -> None:
     (tmp_path / "my_app.py").write_text(code)
     for folder in ("models", "others"):
-        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "net").mkdir(parents=True)
     command = [sys.executable, "-m", "turnpike", "serve", "--port", "0", *options]
     ran = subprocess.run(
         command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False

@@ -56,8 +56,8 @@ def read_rows(
     At most MAX_ROWS_USED rows are returned, always the same ones.
 
     Args:
-        data: An .npz file; or a .csv or .parquet file, a folder of images or the name of a data set. Its test
-            rows are taken; of a table, if there was no training run, any rows.
+        data: An .npz file; or a .csv or .parquet file, a folder of images or the name of a data set, whose
+            test rows are taken.
         inputs: The inputs of the network.
         labels: The labels of the network, if known; classes may be given as labels.
         data_dir: Folder of the data sets.
@@ -81,12 +81,10 @@ def read_rows(
         target=target,
         task=task,
     )
-    if record is not None or not path.is_file():
-        return dataset_rows(dataset, inputs, labels, features)
-    # nobody knows which of a user's rows the network was trained on
-    dataset = replace(dataset, test=joined(dataset.train, dataset.valid, dataset.test))
     rows, names = dataset_rows(dataset, inputs, labels, features)
-    return replace(rows, table=dataset.test.x.numpy()), names
+    if record is None and path.is_file():
+        rows = replace(rows, table=joined(dataset.train, dataset.valid, dataset.test).x.numpy())
+    return rows, names
 
 
 def read_split_rows(

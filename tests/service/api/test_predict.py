@@ -75,13 +75,13 @@ def test_predictions_may_have_the_form_of_earlier_versions(tmp_path: Path) -> No
     file = put_model(tmp_path, data=with_manifest(highway(), features=FEATURES))
     answers = []
     for bare in (False, True):
-        worker = InProcessWorker(Settings(threads=1, bare_predictions=bare))
+        worker = InProcessWorker(Settings(threads=1, old_predict=bare))
         asyncio.run(worker.app.registry.commit(Deployment(1, {"net": (file,)}).to_json()))
         predictions = json.loads(post(worker, LISTS).body)["predictions"]
         answers.append((predictions, post(worker, LISTS, TO_CSV).body))
-    (objects, table), (bare_predictions, bare_table) = answers
+    (objects, table), (old_predict, bare_table) = answers
     labels = ("label", "probability", "probabilities")
-    assert bare_predictions == [{name: row[name] for name in labels} for row in objects]
+    assert old_predict == [{name: row[name] for name in labels} for row in objects]
     assert bare_table == table
 
 

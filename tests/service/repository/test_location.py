@@ -135,6 +135,7 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
         resolve({"models": str(tmp_path / "notmodel.onnx")})
 
 
+@pytest.mark.usefixtures("without_variables")
 def test_an_empty_folder_as_the_argument_is_refused(tmp_path: Path) -> None:
     """It is waited for if an option or a variable names it, as that of a container does."""
     with pytest.raises(
@@ -146,6 +147,7 @@ def test_an_empty_folder_as_the_argument_is_refused(tmp_path: Path) -> None:
     assert resolve({}, models=str(tmp_path)).settings.models == tmp_path
 
 
+@pytest.mark.usefixtures("without_variables")
 def test_models_are_given_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The argument of the command line is named in errors, and comes before variables."""
     assert resolve({}, models=str(run)).settings.models == run

@@ -315,7 +315,7 @@ def test_the_columns_of_a_split_table_are_found_by_name(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="expected a column 'c', as in the training, got none"):
         read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,2]"]), features=columns("ac"))
     with pytest.raises(
-        SourceError, match="expected one column besides those .* with the classes, got b, class"
+        SourceError, match="expected one column besides those .* not recorded, got b, class: leave out"
     ):
         read_split_rows(tmp_path / "table.csv", parse_inputs(["x:float32[batch,1]"]), features=columns("a"))
 
