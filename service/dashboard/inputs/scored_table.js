@@ -64,12 +64,12 @@ export class ScoredTable {
     };
     const shown = rows.slice(0, SHOWN_ROWS);
     // label and probability, or a number and its interval
-    const count = this.#certificate.interval ? 3 : 2;
+    const columnCount = this.#certificate.interval ? 3 : 2;
     const texts = shown.map(({ cells }, index) => [
-      ...Object.entries(columns[index]).slice(0, count).map((column) => predictionText(column, this.#certificate)),
+      ...Object.entries(columns[index]).slice(0, columnCount).map((column) => predictionText(column, this.#certificate)),
       ...cells.map((cell) => cell.trim()),
     ]);
-    const tableColumns = [...names.slice(0, count), ...header].map((name, place) =>
+    const tableColumns = [...names.slice(0, columnCount), ...header].map((name, place) =>
       tableColumn(
         name,
         texts.map((row) => row[place]),
