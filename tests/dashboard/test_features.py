@@ -209,6 +209,19 @@ def test_a_scored_table_has_the_columns_of_the_service(page: Page) -> None:
     assert page.evaluate(COLUMNS, [forms, price]) == [[["predicted price", 2.5]]] * 3
 
 
+def test_a_long_file_is_scored_whole(dashboard: OpenDashboard, server: Server) -> None:
+    """In several requests. Its rows are counted exactly, and the first of them are shown."""
+    from playwright.sync_api import expect
+
+    rows = [HEADER, *(TABLE[1 + number % 3] for number in range(10_001))]
+    with dashboard(server.url) as page:
+        wait_for_prediction(page, "mean row")
+        upload(page, "rows.csv", csv_of(rows).encode(), "Open .csv…")
+        expect(page.get_by_text("10,001 rows scored")).to_be_visible()
+        expect(page.get_by_text("The first 8 of 10,001 rows")).to_be_visible()
+        expect(page.locator("#try .scored tbody tr")).to_have_count(8)
+
+
 def test_a_file_is_scored(dashboard: OpenDashboard, server: Server) -> None:
     """The scored table has all columns of the file and the predictions of the service, and rows to choose."""
     from playwright.sync_api import expect
