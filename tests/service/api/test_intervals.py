@@ -96,9 +96,9 @@ def test_commands_show_bounds(model: ModelFile, tmp_path: Path) -> None:
 
 def test_scored_rows_have_bounds(model: ModelFile) -> None:
     columns = ScoringModel(model.path, gates=False).score(RowBatch({"x": ROWS}, {}, len(ROWS)))
-    assert list(columns) == ["logits", "low", "high"]
-    found = np.stack([columns[name].to_numpy() for name in ("low", "high")], 1)
-    np.testing.assert_allclose(found, expected()[:, 1:], rtol=1e-6)
+    assert list(columns) == ["value", "low", "high"]
+    found = np.stack([column.to_numpy() for column in columns.values()], 1)
+    np.testing.assert_allclose(found, expected(), rtol=1e-6)
 
 
 def test_the_certificate_has_the_interval(worker: InProcessWorker) -> None:
