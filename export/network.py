@@ -14,7 +14,8 @@ from torch.export import ExportedProgram
 
 from turnpike.export.input_spec import InputSpec
 from turnpike.models.training.checkpoint import TrainingRecord
-from turnpike.service.artifact.manifest import Feature, Interval, Task, TextScheme
+from turnpike.service.artifact.manifest import Feature, Interval, Task
+from turnpike.service.artifact.text_records import TextScheme, Vocabulary
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # what a user may give: an object, or the path of a file or folder
@@ -62,10 +63,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class TextForm:
-    """The input that takes texts, and how their words become its ids."""
+    """The input that takes texts, and how they become its ids; with a vocabulary if the user gave one."""
 
     input: str
     scheme: TextScheme
+    vocabulary: Vocabulary | None = None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the training run recorded the alphabet, so that its code can be compared."""
+        return self.scheme == "alphabet" and self.vocabulary is None
 
 
 @dataclass(frozen=True)

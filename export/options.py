@@ -6,7 +6,7 @@ The commands and the public functions build them, and everything below takes the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -16,6 +16,9 @@ from turnpike.export.errors import UsageError
 from turnpike.export.input_spec import InputSpec
 from turnpike.service.artifact.devices import Device, DevicePrecision
 from turnpike.service.artifact.manifest import Precision
+
+# a scheme, `NAME=` and a scheme or file, a file, or a vocabulary as a list or an object
+TextAlphabet = str | Path | Sequence[str] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class SourceOptions:
     data_dir: str | Path | None = None
     labels: Path | Sequence[str] | None = None
     features: Path | Sequence[str] | None = None
-    text_alphabet: str | None = None
+    text_alphabet: TextAlphabet | None = None
     input_range: Sequence[str] = ()
     pixels: str | None = None
     scale: str | Path | None = None

@@ -16,7 +16,7 @@ from turnpike.export.measure.lesion_curve import lesion_curve
 from turnpike.export.measure.sample_rows import choose_samples, input_ranges, sample_count
 from turnpike.export.model_report import report_data, saying_model_is_complete
 from turnpike.export.network import AnySource, Network, Rows
-from turnpike.export.options import PrecisionOptions, SourceOptions
+from turnpike.export.options import PrecisionOptions, SourceOptions, TextAlphabet
 from turnpike.export.output.model_bytes import tool_versions
 from turnpike.export.output.repository import (
     IfTaken,
@@ -136,7 +136,7 @@ def export_model(
     data_dir: Path | None = None,
     labels: Path | Sequence[str] | None = None,
     features: Path | Sequence[str] | None = None,
-    text_alphabet: str | None = None,
+    text_alphabet: TextAlphabet | None = None,
     input_range: Sequence[str] = (),
     pixels: str | None = None,
     scale: str | Path | None = None,
@@ -175,9 +175,10 @@ def export_model(
         labels: Names of the classes: a sequence, or a file with one per line or a JSON list.
         features: Names of the columns of a table, in the same form; their ranges come from the rows. A
             training run on a table has recorded its own.
-        text_alphabet: How texts become the ids of an input: `bytes`, `elmo` or `characterbert`, after `NAME=`
-            if several inputs could be meant. `data` then has the texts of its rows, as an array `texts`. A
-            training run on texts has recorded its alphabet.
+        text_alphabet: How texts become the ids of an input: `bytes`, `elmo` or `characterbert`; a file with
+            an alphabet or vocabulary of your own, a token per line or JSON; or such a vocabulary as a list or
+            dictionary. After `NAME=` if several inputs could be meant. `data` then has the texts of its rows,
+            as an array `texts`. A training run on texts has recorded its alphabet.
         input_range: Ranges such as `-5:5` or `x=-5:5`. Rounding is measured for these values of the inputs
             only, and the file says so.
         pixels: The numbers of a black and of a white pixel for a network of pictures, such as `0:255`: with

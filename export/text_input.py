@@ -3,51 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections.abc import Sequence
-from typing import get_args
+from itertools import product
+from math import prod
 
 import numpy as np
 from pydantic import ValidationError
 
-from turnpike.export.errors import ParityError, SourceOptionError, UsageError
+from turnpike.export.errors import ParityError, SourceOptionError
 from turnpike.export.network import Array, Network, Rows, TextForm
 from turnpike.models.data.embedded import encode_texts
-from turnpike.service.artifact.manifest import TextInput, TextScheme
 from turnpike.service.artifact.runtime import Runtime
 from turnpike.service.artifact.text_encoder import MAX_WASTED_CHARACTERS, TextEncoder
+from turnpike.service.artifact.text_records import TextInput
 
 OPTION = "--text-alphabet"
-# schemes for networks whose training did not record how it made the ids
-SCHEMES = tuple(scheme for scheme in get_args(TextScheme) if scheme != "alphabet")
 # texts that are drawn at random, besides those of the data
 DRAWN_TEXTS = 500
+# rows of ids with which a network is run at once to see whether it takes every id
+MAX_TABLE_ROWS = 64
 # characters that no alphabet has together, and all white space that separates words
 OTHER_LETTERS = "aZ0é界\U0001f600\0\u0301"
 WHITE_SPACE = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
-
-
-def parse_text_alphabet(option: str, network: Network) -> TextForm:
-    """Parse `[NAME=]SCHEME`, which names the input that takes texts and how their words become its ids."""
-    name, separator, scheme_name = option.rpartition("=")
-    scheme = next((scheme for scheme in SCHEMES if scheme == scheme_name), None)
-    if network.alphabet:
-        raise UsageError(f"{OPTION}: expected none, since the training recorded its alphabet, got {option!r}")
-    if scheme is None:
-        raise UsageError(f"{OPTION}: expected {', '.join(SCHEMES)}, got {scheme_name!r}")
-    fitting = [
-        spec.name
-        for spec in network.inputs
-        if len(spec.dims) == 3 and isinstance(spec.dims[0], str) and np.dtype(spec.dtype).kind in "iu"
-    ]
-    if not separator and len(fitting) == 1:
-        (name,) = fitting
-    if name not in fitting:
-        raise UsageError(
-            f"{OPTION}: expected [NAME=]{scheme} for an input of integers [batch, words, characters], "
-            f"got {option!r} for {', '.join(map(str, network.inputs))}"
-        )
-    return TextForm(name, scheme)
 
 
 def prove_text_input(network: Network, rows: Rows | None) -> TextInput | None:
@@ -64,7 +43,7 @@ def prove_text_input(network: Network, rows: Rows | None) -> TextInput | None:
     if form is None:
         return None
     texts_of_rows = () if rows is None else rows.texts
-    if not texts_of_rows and form.scheme != "alphabet":
+    if not texts_of_rows and not form.is_recorded:
         raise SourceOptionError(
             f"{OPTION}: expected --data with an array `texts` beside the ids of {form.input}: it proves that "
             "the service makes the ids of the training"
@@ -73,7 +52,7 @@ def prove_text_input(network: Network, rows: Rows | None) -> TextInput | None:
     compared: list[tuple[Sequence[str], Array]] = []
     if rows is not None and texts_of_rows:
         compared.append((texts_of_rows, rows.inputs[form.input]))
-    if form.scheme == "alphabet":
+    if form.is_recorded:
         difficult = difficult_texts(network.alphabet, *encoder.row_shape)
         ids = encode_texts(difficult, network.alphabet, *encoder.row_shape).numpy().astype(encoder.dtype)
         compared.append((difficult, ids))
@@ -82,7 +61,7 @@ def prove_text_input(network: Network, rows: Rows | None) -> TextInput | None:
         if problem := _difference(texts, ids, encoder):
             raise (
                 ParityError(f"text: {problem}")
-                if form.scheme == "alphabet"
+                if form.is_recorded
                 else SourceOptionError(f"{OPTION}: {problem}")
             )
         digest.update(np.ascontiguousarray(ids, "<i8").data)
@@ -92,14 +71,17 @@ def prove_text_input(network: Network, rows: Rows | None) -> TextInput | None:
 
 def expect_ids_in_table(text: TextInput | None, runtime: Runtime, rows: Rows | None) -> None:
     """Raise a SourceOptionError if the network cannot be run on all ids that texts may give."""
-    if text is None or text.scheme == "alphabet" or rows is None:
+    if text is None or rows is None or (text.scheme == "alphabet" and text.vocabulary is None):
         return
     dtype = rows.inputs[text.input].dtype
     highest = TextEncoder(text, "", dtype.name).max_id
-    ids = np.zeros((1, text.words, text.characters), dtype)
+    row_size = prod(text.row_shape)
+    # a vocabulary may have a hundred thousand words
+    row_count = min(MAX_TABLE_ROWS, -(-(highest + 1) // row_size))
+    ids = np.zeros((row_count, *text.row_shape), dtype)
+    feeds = {name: np.repeat(array[:1], row_count, 0) for name, array in rows.inputs.items()}
     for start in range(0, highest + 1, ids.size):
         ids.flat[: highest + 1 - start] = np.arange(start, start + ids.size)[: highest + 1 - start]
-        feeds = {name: array[:1] for name, array in rows.inputs.items()}
         try:
             runtime.run({**feeds, text.input: ids})
         except Exception as error:  # of the service's runtime, whose errors export does not know
@@ -137,15 +119,23 @@ def _encoder(network: Network, form: TextForm, rows: Rows | None) -> TextEncoder
         sizes = tuple(network.training.config["inputs"])
     else:
         raise SourceOptionError(f"{OPTION}: expected rows with texts, got none")
-    words, characters = (
+    row_shape = tuple(
         dim if isinstance(dim, int) else size for dim, size in zip(spec.dims[1:], sizes, strict=True)
     )
+    words, characters = {"characters": (1, *row_shape), "words": (*row_shape, 1)}.get(form.scheme, row_shape)
     try:
         text = TextInput(
-            input=form.input, scheme=form.scheme, words=words, characters=characters, texts=0, digest=""
+            input=form.input,
+            scheme=form.scheme,
+            words=words,
+            characters=characters,
+            vocabulary=form.vocabulary,
+            texts=0,
+            digest="",
         )
     except ValidationError as error:
-        raise SourceOptionError(f"{OPTION}: {error.errors()[0]['msg']}") from error
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise SourceOptionError(f"{OPTION}: {message}") from error
     return TextEncoder(text, network.alphabet, spec.dtype)
 
 
@@ -156,9 +146,31 @@ def _difference(texts: Sequence[str], ids: Array, encoder: TextEncoder) -> str |
         return f"expected ids of shape {list(ids.shape)}, got {list(got.shape)}"
     if np.array_equal(got, ids):
         return None
-    row, word, character = np.argwhere(got != ids)[0].tolist()
+    text = encoder.text
+    row, *place = np.argwhere(got != ids)[0].tolist()
+    axes = [text.scheme.removesuffix("s")] if len(place) == 1 else ["word", "character"]
+    where = ", ".join(f"{axis} {index + 1}" for axis, index in zip(axes, place, strict=True))
     return (
-        f"expected the id {ids[row, word, character]} of the training for word {word + 1}, character "
-        f"{character + 1} of the text {texts[row]!r:.100}, and {encoder.text.scheme} gives "
-        f"{got[row, word, character]}"
+        f"expected the id {ids[row, *place]} of the training for {where} of the text {texts[row]!r:.100}, "
+        f"and {text.scheme if text.vocabulary is None else f'{text.scheme} ({text.vocabulary.rules_text})'} "
+        f"gives {got[row, *place]}{_remedy(texts, ids, encoder)}"
     )
+
+
+def _remedy(texts: Sequence[str], ids: Array, encoder: TextEncoder) -> str:
+    """The rules of the vocabulary with which all texts give their ids; empty if none was found."""
+    vocabulary = encoder.text.vocabulary
+    if vocabulary is None:
+        return ""
+    numbers = [number for number in (0, 1, len(vocabulary.tokens) - 1) if number < len(vocabulary.tokens)]
+    last = int(ids.reshape(len(ids), -1)[:, -1].min())
+    for lower, unknown, padding in product(
+        (False, True), (None, *numbers), {vocabulary.padding, *numbers, last}
+    ):
+        rules = {"lower": lower, "unknown": unknown, "padding": padding}
+        if not 0 <= padding < len(vocabulary.tokens):
+            continue
+        other = encoder.text.model_copy(update={"vocabulary": vocabulary.model_copy(update=rules)})
+        if np.array_equal(TextEncoder(other, "", encoder.dtype.name).encode(texts), ids):
+            return f'; all texts give their ids with {json.dumps(rules)} beside "tokens" in a .json file'
+    return ""

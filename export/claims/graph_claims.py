@@ -14,7 +14,7 @@ from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.precision.lower import lower
 from turnpike.export.prepared_graph import PreparedGraph, with_short_sums
 from turnpike.service.artifact.manifest import Gate
-from turnpike.service.artifact.protobuf import content_digest
+from turnpike.service.artifact.onnx_file.protobuf import content_digest
 
 # dtypes of weights that only a lower precision adds to a graph
 LOW_DTYPES = {"fp16": {ir.DataType.FLOAT16}, "int8": {ir.DataType.INT8}}

@@ -9,7 +9,8 @@ from turnpike.export.claims.checklist import NO_ROWS, OTHER_ROWS, Checklist
 from turnpike.export.errors import SourceOptionError
 from turnpike.export.network import Network, TextForm
 from turnpike.export.text_input import prove_text_input
-from turnpike.service.artifact.manifest import Manifest, TextInput
+from turnpike.service.artifact.manifest import Manifest
+from turnpike.service.artifact.text_records import TextInput
 
 # what depends on the rows of the export
 UNPROVED = {"texts": 0, "digest": ""}
@@ -47,7 +48,7 @@ def check_text(claims: Checklist, manifest: Manifest, network: Network, *, has_r
     if recorded in proved:
         claims.check("text")
     else:
-        claims.check("text.input", "text.scheme", "text.words", "text.characters")
+        claims.check("text.input", "text.scheme", "text.words", "text.characters", "text.vocabulary")
         claims.claim(NO_ROWS if network.rows is None else OTHER_ROWS, "text.texts", "text.digest")
 
 
@@ -70,9 +71,9 @@ def _expect_same_text(
 
 def _proved_texts(network: Network, recorded: TextInput) -> Iterator[TextInput]:
     """What an export would record: with the rows, and without them if the training suffices."""
-    form = network.text or TextForm(recorded.input, recorded.scheme)
+    form = network.text or TextForm(recorded.input, recorded.scheme, recorded.vocabulary)
     network = replace(network, text=form)
     proofs = [prove_text_input(network, network.rows)]
-    if form.scheme == "alphabet" and network.training is not None and network.rows is not None:
+    if form.is_recorded and network.training is not None and network.rows is not None:
         proofs.append(prove_text_input(network, None))
     yield from filter(None, proofs)

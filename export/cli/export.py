@@ -63,8 +63,9 @@ def command(
     text_alphabet: Annotated[
         str | None,
         typer.Option(
-            metavar="[NAME=]SCHEME",
-            help="How texts become the ids of an input: bytes, elmo or characterbert. --data has the texts.",
+            metavar="[NAME=]SCHEME|FILE",
+            help="How texts become the ids of an input: bytes, elmo, characterbert, or a file of your own "
+            "alphabet or vocabulary (a token per line, or .json). --data has the texts.",
             show_default="the alphabet of the training run",
         ),
     ] = None,

@@ -170,7 +170,7 @@ def summary_lines(manifest: Manifest) -> Iterator[str]:
         yield "weights: random, drawn by the network's code; --weights loads trained ones"
     if (text := manifest.text) is not None:
         yield (
-            f"text: {text.input} takes texts of {text.words} words of {text.characters} characters; "
+            f"text: {text.input} takes texts of {text.row_text} ({text.scheme_text}); "
             f"{text.texts:,} texts gave the ids of the training"
         )
     yield f"samples: {len(manifest.samples)} rows" if manifest.samples else "samples: none"

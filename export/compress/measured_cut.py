@@ -32,9 +32,9 @@ from turnpike.service.artifact.manifest import (
     Manifest,
     Precision,
     Profile,
-    TextInput,
 )
 from turnpike.service.artifact.runtime import open_model
+from turnpike.service.artifact.text_records import TextInput
 
 # shares of the units in the table of the result
 CURVE_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)

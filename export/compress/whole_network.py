@@ -23,8 +23,8 @@ from turnpike.export.sources.graph.onnx_graph import drop_default_inputs, graph_
 from turnpike.export.sources.load import load_source, with_rows
 from turnpike.export.steps import Steps
 from turnpike.service.artifact.manifest import METADATA_KEY, Manifest
-from turnpike.service.artifact.onnx_constants import expect_self_contained
-from turnpike.service.artifact.protobuf import content_digest
+from turnpike.service.artifact.onnx_file.constants import expect_self_contained
+from turnpike.service.artifact.onnx_file.protobuf import content_digest
 
 # what a cut graph is proved against, for the record of the proof
 REFERENCE_NAME = "the whole graph with the removed units carried"

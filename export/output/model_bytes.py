@@ -13,7 +13,7 @@ import onnx_ir as ir
 from turnpike.common.distribution import VERSION
 from turnpike.export.errors import ExportError, one_line
 from turnpike.service.artifact.manifest import METADATA_KEY, Manifest
-from turnpike.service.artifact.protobuf import content_digest
+from turnpike.service.artifact.onnx_file.protobuf import content_digest
 
 # protobuf's limit for one message, in bytes
 MAX_FILE_BYTES = 2**31 - 1

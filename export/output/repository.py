@@ -12,7 +12,7 @@ from turnpike.common.durable_files import replacing_all, writing_problem
 from turnpike.export.errors import ExportError, UsageError
 from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.service.artifact.manifest import Manifest, read_manifest
-from turnpike.service.artifact.protobuf import content_digest
+from turnpike.service.artifact.onnx_file.protobuf import content_digest
 from turnpike.service.artifact.runtime import open_model
 from turnpike.service.artifact.sample_rows import check_sample_rows
 

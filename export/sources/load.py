@@ -38,7 +38,7 @@ from turnpike.export.sources.module.user_module import (
 from turnpike.export.sources.preprocess.compose import with_preprocessing, with_ranges
 from turnpike.export.sources.preprocess.scale_file import with_scale
 from turnpike.export.sources.program.torch_program import from_program, read_program
-from turnpike.export.text_input import parse_text_alphabet
+from turnpike.export.sources.text_form import parse_text_alphabet
 from turnpike.models.data.download import data_set_folder
 from turnpike.models.errors import ModelsError
 from turnpike.models.training.checkpoint import TrainingRecord

@@ -17,6 +17,7 @@ from turnpike.score.readers.parts import RowBatch
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.codec.feature_names import expect_features
+from turnpike.service.codec.predict_csv import TEXT_COLUMN
 from turnpike.service.codec.tensors import expect_fit, infer_shape
 from turnpike.service.errors import RequestError
 from turnpike.service.inference_types import Array
@@ -30,14 +31,18 @@ class ColumnMap:
 
     A model with names for its features reads the columns of these names. Any other model reads the columns
     that have the names of its inputs, with a list of numbers in each cell; or else all columns, in their
-    order. Columns that are not read are kept beside the predictions.
+    order. If the only input takes texts, they are read from the column `text`, or are strings in the column
+    of the input's name. Columns that are not read are kept beside the predictions.
     """
 
     def __init__(self, names: Sequence[str], signature: Signature, where: str) -> None:
         self._where = where
         self._signature = signature
         inputs = list(signature.inputs)
-        if signature.features:
+        self.has_texts = signature.text is not None and len(inputs) == 1 and TEXT_COLUMN in names
+        if self.has_texts:
+            self._cells, self.read = [], [TEXT_COLUMN]
+        elif signature.features:
             try:
                 expect_features(names, signature.features, where, allow_others=True)
             except RequestError as error:
@@ -57,14 +62,13 @@ class ColumnMap:
         if self._signature.columns:
             cells = {name: table.column(name) for name in self.read}
             feeds = cell_feeds(cells, self._signature, partial(self._place, place))
+        elif self.has_texts:
+            feeds = dict([self._read_texts(table.column(TEXT_COLUMN), TEXT_COLUMN, place)])
         elif self._cells:
             (tensor,) = self._signature.inputs.values()
             feeds = {tensor.name: self._join_cells(table, tensor, place)}
         else:
-            feeds = {
-                tensor.name: self._read_lists(table, tensor, place)
-                for tensor in self._signature.inputs.values()
-            }
+            feeds = dict(self._read_input(table, tensor, place) for tensor in self._signature.inputs.values())
         kept = {name: table.column(name) for name in self.kept}
         return RowBatch(feeds, kept, table.num_rows)
 
@@ -81,6 +85,21 @@ class ColumnMap:
             numbers = column.to_numpy(zero_copy_only=False)
             values[:, index] = numbers = self._fitting(numbers, values.dtype, name, place)
         return self._shaped(values, tensor)
+
+    def _read_input(self, table: pyarrow.RecordBatch, tensor: Tensor, place: PlaceOf) -> tuple[str, Array]:
+        """An input from the column of its name: texts, or lists of numbers."""
+        column, encoder = table.column(tensor.name), self._signature.text
+        if encoder is not None and encoder.input == tensor.name and _is_text(column.type):
+            return self._read_texts(column, tensor.name, place)
+        return tensor.name, self._read_lists(table, tensor, place)
+
+    def _read_texts(self, column: pyarrow.Array, name: str, place: PlaceOf) -> tuple[str, Array]:
+        """The input that takes texts, from a column of strings."""
+        encoder = self._signature.text
+        if encoder is None or not _is_text(column.type):
+            raise RowsError(f"{self._where}, column {name!r}: expected texts, got {column.type}")
+        self._expect_present(column, name, place, "a text")
+        return encoder.input, encoder.encode(column.to_pylist())
 
     def _read_lists(self, table: pyarrow.RecordBatch, tensor: Tensor, place: PlaceOf) -> Array:
         """All values of a row in a cell, as a list that may be nested."""
@@ -102,13 +121,16 @@ class ColumnMap:
     def _expect_numbers(self, kind: pyarrow.DataType, name: str) -> None:
         types = pyarrow.types
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-            raise RowsError(f"{self._where}, column {name!r}: expected numbers, got {kind}")
+            hint = "" if self._signature.text is None else f"; texts are read from a column {TEXT_COLUMN!r}"
+            raise RowsError(f"{self._where}, column {name!r}: expected numbers, got {kind}{hint}")
 
-    def _expect_present(self, column: pyarrow.Array, name: str, place: PlaceOf) -> None:
+    def _expect_present(
+        self, column: pyarrow.Array, name: str, place: PlaceOf, expected: str = "a number"
+    ) -> None:
         if column.null_count:
             index = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise RowsError(
-                f"{self._where}, {place(index)}, column {name!r}: expected a number, got a missing value"
+                f"{self._where}, {place(index)}, column {name!r}: expected {expected}, got a missing value"
             )
 
     def _fitting(self, numbers: Array, dtype: np.dtype[Any], name: str, place: PlaceOf) -> Array:
@@ -148,6 +170,11 @@ def shaped(values: Array, tensor: Tensor, where: str) -> Array:
     except RequestError as error:
         raise RowsError(f"{error} for each row of {tensor.name!r}") from error
     return array
+
+
+def _is_text(kind: pyarrow.DataType) -> bool:
+    types = pyarrow.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _is_other_list(kind: pyarrow.DataType) -> bool:

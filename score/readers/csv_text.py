@@ -17,6 +17,7 @@ from turnpike.score.readers.columns import ColumnMap
 from turnpike.score.readers.parts import Part, RowBatch
 from turnpike.score.readers.text_parts import split_lines
 from turnpike.service.artifact.signature import Signature
+from turnpike.service.codec.predict_csv import TEXT_COLUMN
 
 DELIMITERS = ",;\t"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -43,7 +44,7 @@ class CsvReader:
             try:
                 yield columns.to_rows(batch, lambda _: f"from line {part.first_line} on")
             except RowsError as error:
-                fault = _first_fault(text, names, columns.read, header.delimiter, part, signature)
+                fault = _first_fault(text, names, columns, header.delimiter, part, signature)
                 raise (fault or error) from error
 
 
@@ -85,7 +86,7 @@ def _parse(
     text: bytes, names: list[str], columns: ColumnMap, delimiter: str, part: Part, signature: Signature
 ) -> pyarrow.Table:
     """The cells: numbers in columns that are plain numbers, text as it is in all others."""
-    read = pyarrow.string() if signature.columns else pyarrow.float64()
+    read = pyarrow.string() if signature.columns or columns.has_texts else pyarrow.float64()
     types = dict.fromkeys(columns.read, read) | dict.fromkeys(columns.kept, pyarrow.string())
     try:
         return arrow_csv.read_csv(
@@ -97,14 +98,14 @@ def _parse(
     except pyarrow.ArrowInvalid as error:
         if not text.strip():
             return pyarrow.table({name: pyarrow.array([], types[name]) for name in names})
-        fault = _first_fault(text, names, columns.read, delimiter, part, signature)
+        fault = _first_fault(text, names, columns, delimiter, part, signature)
         raise fault or RowsError(
             f"{part.path}: expected CSV from line {part.first_line} on, got something else ({error})"
         ) from error
 
 
 def _first_fault(
-    text: bytes, names: Sequence[str], read: Sequence[str], delimiter: str, part: Part, signature: Signature
+    text: bytes, names: Sequence[str], columns: ColumnMap, delimiter: str, part: Part, signature: Signature
 ) -> RowsError | None:
     """Read the text again, slowly, to find the line and the column that cannot be read."""
     reader = csv.reader(io.StringIO(text.decode("utf-8", "replace"), newline=""), delimiter=delimiter)
@@ -119,10 +120,13 @@ def _first_fault(
             except RowsError as error:
                 return error
             continue
+        if columns.has_texts:
+            continue
         for name, cell in zip(names, cells, strict=False):
-            if name in read and not (_is_number(cell) and abs(float(cell)) <= MAX_FLOAT32):
+            if name in columns.read and not (_is_number(cell) and abs(float(cell)) <= MAX_FLOAT32):
                 shown = repr(cell[:MAX_SHOWN_CHARACTERS]) if cell.strip() else "a missing value"
-                return RowsError(f"{where}, column {name!r}: expected a finite number, got {shown}")
+                hint = "" if signature.text is None else f"; texts are read from a column {TEXT_COLUMN!r}"
+                return RowsError(f"{where}, column {name!r}: expected a finite number, got {shown}{hint}")
     return None
 
 

@@ -15,8 +15,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from turnpike.common.columns import ISO, ColumnForm, ColumnKind
+from turnpike.service.artifact.onnx_file.protobuf import (
+    MalformedError,
+    damaged_error,
+    expect_graph,
+    read_metadata,
+)
 from turnpike.service.artifact.proof_records import Identity, InputRange, ManifestRecord, Parity
-from turnpike.service.artifact.protobuf import MalformedError, damaged_error, expect_graph, read_metadata
+from turnpike.service.artifact.text_records import TextInput
 from turnpike.service.errors import ModelFileError
 
 # key in `metadata_props`
@@ -34,8 +40,6 @@ MAX_SAMPLE_CHARACTERS = 256 * 1024
 MAX_AXES = 63
 # what the first output answers with: one of several classes, or a number
 Task = Literal["classes", "number"]
-# how a word becomes ids; `text_encoder.py` has the equations
-TextScheme = Literal["alphabet", "bytes", "elmo", "characterbert"]
 
 
 class BiasStats(ManifestRecord):
@@ -337,33 +341,6 @@ class PictureInput(ManifestRecord):
         return self
 
 
-class TextInput(ManifestRecord):
-    """How texts become the ids of an input, whose rows have the shape (words, characters).
-
-    At export, `texts` texts gave exactly the ids that the network was trained on; `digest` is that of these
-    ids.
-    """
-
-    input: str
-    scheme: TextScheme
-    words: int = Field(ge=1)
-    characters: int = Field(ge=1)
-    texts: int
-    digest: str
-
-    @model_validator(mode="after")
-    def _check_room_for_marks(self) -> Self:
-        # start and end of a word, and CharacterBERT's start and end of the text
-        words = 2 if self.scheme == "characterbert" else 1
-        characters = 3 if self.scheme in ("elmo", "characterbert") else 1
-        if self.words < words or self.characters < characters:
-            raise ValueError(
-                f"expected {words} x {characters} ids or more for {self.scheme}, "
-                f"got {self.words} x {self.characters}"
-            )
-        return self
-
-
 class Manifest(ManifestRecord):
     """What the service and people need to know about a model beyond its graph.
 
@@ -378,7 +355,8 @@ class Manifest(ManifestRecord):
     `task` says whether the first output has a number for each class, or is a number that is predicted, and
     `target` names the column of the table that is predicted. `interval` is set if a predicted number has one.
     `picture` is set if the rows of the only input are pictures whose numbers are known.
-    `text` is set if an input takes texts, and `alphabet` has the character of each id if its scheme is that.
+    `text` is set if an input takes texts. `alphabet` has the character of each id if its scheme is `alphabet`
+    and it has no vocabulary.
     """
 
     format: Literal[1] = 1

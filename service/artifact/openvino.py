@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from turnpike.service.artifact.protobuf import BYTES, GRAPH_FIELD, encode_varint, raw_fields, submessages
+from turnpike.service.artifact.onnx_file.protobuf import (
+    BYTES,
+    GRAPH_FIELD,
+    encode_varint,
+    raw_fields,
+    submessages,
+)
 from turnpike.service.inference_types import Array
 
 # field numbers of onnx.proto

@@ -102,8 +102,8 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
                 )
         if (text := manifest.text) is not None:
             facts["text"] = (
-                f"{text.input} takes texts of {text.words} words of {text.characters} characters "
-                f"({text.scheme}); {text.texts:,} texts gave the ids of the training"
+                f"{text.input} takes texts of {text.row_text} ({text.scheme_text}); "
+                f"{text.texts:,} texts gave the ids of the training"
             )
         if (picture := manifest.picture) is not None:
             size = f"{picture.width}x{picture.height} pixels{'' if picture.channels == 1 else ' in colour'}"

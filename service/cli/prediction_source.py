@@ -17,10 +17,11 @@ from pydantic import ValidationError
 
 from turnpike.common.datatypes import DATATYPES, DTYPE_BY_DATATYPE
 from turnpike.service.artifact.limits import RequestLimits
-from turnpike.service.artifact.manifest import Feature, PictureInput, TextInput
+from turnpike.service.artifact.manifest import Feature, PictureInput
 from turnpike.service.artifact.signature import Column, Signature, cell_columns, target_column
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
+from turnpike.service.artifact.text_records import TextInput
 from turnpike.service.cli.model_argument import find_model
 from turnpike.service.codec.infer_request import JSON_LENGTH_HEADER
 from turnpike.service.codec.predict_json import decode_instances

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from turnpike.common.cpus import available_cpus, cpu_model
-from turnpike.service.artifact.protobuf import submessages
+from turnpike.service.artifact.onnx_file.protobuf import submessages
 from turnpike.service.config.cpus import default_workers
 from turnpike.service.config.settings import MAX_WORKERS, Settings
 from turnpike.service.errors import SettingError

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterable
 
 from turnpike.service.artifact.manifest import Manifest, read_manifest
-from turnpike.service.artifact.onnx_constants import expect_self_contained, read_initializers
-from turnpike.service.artifact.protobuf import content_digest
+from turnpike.service.artifact.onnx_file.constants import expect_self_contained, read_initializers
+from turnpike.service.artifact.onnx_file.protobuf import content_digest
 from turnpike.service.artifact.runtime import Runtime, open_model, open_runtime
 from turnpike.service.artifact.sample_rows import check_sample_rows
 from turnpike.service.artifact.signature import Signature, cell_columns, target_column

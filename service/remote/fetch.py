@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from turnpike.service.artifact.manifest import METADATA_KEY
-from turnpike.service.artifact.protobuf import content_digest, read_metadata
+from turnpike.service.artifact.onnx_file.protobuf import content_digest, read_metadata
 from turnpike.service.errors import ModelFileError, SettingError, StoreError
 from turnpike.service.memory.process_limit import offer_to_oom_killer
 from turnpike.service.remote.listing import (

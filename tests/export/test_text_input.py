@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from torch import nn
 
 from tests.support.manifests import MANIFEST
 from tests.support.text_checkpoint import save_names_checkpoint
@@ -21,10 +23,10 @@ from turnpike.export.errors import ParityError, SourceOptionError, UsageError
 from turnpike.export.input_spec import InputSpec, parse_inputs
 from turnpike.export.network import Array, Network, Rows, TextForm
 from turnpike.export.pipeline import export_model
+from turnpike.export.sources.text_form import parse_text_alphabet
 from turnpike.export.text_input import (
     difficult_texts,
     expect_ids_in_table,
-    parse_text_alphabet,
     prove_text_input,
 )
 from turnpike.export.verify import verify_model
@@ -33,9 +35,10 @@ from turnpike.models.data.load import load_dataset
 from turnpike.models.networks.character_cnn import CharacterCnnConfig
 from turnpike.models.networks.families import build_network
 from turnpike.models.training.checkpoint import TrainingRecord
-from turnpike.service.artifact.manifest import Manifest, TextInput, TextScheme
+from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import open_model
 from turnpike.service.artifact.text_encoder import TextEncoder
+from turnpike.service.artifact.text_records import TextInput, TextScheme, Vocabulary
 
 ALPHABET = " ABC"
 TEXTS = ("A B C", "", "CABBA unknown A", "x" * 200)
@@ -201,23 +204,105 @@ def test_the_option_names_scheme_and_input(
 @pytest.mark.parametrize(
     ("option", "network", "message"),
     [
-        ("utf-8", Network("net", "module", IDS), "expected bytes, elmo, characterbert, got 'utf-8'"),
-        ("alphabet", Network("net", "module", IDS), "expected bytes, elmo, characterbert, got 'alphabet'"),
+        (
+            "utf-8",
+            Network("net", "module", IDS),
+            "expected bytes, elmo, characterbert, or a file of tokens, got 'utf-8'",
+        ),
+        (
+            "alphabet",
+            Network("net", "module", IDS),
+            "expected bytes, elmo, characterbert, or a file of tokens, got 'alphabet'",
+        ),
         ("bytes", Network("net", "module", PAIR), "expected [NAME=]bytes for an input of integers"),
-        ("x=bytes", Network("net", "module", IDS), "got 'x=bytes' for ids:int64[batch,words,4]"),
+        ("x=bytes", Network("net", "module", IDS), "got x= for ids:int64[batch,words,4]"),
         (
             "bytes",
             Network("net", "module", parse_inputs(["x:float32[batch,2,3]"])),
-            "got 'bytes' for x:float32",
+            "got no name for x:float32",
         ),
-        ("bytes", Network("net", "module", parse_inputs(["x:int64[5,2,3]"])), "got 'bytes' for x:int64"),
-        ("bytes", Network("net", "module", parse_inputs(["x:int64[batch,3]"])), "got 'bytes' for x:int64"),
+        ("bytes", Network("net", "module", parse_inputs(["x:int64[5,2,3]"])), "got no name for x:int64"),
+        ("bytes", Network("net", "module", parse_inputs(["x:int64[batch,3]"])), "got no name for x:int64"),
         ("bytes", trained(), "expected none, since the training recorded its alphabet, got 'bytes'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(option: str, network: Network, message: str) -> None:
     with pytest.raises(UsageError, match=f"--text-alphabet: .*{re.escape(message)}"):
         parse_text_alphabet(option, network)
+
+
+def rows_of(ids: list[list[int]], texts: list[str]) -> Rows:
+    return Rows({"ids": np.array(ids, np.int64)}, texts=tuple(texts))
+
+
+def with_vocabulary(vocabulary: Any, rows: Rows) -> Network:
+    """A network whose rows are ids of words or characters, and what its user says about them."""
+    network = Network("net", "module", parse_inputs(["ids:int64[batch,words]"]), rows=rows)
+    return replace(network, text=parse_text_alphabet(vocabulary, network))
+
+
+def test_texts_of_a_vocabulary_are_proved_on_its_rows() -> None:
+    rows = rows_of([[2, 1, 0], [3, 2, 2]], ["good day", "film good good good"])
+    proved = prove(with_vocabulary(["<pad>", "<unk>", "good", "film"], rows))
+    assert proved is not None
+    assert (proved.scheme, proved.row_shape, proved.texts) == ("words", (3,), 2)
+    rows = rows_of([[2, 3, 0], [3, 2, 1]], ["ab", "ba~"])
+    proved = prove(with_vocabulary({"_": 0, "~": 1, "a": 2, "b": 3}, rows))
+    assert proved is not None
+    assert (proved.scheme, proved.row_shape) == ("characters", (3,))
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "rows", "message"),
+    [
+        (
+            ["<pad>", "<unk>", "good"],
+            rows_of([[2, 1], [2, 0]], ["Good day", "good"]),
+            "expected the id 2 of the training for word 1 of the text 'Good day', and words (3 tokens, "
+            "padding <pad>, unknown <unk>) gives 1; all texts give their ids with "
+            '{"lower": true, "unknown": 1, "padding": 0} beside "tokens" in a .json file',
+        ),
+        (
+            ["a", "b", "c", "_"],
+            rows_of([[0, 1, 3], [0, 2, 2]], ["ab", "acc"]),
+            "expected the id 3 of the training for character 3 of the text 'ab', and characters (4 tokens, "
+            "padding a, unknown left out) gives 0; all texts give their ids with "
+            '{"lower": false, "unknown": null, "padding": 3} beside',
+        ),
+        (
+            ["<pad>", "good", "film"],
+            rows_of([[2, 1]], ["good film"]),
+            "word 1 of the text 'good film', and words (3 tokens, padding <pad>, unknown left out) gives 1",
+        ),
+    ],
+)
+def test_other_ids_are_refused_with_the_rules_that_give_them(
+    vocabulary: Any, rows: Rows, message: str
+) -> None:
+    with pytest.raises(SourceOptionError, match=re.escape(message)):
+        prove(with_vocabulary(vocabulary, rows))
+
+
+def test_a_vocabulary_larger_than_the_table_of_the_network_is_refused() -> None:
+    """Also where a row has fewer ids than the vocabulary."""
+    words = [f"word{number}" for number in range(1000)]
+    text = prove(foreign_words(words))
+    rows = Rows({"ids": np.zeros((2, 3, 4), np.int64)})
+    expect_ids_in_table(text, open_model(reader_with_table(1000)), rows)
+    with pytest.raises(
+        SourceOptionError,
+        match="expected a network for the ids 0 to 999 of alphabet, and it fails on some of 768 to 999",
+    ):
+        expect_ids_in_table(text, open_model(reader_with_table(999)), rows)
+
+
+def foreign_words(words: list[str]) -> Network:
+    letters = Vocabulary(tokens=("_", "A", *words[2:]))
+    return foreign(
+        np.array([[[1, 0, 0, 0], [0] * 4, [0] * 4]]),
+        texts=("A",),
+        form=TextForm("ids", "alphabet", letters),
+    )
 
 
 def reader_with_table(size: int) -> bytes:
@@ -321,6 +406,63 @@ def test_a_foreign_network_is_exported_with_its_texts(tmp_path: Path, scheme: Te
     with pytest.raises(SourceOptionError, match="--text-alphabet: expected the id"):
         export_model(net, tmp_path / "other", name="reader", text_alphabet=scheme, **options)
     assert not list((tmp_path / "other").rglob("*.onnx"))
+
+
+WORD_TEXTS = ["The film was very good", "", "a b c d e f g h i", "FILM film"]
+WORD_TOKENS = ["<pad>", "<unk>", "film", "good", "a"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["list", "lines", "json"])
+def test_a_network_with_a_vocabulary_is_exported_with_its_texts(tmp_path: Path, form: str) -> None:
+    """However the vocabulary is given; the proof can be repeated without it, since the file has it."""
+    words = [
+        [WORD_TOKENS.index(word) if word in WORD_TOKENS else 1 for word in text.split()][:6]
+        for text in WORD_TEXTS
+    ]
+    ids = np.array([row + [0] * (6 - len(row)) for row in words])
+    data = tmp_path / "rows.npz"
+    np.savez(data, ids=ids, texts=WORD_TEXTS)
+    vocabulary: Any = WORD_TOKENS
+    if form == "lines":
+        vocabulary = tmp_path / "vocabulary.txt"
+        vocabulary.write_text("\n".join(WORD_TOKENS))
+    elif form == "json":
+        vocabulary = tmp_path / "vocabulary.json"
+        vocabulary.write_text(
+            json.dumps({"tokens": {word: number for number, word in enumerate(WORD_TOKENS)}})
+        )
+    torch.manual_seed(0)
+    net = WordReader().eval()
+    options: dict[str, Any] = {"inputs": ["ids:int64[batch,words]"], "data": data}
+    result = export_model(
+        net, tmp_path / "repo", name="reader", text_alphabet=vocabulary, samples=2, **options
+    )
+    text = result.manifest.text
+    assert text is not None
+    assert text.vocabulary == Vocabulary(tokens=tuple(WORD_TOKENS), unknown=1)
+    encoder = TextEncoder.of(result.manifest, {"ids": open_model(result.path).inputs[0]})
+    assert encoder is not None
+    np.testing.assert_array_equal(encoder.encode(WORD_TEXTS), ids)
+    assert "text" in verify_model(result.path, net, **options).claims.checked
+    np.savez(data, ids=np.flip(ids, 1), texts=WORD_TEXTS)
+    with pytest.raises(ParityError, match="text: scheme: words: .*expected the id"):
+        verify_model(result.path, net, **options)
+
+
+class WordReader(nn.Module):
+    """The mean of the embeddings of a text's words, and a highway layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(len(WORD_TOKENS), 4)
+        self.h, self.t, self.out = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.words(ids).mean(1)
+        t = torch.sigmoid(self.t(x))
+        result: torch.Tensor = self.out(torch.relu(self.h(x)) * t + x * (1 - t))
+        return result
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from sklearn.datasets import load_digits
 
 from tests.support.tiny_repository import load_model
 from turnpike import service
+from turnpike.service.artifact.onnx_file.protobuf import content_digest
 from turnpike.service.artifact.proof_records import InputRange
-from turnpike.service.artifact.protobuf import content_digest
 from turnpike.service.registry.model import Model
 from turnpike.service.repository.scan import scan
 

@@ -21,8 +21,8 @@ from turnpike.models.networks.character_cnn import CharacterCnnConfig
 from turnpike.models.networks.families import build_network
 from turnpike.models.networks.feedforward import ConvConfig
 from turnpike.models.networks.recurrent import RhnConfig
-from turnpike.service.artifact.manifest import TextInput
 from turnpike.service.artifact.runtime import open_model
+from turnpike.service.artifact.text_records import TextInput
 
 # names that strangers may give their models and classes
 MARKUP = "<img src=x onerror=document.title='owned'>"

@@ -51,7 +51,7 @@ def model_writer() -> tuple[Write, Read]:
     from tests.support.manifests import MANIFEST
     from tests.support.tiny_highway import highway
     from turnpike.export.output.repository import write_model
-    from turnpike.service.artifact.protobuf import content_digest
+    from turnpike.service.artifact.onnx_file.protobuf import content_digest
     from turnpike.service.artifact.runtime import open_model
     from turnpike.service.repository.scan import read_model_file, scan
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from turnpike import service
 from turnpike.service.artifact.manifest import METADATA_KEY
-from turnpike.service.artifact.protobuf import METADATA_FIELD, submessages
+from turnpike.service.artifact.onnx_file.protobuf import METADATA_FIELD, submessages
 from turnpike.service.repository.scan import MODEL_FILE, VERSION_PATTERN, VersionPolicy, scan
 from turnpike.tune.errors import UsageError
 

@@ -34,7 +34,7 @@ from turnpike.export.proved_graph import identity_record
 from turnpike.export.sources.load import load_source
 from turnpike.export.verify import verify_model
 from turnpike.models.layers.highway import HighwayLayer
-from turnpike.service.artifact.manifest import Manifest, TextInput, Variant
+from turnpike.service.artifact.manifest import Manifest, Variant
 from turnpike.service.artifact.proof_records import (
     InputRange,
     Parity,
@@ -42,6 +42,7 @@ from turnpike.service.artifact.proof_records import (
     RoundedConstant,
 )
 from turnpike.service.artifact.runtime import open_model
+from turnpike.service.artifact.text_records import TextInput
 
 INPUT = "x:float32[batch,6]"
 LABELS = ("red", "green", "blue")

@@ -185,7 +185,7 @@ def test_notes_are_no_warnings(capsys: pytest.CaptureFixture[str]) -> None:
         (
             [*EXPORT, "--text-alphabet", "utf-8"],
             2,
-            "--text-alphabet: expected bytes, elmo, characterbert, got",
+            "--text-alphabet: expected bytes, elmo, characterbert, or a file of tokens, got",
         ),
         ([*EXPORT, "--text-alphabet", "bytes"], 2, "--text-alphabet: expected [NAME=]bytes for an input of"),
         ([*EXPORT, "--weights", "gone.pt"], 2, "--weights: gone.pt: no such file"),

@@ -17,6 +17,7 @@ from tests.support.manifests import stored_input
 from tests.support.text_models import ALPHABET, encoder, text_file, text_input
 from tests.support.tiny_repository import load_model, put_model
 from turnpike.service.artifact.manifest import Sample
+from turnpike.service.artifact.text_records import TextInput, Vocabulary
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ModelFileError
 from turnpike.service.repository.deployment import Deployment
@@ -197,3 +198,49 @@ def test_a_model_whose_file_lacks_the_input_is_not_loaded(tmp_path: Path) -> Non
     file = put_model(tmp_path, data=text_file(text=text_input(characters=9)))
     with pytest.raises(ModelFileError, match=r"manifest: text: expected an input of any number of 2 x 9 ids"):
         load_model(file)
+
+
+WORDS = Vocabulary(tokens=("<pad>", "<unk>", "AB", "C"), unknown=1)
+CHARACTERS = Vocabulary(tokens=("<pad>", " ", "A", "B", "C"))
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "texts", "ids"),
+    [
+        (
+            text_input("words", 4, 1, vocabulary=WORDS),
+            ("words",),
+            ["AB x", "", "C C C C C"],
+            [[2, 1, 0, 0], [0, 0, 0, 0], [3, 3, 3, 3]],
+        ),
+        (
+            text_input("characters", 1, 5, vocabulary=CHARACTERS),
+            (5,),
+            ["A BX", "", "CCCCCC"],
+            [[2, 1, 3, 0, 0], [0, 0, 0, 0, 0], [4, 4, 4, 4, 4]],
+        ),
+        (
+            text_input("alphabet", 2, 3, vocabulary=CHARACTERS),
+            ("words", 3),
+            ["A BX", "", "CCCCCC"],
+            [[[2, 0, 0], [3, 0, 0]], [[0, 0, 0], [0, 0, 0]], [[4, 4, 4], [0, 0, 0]]],
+        ),
+    ],
+    ids=["words", "characters", "alphabet"],
+)
+def test_texts_by_a_vocabulary_give_the_answer_of_their_ids(
+    tmp_path: Path, text: TextInput, row: tuple[str | int, ...], texts: list[str], ids: Any
+) -> None:
+    """In JSON, in binary form and in CSV."""
+    worker = started(tmp_path, text_file(row, text=text, alphabet=""))
+    array = np.array(ids)
+    expected = outputs(ask(worker, body=infer("INT64", array.ravel().tolist(), *array.shape)))
+    assert outputs(ask(worker, body=infer("BYTES", texts, len(texts)))) == expected
+    assert outputs(ask(worker, INFER, *binary_texts(texts))) == expected
+    csv = "text\n" + "".join(f'"{text}"\n' for text in texts)
+    bodies = [(json.dumps({"instances": texts}), "application/json"), (csv, "text/csv")]
+    for body, kind in bodies:
+        reply = ask(worker, PREDICT, body.encode(), {"Content-Type": kind})
+        assert reply.status == 200, reply.body
+        logits = [prediction["outputs"]["logits"] for prediction in json.loads(reply.body)["predictions"]]
+        np.testing.assert_array_equal(np.array(logits).ravel(), expected["data"])

@@ -17,8 +17,8 @@ from turnpike.service.artifact.manifest import (
     Manifest,
     read_manifest,
 )
+from turnpike.service.artifact.onnx_file.protobuf import encode_varint
 from turnpike.service.artifact.proof_records import Parity, TensorParity
-from turnpike.service.artifact.protobuf import encode_varint
 from turnpike.service.errors import ModelFileError
 
 ROW = {"name": "x", "shape": [3], "dtype": "uint8", "data": "AAEC"}

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import with_manifest
+from turnpike.service.artifact.onnx_file.protobuf import MalformedError
 from turnpike.service.artifact.openvino import reduce_graph
-from turnpike.service.artifact.protobuf import MalformedError
 from turnpike.service.artifact.runtime import open_model
 
 X = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)

@@ -14,9 +14,9 @@ import pytest
 from tests.support.manifests import MANIFEST
 from tests.support.text_models import ALPHABET, encoder, text_input
 from turnpike.models.data.embedded import encode_texts
-from turnpike.service.artifact.manifest import TextInput, TextScheme
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
+from turnpike.service.artifact.text_records import TOKEN_SCHEMES, TextInput, TextScheme, Vocabulary
 
 IDS = Tensor("ids", "int64", ("batch", "words", 3))
 LETTERS = ALPHABET + "aZ0ü界\0\u0301\U0001f601"
@@ -220,6 +220,101 @@ def test_files_without_texts_have_no_encoder() -> None:
 def test_rows_without_room_for_the_marks_are_refused(scheme: TextScheme, words: int, characters: int) -> None:
     with pytest.raises(ValueError, match="expected 1 x 3 ids|expected 2 x 3 ids|greater than or equal to 1"):
         text_input(scheme, words, characters)
+
+
+VOCABULARIES = [
+    Vocabulary(tokens=("<pad>", "<unk>", "a", "b", "ü", "界", " ", "\U0001f600"), unknown=1, lower=True),
+    Vocabulary(tokens=("", "a", "B", " ", "\t", "ü", "<s>"), padding=6, start=6, end=4),
+    Vocabulary(tokens=("a", "b", "~", "_"), padding=3, end=2, lower=True),
+    Vocabulary(tokens=("a", "b", "A"), padding=2, unknown=0),
+]
+
+
+def token_ids(tokens: list[str], size: int, vocabulary: Vocabulary) -> list[int]:
+    """The ids of characters or words, in loops: marks around those that are known, then padding."""
+    ids = []
+    for token in tokens:
+        if token in vocabulary.tokens and token != "":
+            ids.append(vocabulary.tokens.index(token))
+        elif vocabulary.unknown is not None:
+            ids.append(vocabulary.unknown)
+    start = [] if vocabulary.start is None else [vocabulary.start]
+    end = [] if vocabulary.end is None else [vocabulary.end]
+    row = start + ids[: size - len(start) - len(end)] + end
+    return row + [vocabulary.padding] * (size - len(row))
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@pytest.mark.parametrize("size", [3, 8, 40])
+def test_ids_of_a_vocabulary_equal_those_of_a_slow_formulation(vocabulary: Vocabulary, size: int) -> None:
+    """Its tokens are the characters of a text, those of each word, or the words."""
+    texts = [*random_texts(random.Random(size), size), "a b ü A", "AaBb " * 30, "aab", "<pad> <s> a"]
+    lowered = [text.lower() if vocabulary.lower else text for text in texts]
+    slow = {
+        "characters": [token_ids(list(text), size, vocabulary) for text in lowered],
+        "words": [token_ids(text.split(), size, vocabulary) for text in lowered],
+        "alphabet": [
+            [token_ids(list(word), size, vocabulary) for word in text.split()[:4]]
+            + [[vocabulary.padding] * size] * (4 - len(text.split()[:4]))
+            for text in lowered
+        ],
+    }
+    sizes = {"characters": (1, size), "words": (size, 1), "alphabet": (4, size)}
+    for scheme in TOKEN_SCHEMES:
+        got = encoder(scheme, *sizes[scheme], alphabet="", vocabulary=vocabulary).encode(texts)
+        np.testing.assert_array_equal(got, np.array(slow[scheme], np.int64), strict=True)
+
+
+def test_ids_of_a_vocabulary_by_hand() -> None:
+    """Marks count among the ids of a row. What is not known is left out, or has an id of its own."""
+    words = Vocabulary(tokens=("<pad>", "<unk>", "good", "film"), unknown=1, lower=True)
+    assert encoder("words", 4, 1, vocabulary=words).encode(["Good new FILM", "", "a b c d e"]).tolist() == [
+        [2, 1, 3, 0],
+        [0, 0, 0, 0],
+        [1, 1, 1, 1],
+    ]
+    characters = Vocabulary(tokens=("_", "~", " ", "a", "b"), end=1)
+    assert encoder("characters", 1, 5, vocabulary=characters).encode(
+        ["a  b", "aXb", "abababab"]
+    ).tolist() == [
+        [3, 2, 2, 4, 1],
+        [3, 4, 1, 0, 0],
+        [3, 4, 3, 4, 1],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocabulary": None}, "expected a vocabulary for words, got none"),
+        ({"scheme": "bytes"}, "expected no vocabulary for bytes, got 3 tokens"),
+        ({"scheme": "characters"}, "expected tokens of one character for characters, got none"),
+        ({"vocabulary": {"tokens": ("aa", "aa")}}, "expected distinct tokens, got 'aa' 2 times"),
+        (
+            {"vocabulary": {"tokens": ("aa",), "end": 1}},
+            "end: expected an id below 1, the number of tokens, got 1",
+        ),
+        (
+            {"vocabulary": {"tokens": ("aa",), "start": 0, "end": 0}},
+            "expected 3 x 1 ids or more for words, got 2 x 1",
+        ),
+        ({"vocabulary": {"tokens": ()}}, "at least 1 item"),
+    ],
+)
+def test_a_vocabulary_that_does_not_fit_is_refused(change: dict[str, Any], message: str) -> None:
+    fields = {
+        **text_input("words", 2, 1, vocabulary=Vocabulary(tokens=("aa", "bb", ""))).model_dump(),
+        **change,
+    }
+    with pytest.raises(ValueError, match=re.escape(message)):
+        TextInput.model_validate(fields)
+
+
+def test_rules_of_a_vocabulary_are_said_by_the_names_of_tokens() -> None:
+    """A token of white space has no name that people could read."""
+    vocabulary = Vocabulary(tokens=(" ", "<unk>", "a", "~"), unknown=1, end=3, lower=True)
+    assert vocabulary.rules_text == "4 tokens, padding 0, unknown <unk>, end ~, lower case"
+    assert Vocabulary(tokens=("_", "", "a")).rules_text == "2 tokens, padding _, unknown left out"
 
 
 def test_a_long_word_of_unknown_characters_takes_no_call_for_each() -> None:

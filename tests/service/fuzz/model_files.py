@@ -14,8 +14,8 @@ from tests.support import fuzzing
 from tests.support.fuzzing import Decoder, mutate_json
 from tests.support.manifests import MANIFEST, stored_input
 from turnpike.service.artifact.manifest import Manifest, Sample
-from turnpike.service.artifact.onnx_constants import expect_self_contained, read_initializers
-from turnpike.service.artifact.protobuf import MalformedError, content_digest, fields
+from turnpike.service.artifact.onnx_file.constants import expect_self_contained, read_initializers
+from turnpike.service.artifact.onnx_file.protobuf import MalformedError, content_digest, fields
 from turnpike.service.artifact.sample_rows import check_sample_rows
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.errors import ModelFileError

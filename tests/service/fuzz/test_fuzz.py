@@ -69,10 +69,12 @@ def test_any_bytes_are_decoded_correctly_or_refused(name: str, tmp_path: Path, l
         ("grpc", "turnpike.service.grpc.connection.call._is_one_message", lambda data: len(data) >= 5),
         (
             "onnx",
-            "turnpike.service.artifact.onnx_constants.FLOATS",
+            "turnpike.service.artifact.onnx_file.constants.FLOATS",
             {1: ("<f4", 4), 10: ("<f2", 5), 11: ("<f8", 4)},
         ),
-        pytest.param("onnx", "turnpike.service.artifact.onnx_constants.LOCATION", 99, marks=pytest.mark.slow),
+        pytest.param(
+            "onnx", "turnpike.service.artifact.onnx_file.constants.LOCATION", 99, marks=pytest.mark.slow
+        ),
         ("manifest", "turnpike.service.artifact.manifest.ValidationError", KeyError),
         ("ipc", "turnpike.service.process.ipc.ERROR_BY_NAME", None),
     ],

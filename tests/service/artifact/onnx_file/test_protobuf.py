@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import with_manifest
-from turnpike.service.artifact.protobuf import (
+from turnpike.service.artifact.onnx_file.protobuf import (
     MAX_MODEL_FIELDS,
     Field,
     MalformedError,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
-from turnpike.service.artifact.protobuf import (
+from turnpike.service.artifact.onnx_file.protobuf import (
     GRAPH_FIELD,
     Field,
     MalformedError,

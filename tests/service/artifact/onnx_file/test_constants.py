@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.support.tiny_highway import highway
-from turnpike.service.artifact.onnx_constants import expect_self_contained, read_initializers
+from turnpike.service.artifact.onnx_file.constants import expect_self_contained, read_initializers
 from turnpike.service.errors import ModelFileError
 
 
