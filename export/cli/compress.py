@@ -31,7 +31,12 @@ from turnpike.export.cli.options import (
 from turnpike.export.cli.progress import console, print_result, running, show_messages, write_json
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.options import PrecisionOptions, SourceOptions
-from turnpike.export.report.compression_curve import curve_with_file, differs_from_curve, file_point
+from turnpike.export.report.compression_curve import (
+    curve_with_file,
+    differs_from_curve,
+    file_point,
+    share_interval,
+)
 from turnpike.models.imports import collector_paused
 from turnpike.service.artifact.manifest import Compression, Manifest, Precision
 
@@ -64,6 +69,14 @@ def command(
             "a number is predicted), or of equal answers if the classes are not known.",
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Write nothing if more than --max-drop is lost on the rows that judge the result, in place "
+            "of a warning.",
+        ),
+    ] = False,
     finetune_epochs: Annotated[
         int,
         typer.Option(
@@ -102,7 +115,9 @@ def command(
     )
     with collector_paused():
         from turnpike.export.compress.remove_units import CompressionOptions, run_compression
-    options = CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed, hide_categories)
+    options = CompressionOptions(
+        keep, max_drop, finetune_epochs, version, report, seed, hide_categories, strict=strict
+    )
     with running(threads, hidden=as_json or quiet) as progress:
         result = run_compression(source, to, source_options, precision_options, options, progress)
     print_result(
@@ -155,12 +170,28 @@ def curve_table(manifest: Manifest, compression: Compression) -> Table:
 def summary_lines(result: CompressionResult, compression: Compression) -> Iterator[str]:
     """The units that are left, by layer, and the proof."""
     layers = ", ".join(f"{left} of {units}" for left, units in result.unit_counts.values())
+    yield from rows_lines(result.manifest, compression)
     yield f"units kept: {compression.units:,} of {compression.units_whole:,}, by layer: {layers}"
     parity = result.manifest.parity
     yield (
         f"parity: proved on {len(parity.tensors)} tensors, {len(parity.batches)} batches, against the whole "
         "network with the removed units carried"
     )
+
+
+def rows_lines(manifest: Manifest, compression: Compression) -> Iterator[str]:
+    """The rows that were used, and what those that judge the result say about all others."""
+    shares = {"same answers": compression.agreement}
+    if manifest.task == "classes":
+        shares["accuracy"] = compression.metric
+    yield (
+        f"rows: units chosen on {compression.calibration_rows:,}, the result judged on "
+        f"{compression.rows:,} others"
+    )
+    for name, share in shares.items():
+        if share is not None:
+            low, high = share_interval(share, compression.rows)
+            yield f"{name}: {share:.2%}, for all rows of this kind {low:.2%} to {high:.2%} (95 % confidence)"
 
 
 def write_compression_json(result: CompressionResult) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import geometric_mean
 
 from turnpike.export.compress.agreement import AnswerComparison
 from turnpike.export.compress.graph.carried_reference import carried_reference
 from turnpike.export.compress.selection import UnitChoice, UnitRanking
-from turnpike.export.compress.trials import MIN_GAIN, OpenCut, fastest_cut, measure_point, times_by_rows
+from turnpike.export.compress.trials import OpenCut, fastest_cut, is_gain, measure_point, times_by_rows
 from turnpike.export.compress.whole_network import WholeNetwork, with_reference
 from turnpike.export.errors import CompressionError
 from turnpike.export.gates.instrument import Instrumentation, Origin
@@ -38,6 +38,8 @@ from turnpike.service.artifact.text_records import TextInput
 
 # shares of the units in the table of the result
 CURVE_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+# shares that are tried where that of the file is no faster
+SMALL_SHARES = (0.2, 0.1, 0.05, 0.02)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ def cut_and_measure(
     """
     cutter = ranking.cutter
     with steps.step("time"):
-        cut = fastest_cut(choice.cutter, choice.kept, rows)
+        cut, faster = fastest_cut(choice.cutter, choice.kept, rows)
+        if not is_gain(faster):
+            raise _no_gain_error(ranking, cut, faster, rows)
         comparison = AnswerComparison(cutter.runtime, cutter.output, rows)
         curve = tuple(
             measure_point(cutter, comparison, trial, trial.runtime, rows)
@@ -192,10 +196,27 @@ def _prove_cut(choice: UnitChoice, cut: OpenCut, seed: int, steps: Steps) -> Pro
     return prove_graph(prepared, with_reference(whole.network, reference), seed, steps)
 
 
+def _no_gain_error(
+    ranking: UnitRanking, cut: OpenCut, faster: Mapping[int, float], rows: Rows
+) -> CompressionError:
+    """Says how fast a cut is that is no faster, and with which share of the units one is."""
+    remedy = "With fewer units it is no faster either: small networks spend their time elsewhere"
+    for share in SMALL_SHARES:
+        if share < cut.share and is_gain(
+            gain := fastest_cut(ranking.cutter, ranking.choose(share).kept, rows)[1]
+        ):
+            remedy = f"With --keep {share:g} it would be faster: {times_by_rows(gain)}"
+            break
+    return CompressionError(
+        f"not written: with {cut.units:,} of {cut.units_whole:,} units the graph is no faster: "
+        f"{times_by_rows(faster)}. {remedy}"
+    )
+
+
 def _expect_faster(point: CompressionPoint, precision: Precision) -> None:
     """Raise a CompressionError if the file in a lower precision is slower than the whole network in fp32."""
-    if precision != "fp32" and geometric_mean(point.faster.values()) < MIN_GAIN:
+    if precision != "fp32" and not is_gain(point.faster):
         raise CompressionError(
             f"--precision {precision}: expected a graph that is faster than the whole one in fp32, and its "
-            f"speed here is {times_by_rows(point.faster)} (whole graph = 1): use fp32"
+            f"speed here is {times_by_rows(point.faster)}: use fp32"
         )

@@ -9,9 +9,10 @@ from pathlib import Path
 from turnpike.export.compress.agreement import AnswerQuality, points_lost
 from turnpike.export.compress.finetuning import expect_trainable, save_finetuned, train_choice
 from turnpike.export.compress.graph.removable_layers import LayerSearch, find_removable_layers
+from turnpike.export.compress.judging_rows import expect_enough_rows, warnings_of_far_rows
 from turnpike.export.compress.measured_cut import MeasuredCut, cut_and_measure, cut_manifest
 from turnpike.export.compress.selection import UnitChoice, rank_units, search_share
-from turnpike.export.compress.trials import Cutter
+from turnpike.export.compress.trials import Cutter, expect_possible_gain
 from turnpike.export.compress.whole_network import WholeNetwork, read_whole_network
 from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import CompressionError, UsageError, errors_of_option
@@ -76,6 +77,7 @@ class CompressionOptions:
         seed: Seed of the random rows that parity is proved on.
         hide_categories: Whether to leave the words of a table's columns out of the file. They are in any
             case if the source or the newest version of the model has none.
+        strict: Whether to write nothing if `max_drop` is not kept on the rows that judge the result.
     """
 
     keep: float | None = None
@@ -85,6 +87,7 @@ class CompressionOptions:
     report: Path | None = None
     seed: int = 0
     hide_categories: bool = False
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if (self.keep is None) == (self.max_drop is None):
@@ -93,6 +96,8 @@ class CompressionOptions:
             raise UsageError(f"--keep: expected a share of the units between 0 and 1, got {self.keep}")
         if self.max_drop is not None and not 0 <= self.max_drop < 100:
             raise UsageError(f"--max-drop: expected points from 0 to 100, got {self.max_drop}")
+        if self.strict and self.max_drop is None:
+            raise UsageError("--strict: expected --max-drop, which it is about, got none")
         if self.finetune_epochs < 0:
             raise UsageError(f"--finetune-epochs: expected 0 or more, got {self.finetune_epochs}")
         if self.version is not None:
@@ -116,6 +121,7 @@ def compress_model(
     min_agreement: float = MIN_AGREEMENT,
     max_error: float = MAX_ERROR,
     hide_categories: bool = False,
+    strict: bool = False,
     report: Path | None = None,
     seed: int = 0,
     listener: ProgressListener | None = None,
@@ -144,6 +150,8 @@ def compress_model(
         max_error: Relative root mean square error that the outputs of a lower precision may have.
         hide_categories: Whether to leave the words of a table's columns out of the file. They are always left
             out if the source is a file without them, or if the newest version of the model has none.
+        strict: Whether to write nothing if more than `max_drop` is lost on the rows that judge the result, on
+            which no units are chosen. Otherwise that is a warning.
         report: Folder for an HTML report and the same figures as JSON.
         seed: Seed of the random rows that parity is proved on.
         listener: Called when a step starts, advances or finishes.
@@ -161,7 +169,9 @@ def compress_model(
         to,
         SourceOptions(name=name, inputs=inputs, weights=weights, data=data, data_dir=data_dir),
         PrecisionOptions(precision=precision, min_agreement=min_agreement, max_error=max_error),
-        CompressionOptions(keep, max_drop, finetune_epochs, version, report, seed, hide_categories),
+        CompressionOptions(
+            keep, max_drop, finetune_epochs, version, report, seed, hide_categories, strict=strict
+        ),
         listener,
     )
 
@@ -185,14 +195,18 @@ def run_compression(
         newest = newest_version(repository, whole.network.name)
         hidden_before = hides_categories(repository, whole.network.name, newest)
         rows = _read_rows(whole, source_options)
+        expect_enough_rows(rows)
         # an exported file has its own proof, and the cut leaves its inputs as they are
         text = prove_text_input(whole.network, rows.test) if whole.manifest is None else whole.manifest.text
         checkpoint = expect_trainable(source, whole, rows) if options.finetune_epochs else None
         search = _expect_removable_layers(whole)
 
+        cutter = Cutter(whole.graph, search.layers)
+        expect_possible_gain(cutter, rows.calibration)
+
     # choose the units, and train them
     with steps.step("calibrate"):
-        ranking = rank_units(whole, Cutter(whole.graph, search.layers), rows.calibration)
+        ranking = rank_units(whole, cutter, rows.calibration)
     with steps.step("search"):
         share = options.keep
         if share is None:
@@ -206,6 +220,9 @@ def run_compression(
 
     # cut, prove, measure and write
     measured = cut_and_measure(ranking, choice, rows.test, precision_options, options.seed, steps)
+    broken_limit = _broken_limit(options.max_drop, measured)
+    if broken_limit and options.strict:
+        raise CompressionError(broken_limit)
     with steps.step("write"):
         # the first that is tried: if it is taken, `write_model` takes the next
         version = options.version or max(1, newest)
@@ -224,9 +241,10 @@ def run_compression(
         {layer.gate.name: (len(choice.kept[layer.gate.name]), layer.units) for layer in layers},
         (
             *whole.warnings,
+            *warnings_of_far_rows(whole, rows),
             *search.left_whole,
             *measured.proved.warnings,
-            *_warnings_of_limit(options.max_drop, measured),
+            *([broken_limit] if broken_limit else []),
             *_warnings_of_interval(whole),
             *_warnings_of_hidden_words(options, whole, newest, hidden_before=hidden_before),
         ),
@@ -280,18 +298,18 @@ def _expect_some_units(keep: float | None, choice: UnitChoice) -> None:
         )
 
 
-def _warnings_of_limit(max_drop: float | None, measured: MeasuredCut) -> list[str]:
-    """A warning if the limit, which is kept on the rows that units are chosen on, is not kept on others."""
+def _broken_limit(max_drop: float | None, measured: MeasuredCut) -> str:
+    """Says that the limit, which is kept on the rows that units are chosen on, is not kept on others."""
     if max_drop is None:
-        return []
+        return ""
     quality = AnswerQuality(measured.point.agreement, measured.point.metric)
     lost = points_lost(measured.comparison, quality)
     if lost <= max_drop:
-        return []
-    return [
+        return ""
+    return (
         f"--max-drop: {lost:.2f} points are lost on the rows that judge the result, more than {max_drop:g}: "
         "the limit is kept on the rows that units are chosen on; a smaller --max-drop leaves a margin"
-    ]
+    )
 
 
 def _warnings_of_interval(whole: WholeNetwork) -> tuple[str, ...]:

@@ -77,22 +77,34 @@ class OpenCut:
         return self.units / self.units_whole
 
 
-def fastest_cut(cutter: Cutter, kept: Kept, rows: Rows) -> OpenCut:
-    """The form of the cut graph that runs fastest here; a CompressionError if none is faster."""
+def fastest_cut(cutter: Cutter, kept: Kept, rows: Rows) -> tuple[OpenCut, dict[int, float]]:
+    """The form of the cut graph that runs fastest here, and how many times faster than the whole it is."""
     cuts = [cutter.cut(kept, form) for form in FORMS]
     whole_timing, *timings = measure_speed(
         [cutter.runtime, *(cut.runtime for cut in cuts)], cutter.public_outputs, rows
     )
     faster = [timing.times_faster_than(whole_timing) for timing in timings]
-    gains = [geometric_mean(times.values()) for times in faster]
-    fastest = max(range(len(cuts)), key=gains.__getitem__)
-    if gains[fastest] < MIN_GAIN:
+    fastest = max(range(len(cuts)), key=lambda index: geometric_mean(faster[index].values()))
+    return cuts[fastest], faster[fastest]
+
+
+def is_gain(faster: Mapping[int, float]) -> bool:
+    """Whether a cut is faster, over all numbers of rows, by more than noise."""
+    return geometric_mean(faster.values()) >= MIN_GAIN
+
+
+def expect_possible_gain(cutter: Cutter, rows: Rows) -> None:
+    """Raise a CompressionError if the graph is no faster even with a single unit in each layer.
+
+    Before any unit is chosen, since that may take minutes.
+    """
+    cut, faster = fastest_cut(cutter, {layer.gate.name: [0] for layer in cutter.layers}, rows)
+    if not is_gain(faster):
         raise CompressionError(
-            f"expected a smaller graph that is faster, and with {cuts[0].units:,} of {cutter.units:,} units "
-            f"it is not: its speed here is {times_by_rows(faster[fastest])} (whole graph = 1). "
-            "Narrow layers gain too little, and so does a large share of the units"
+            f"not written: this network does not get faster. With one unit in each layer, {cut.units:,} of "
+            f"{cutter.units:,}, a run takes as long as before ({times_by_rows(faster)}): small networks "
+            "spend their time elsewhere"
         )
-    return cuts[fastest]
 
 
 def measure_point(
@@ -119,7 +131,7 @@ def measure_point(
 
 
 def times_by_rows(times: Mapping[int, float]) -> str:
-    """Numbers by the rows of a run, in words."""
+    """How many times faster something is, by the rows of a run, in words."""
     return ", ".join(
-        f"{number:.2f} with {size} row{'' if size == 1 else 's'}" for size, number in times.items()
+        f"{number:.2f}x with {size} row{'' if size == 1 else 's'}" for size, number in times.items()
     )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 from turnpike.service.artifact.manifest import Compression, CompressionPoint, Precision
+
+# standard deviations on both sides of the mean that hold 95 % of a normal distribution
+Z_95 = 1.959964
 
 
 def file_point(compression: Compression) -> CompressionPoint:
@@ -33,3 +38,11 @@ def curve_with_file(precision: Precision, compression: Compression) -> list[Comp
         if differs or round(point.share * compression.units_whole) != compression.units
     ]
     return sorted((*others, file_point(compression)), key=lambda point: -point.share)
+
+
+def share_interval(share: float, rows: int) -> tuple[float, float]:
+    """Wilson's interval: where the share of all rows is, with 95 % confidence, by that of some of them."""
+    spread = Z_95**2 / rows
+    middle = (share + spread / 2) / (1 + spread)
+    half_width = Z_95 / (1 + spread) * sqrt(share * (1 - share) / rows + spread / (4 * rows))
+    return max(0.0, middle - half_width), min(1.0, middle + half_width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +314,7 @@ def test_an_output_without_classes_has_no_answers_to_compare(tmp_path: Path) -> 
     torch.manual_seed(0)
     net = torch.nn.Sequential(network(), torch.nn.Linear(3, 1)).eval()
     np.savez(
-        tmp_path / "rows.npz", x=np.random.default_rng(0).standard_normal((20, WIDTH)).astype(np.float32)
+        tmp_path / "rows.npz", x=np.random.default_rng(0).standard_normal((200, WIDTH)).astype(np.float32)
     )
     result = compress_model(net, tmp_path / "new", data=tmp_path / "rows.npz", inputs=[INPUT], keep=0.25)
     assert result.manifest.compression is not None
@@ -345,21 +346,77 @@ def test_a_limit_that_other_rows_break_is_a_warning(
     source = folder / "repository/net/1/model.onnx"
     result = compress_model(source, tmp_path, data=folder / "rows.npz", max_drop=0.5)
     assert any(text.startswith("--max-drop: ") and "more than 0.5" in text for text in result.warnings)
+    # with --strict, nothing is written
+    with pytest.raises(CompressionError, match="--max-drop: .* points are lost on the rows that judge"):
+        compress_model(source, tmp_path / "strict", data=folder / "rows.npz", max_drop=0.5, strict=True)
+    assert not list((tmp_path / "strict").rglob("*.onnx"))
 
 
+@pytest.mark.usefixtures("any_speed")
+def test_rows_that_are_unlike_those_of_the_export_are_a_warning(folder: Path, tmp_path: Path) -> None:
+    """What is measured on them says little about others. A few far rows are usual."""
+    source = folder / "repository/net/1/model.onnx"
+    rows = dict(np.load(folder / "rows.npz"))
+    for count, is_warned in ((2, False), (60, True)):
+        changed = rows["x"].copy()
+        changed[:count, 3] = 99
+        np.savez(tmp_path / "rows.npz", x=changed, y=rows["y"])
+        result = compress_model(source, tmp_path / "new", data=tmp_path / "rows.npz", keep=0.25)
+        warned = [text for text in result.warnings if text.startswith("--data: ")]
+        assert len(warned) == is_warned
+        if is_warned:
+            assert warned[0].startswith("--data: 30% of the rows have values of x outside of the -")
+            assert "to 99. What is measured on such rows" in warned[0]
+
+
+@pytest.mark.parametrize(
+    ("gains", "message"),
+    [
+        # by the number of units that are kept
+        (
+            {3: 1.5, 12: 1.01},
+            "with 12 of 48 units the graph is no faster: 1.01x with 1 row. "
+            "With fewer units it is no faster either",
+        ),
+        (
+            {3: 1.5, 12: 1.01, 5: 1.2},
+            "1.01x with 1 row. With --keep 0.1 it would be faster: 1.20x with 1 row",
+        ),
+        (
+            {3: 1.04, 12: 1.5},
+            "this network does not get faster. With one unit in each layer, 3 of 48, a run takes",
+        ),
+    ],
+)
 def test_a_cut_that_is_not_faster_is_not_written(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gains: dict[int, float],
+    message: str,
 ) -> None:
-    """Layers may be so narrow that they gain nothing."""
-    timings = [Timing({1: 1.0}), Timing({1: 2.0}), Timing({1: 1.25})]
-    monkeypatch.setattr(trials, "measure_speed", lambda *arguments: timings)
-    with pytest.raises(
-        CompressionError, match="expected a smaller graph that is faster, and with 12 of 48 units"
-    ):
+    """Layers may be so narrow that they gain nothing: the error says which share would, if any does."""
+    kept: list[int] = []
+    cut = trials.Cutter.cut
+
+    def counted(cutter: trials.Cutter, units: Any, *form: Any) -> trials.OpenCut:
+        kept.append(sum(map(len, units.values())))
+        return cut(cutter, units, *form)
+
+    def measure(runtimes: Any, *arguments: Any) -> list[Timing]:
+        # the second form is the faster one
+        return [Timing({1: 1.0}), Timing({1: 2.0}), Timing({1: 1 / gains.get(kept[-1], 1.0)})]
+
+    monkeypatch.setattr(trials.Cutter, "cut", counted)
+    monkeypatch.setattr(trials, "measure_speed", measure)
+    with pytest.raises(CompressionError, match=re.escape(message)):
         compress_model(
             folder / "repository/net/1/model.onnx", tmp_path / "new", data=folder / "rows.npz", keep=0.25
         )
     assert not list(tmp_path.rglob("*.onnx"))
+    if 3 in gains and gains[3] < trials.MIN_GAIN:
+        # before any unit was chosen
+        assert set(kept) == {3}
 
 
 @pytest.mark.slow
@@ -374,7 +431,7 @@ def test_a_lower_precision_that_is_slower_is_not_written(
 
     monkeypatch.setattr(trials, "measure_speed", measure)
     with pytest.raises(
-        CompressionError, match=r"--precision int8: expected .* here is 0.50 with 1 row \(whole graph = 1\)"
+        CompressionError, match=r"--precision int8: expected .* here is 0.50x with 1 row: use fp32"
     ):
         compress_model(
             folder / "repository/net/1/model.onnx",
@@ -400,6 +457,8 @@ def test_a_lower_precision_that_is_slower_is_not_written(
             r"--data: .*narrow.npz: x: expected shape \(rows, 16\)",
         ),
         ({"keep": 0.2, "data": "single.npz"}, SourceError, "--data: .*single.npz: expected 2 rows or more"),
+        ({"keep": 0.2, "data": "few.npz"}, SourceError, "--data: expected 200 rows or more, .*, got 199"),
+        ({"keep": 0.2, "strict": True}, UsageError, "--strict: expected --max-drop, which it is about"),
         ({"keep": 0.2, "data": "nowhere"}, SourceError, "--data: expected a .csv, .parquet or .npz file"),
         ({"keep": 0.2, "source": "plain"}, CompressionError, "gates: expected a highway layer .*, got none"),
         (
@@ -421,6 +480,7 @@ def test_bad_input_is_one_sentence(
     monkeypatch.chdir(folder)
     np.savez("narrow.npz", x=np.zeros((10, 3), np.float32))
     np.savez("single.npz", x=np.zeros((1, WIDTH), np.float32))
+    np.savez("few.npz", x=np.zeros((199, WIDTH), np.float32))
     sources = {
         "plain": network(kind="plain"),
         # every unit is open
@@ -454,6 +514,9 @@ def test_the_command_shows_the_curve_and_inspect_the_rest(
     assert f"report: {page}" in result.stdout.replace("\n", "")
     assert "units kept: 12 of 48, by layer: 4 of 16, 4 of 16, 4 of 16" in result.stdout
     assert "25.0%" in result.stdout
+    assert "rows: units chosen on 100, the result judged on 100 others" in result.stdout
+    # by hand: 100 / (100 + 1.96 ** 2)
+    assert "same answers: 100.00%, for all rows of this kind 96.30% to 100.00%" in result.stdout
     inspected = run_in_process("inspect", str(tmp_path / "net/1/model.onnx"))
     assert "12 of 48 units, 25.0% of the layers' multiplications" in inspected.stdout
     assert "1.0000 equal answers on 100 rows, accuracy 1.0000 (whole: 1.0000)" in inspected.stdout
