@@ -24,7 +24,7 @@ BRIDGES: dict[str, set[str]] = {
     "client": {"service.grpc.messages"},
     "export": {"models", "service.artifact"},
     "score": {"service"},
-    "tune": {"loadtest", "service.artifact", "service.config", "service.repository"},
+    "tune": {"loadtest", "service.artifact", "service.config", "service.errors", "service.repository"},
 }
 
 # package: libraries it must not import

@@ -10,6 +10,8 @@ from turnpike.loadtest.errors import UsageError as LoadUsageError
 from turnpike.loadtest.plan import WIRES
 from turnpike.loadtest.slo import Slo
 from turnpike.service.artifact.manifest import Precision
+from turnpike.service.errors import SettingError
+from turnpike.service.repository.location import locate
 from turnpike.tune.errors import UsageError
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -44,8 +46,11 @@ class TunePlan:
         for precision in self.precisions:
             if precision not in PRECISIONS:
                 raise UsageError(f"--precision: expected some of {', '.join(PRECISIONS)}, got {precision!r}")
-        if self.models is not None and not self.models.exists():
-            raise UsageError(f"MODELS: expected a repository or an .onnx file, got {str(self.models)!r}")
+        if self.models is not None:
+            try:
+                locate(self.models)
+            except SettingError as error:
+                raise UsageError(f"MODELS: {error}") from error
         if self.slo is not None:
             try:
                 Slo.parse(self.slo)
@@ -62,4 +67,4 @@ class TunePlan:
         """Folder for the results: `out`, else the repository, else the current folder."""
         if self.out is not None:
             return self.out
-        return self.models if self.models is not None and self.models.is_dir() else Path()
+        return locate(self.models).root if self.models is not None and self.models.is_dir() else Path()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import platform
 import tempfile
@@ -32,6 +33,7 @@ from turnpike.tune.search.settings_search import (
 )
 from turnpike.tune.trial.bench import Bench, estimate_seconds, lower_precision, seconds_per_load
 from turnpike.tune.trial.child_process import StopRequested
+from turnpike.tune.trial.trial_log import LOG_FILE, LoggedBench, TrialBench, TrialLog
 from turnpike.tune.trial.tuned_model import TunedModel, find_model
 
 NOISY_MACHINE = (
@@ -63,7 +65,7 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
     with tempfile.TemporaryDirectory(prefix="turnpike-tune-") as folder:
         # find the model, and make its lower precisions
         scratch = Path(folder)
-        model = find_model(plan.models or _local_models(settings), plan.model, settings.versions, scratch)
+        model = find_model(plan.models or _local_models(settings), plan.model, settings.versions)
         repositories, notes = _lower_precisions(plan, model, scratch, listener, stop_requested)
         base = base_candidate(settings)
 
@@ -79,7 +81,12 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
         listener.started(trials * loads_per_trial, seconds)
 
         # search, then compare the alternatives with the best settings
-        bench = Bench(plan, settings, model, scratch, load_seconds, stop_requested, listener.load_started)
+        log = TrialLog(plan.output_folder, _subject(plan, settings, model, load_seconds))
+        if log.known_trials:
+            listener.message(f"continues: {log.known_trials} of the trials are those of {LOG_FILE}")
+        bench = LoggedBench(
+            Bench(plan, settings, model, scratch, load_seconds, stop_requested, listener.load_started), log
+        )
         search = SettingsSearch(base, cpu_count, max_rows, bench.measure, listener.best_changed)
         decision = search.run()
         alternatives = []
@@ -108,6 +115,18 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
     )
 
 
+def _subject(plan: TunePlan, settings: Settings, model: TunedModel, load_seconds: int) -> dict[str, str]:
+    """What a search measures: only trials of the same may take the place of its own."""
+    return {
+        "plan": repr(plan),
+        "settings": repr(settings),
+        "file": hashlib.sha256(model.file.read_bytes()).hexdigest(),
+        "machine": repr(describe_machine(settings)),
+        "versions": repr(versions()),
+        "seconds": str(load_seconds),
+    }
+
+
 def base_candidate(settings: Settings) -> Candidate:
     """The settings that serve has now, which the others have to beat."""
     return Candidate(
@@ -115,7 +134,7 @@ def base_candidate(settings: Settings) -> Candidate:
     )
 
 
-def compare_precision(bench: Bench, decision: Decision, precision: str, repository: Path) -> Alternative:
+def compare_precision(bench: TrialBench, decision: Decision, precision: str, repository: Path) -> Alternative:
     """Measure the best settings with a lower precision, between two trials of the served file.
 
     Raises:
@@ -130,7 +149,7 @@ def compare_precision(bench: Bench, decision: Decision, precision: str, reposito
 
 
 def compare_openvino(
-    bench: Bench, decision: Decision, candidates: Sequence[Candidate]
+    bench: TrialBench, decision: Decision, candidates: Sequence[Candidate]
 ) -> tuple[list[Alternative], list[str]]:
     """Measure candidates on OpenVINO, between two trials of the best settings.
 
@@ -161,7 +180,7 @@ def compare_openvino(
 
 
 def _measure_splits(
-    bench: Bench, splits: Sequence[Candidate]
+    bench: TrialBench, splits: Sequence[Candidate]
 ) -> tuple[dict[Candidate, Trial], dict[Candidate, str]]:
     """Trials of the candidates that start, and why the others do not."""
     trials: dict[Candidate, Trial] = {}

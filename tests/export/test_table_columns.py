@@ -31,7 +31,7 @@ from turnpike.models.training.recipe import Recipe
 from turnpike.models.training.run_plan import RunPlan
 from turnpike.models.training.train import train
 
-ROWS = 200
+ROWS = 400
 HEADER = "mass [kg],length,color,member,day,price"
 NAMES = ("mass [kg]", "length", "color", "member", "day")
 KINDS = ("number", "number", "category", "boolean", "date")

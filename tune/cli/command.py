@@ -18,12 +18,16 @@ from turnpike.tune.report.write_report import prepare_folder, write_results
 from turnpike.tune.result import TuneResult
 from turnpike.tune.run import run_search
 from turnpike.tune.trial.child_process import interruptible
+from turnpike.tune.trial.trial_log import LOG_FILE
 
 app = typer.Typer(add_completion=False)
 
 Models = Annotated[
     Path | None,
-    typer.Argument(metavar="MODELS", help="Model repository or .onnx file. (default: the bundled model)"),
+    typer.Argument(
+        metavar="MODELS",
+        help="Model repository, folder of a run or model, or .onnx file. (default: the bundled model)",
+    ),
 ]
 Out = Annotated[
     Path | None,
@@ -66,8 +70,9 @@ def command(
     """Find the settings that serve a model best on this machine, and write them to tuned.toml.
 
     Starts one server after another, each with other numbers of workers and
-    threads, batch sizes and delays, and measures it under load. The exit
-    status is 1 if no settings keep the SLO.
+    threads, batch sizes and delays, and measures it under load. If a search
+    ends early, the same command continues it. The exit status is 1 if no
+    settings keep the SLO.
     """
     plan = TunePlan(
         models=models,
@@ -94,9 +99,10 @@ def tune(plan: TunePlan) -> int:
         try:
             result = run_search(plan, progress, stop_requested)
         except StoppedError as error:
-            raise StoppedError(f"stopped: {progress.lost_text}") from error
+            raise StoppedError(f"stopped: {progress.kept_text}") from error
     progress.show_result(result)
     settings, page = write_results(plan.output_folder, result)
+    (plan.output_folder / LOG_FILE).unlink(missing_ok=True)
     console.print(f"{escape(str(settings))}, {escape(str(page))}", highlight=False, soft_wrap=True)
     console.print(
         f"to serve with these settings: {escape(usage(result, settings))}", highlight=False, soft_wrap=True

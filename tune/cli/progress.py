@@ -47,10 +47,13 @@ class TuneProgress:
         self._bar.stop()
 
     @property
-    def lost_text(self) -> str:
-        """The loss if the search ends now, in words."""
+    def kept_text(self) -> str:
+        """What is left of the search if it ends now, in words."""
         done = max(0, self._started - 1)
-        return f"{done} of {self._total} measurements are lost, and nothing was written"
+        return (
+            f"{done} of {self._total} measurements were made, and the same command continues after the last "
+            "whole trial"
+        )
 
     def message(self, text: str) -> None:
         """Print a line that stays."""

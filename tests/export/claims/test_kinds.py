@@ -15,7 +15,7 @@ from torch import nn
 from tests.support.onnx_sources import WEIGHT, dense, model_of, value
 from tests.support.text_checkpoint import save_names_checkpoint
 from turnpike.export.claims.checklist import NO_CHECK, SPLIT_ROWS, Checklist, field_paths
-from turnpike.export.compress import measured_cut, trials
+from turnpike.export.compress import trials
 from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.errors import ParityError
 from turnpike.export.output.model_bytes import embed_manifest
@@ -117,15 +117,14 @@ def test_an_adopted_graph_with_other_names_and_a_range(tmp_path: Path) -> None:
 @pytest.fixture
 def compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """A compressed file, and the file that it was made from."""
-    for module in (measured_cut, trials):
-        monkeypatch.setattr(module, "MIN_GAIN", 0.0)  # so small a network is no faster
+    monkeypatch.setattr(trials, "MIN_GAIN", 0.0)  # so small a network is no faster
     net = network()
     with torch.no_grad():
         for layer in (net[1], net[2]):  # type: ignore[index]
             layer.gate.bias[2:] = -12
     rows = tmp_path / "rows.npz"
     np.savez(
-        rows, x=np.random.default_rng(0).standard_normal((80, 6)).astype(np.float32), y=np.arange(80) % 3
+        rows, x=np.random.default_rng(0).standard_normal((200, 6)).astype(np.float32), y=np.arange(200) % 3
     )
     source = export_model(net, tmp_path / "whole", name="net", inputs=[INPUT], data=rows, samples=2).path
     return compress_model(source, tmp_path / "cut", data=rows, keep=0.25).path, source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
@@ -32,6 +33,7 @@ from turnpike.tune.search.candidates import Candidate
 from turnpike.tune.search.measurements import Trial
 from turnpike.tune.trial import bench
 from turnpike.tune.trial.bench import Bench, seconds_per_load
+from turnpike.tune.trial.trial_log import LOG_FILE
 from turnpike.tune.trial.tuned_model import BUNDLED, find_model
 
 MODEL = BUNDLED / "digits-10" / "1" / MODEL_FILE
@@ -362,7 +364,7 @@ def test_keys_of_the_users_own_are_sent(tmp_path: Path) -> None:
         (["--wire", "xml"], "--wire: expected one of json, binary"),
         (["--precision", "fp32,int4"], "--precision: expected some of fp32, fp16, int8, got 'int4'"),
         (["--slo", "fast"], "--slo: expected limits such as p99<50ms"),
-        (["absent"], "MODELS: expected a repository or an .onnx file, got 'absent'"),
+        (["absent"], "MODELS: expected a folder of models that can be read, got 'absent'"),
         (["--config", "absent"], "--config: expected a TOML file that can be read, got 'absent'"),
         (["--model", "nope"], "--model: expected one of the models there, which are digits-10, got 'nope'"),
     ],
@@ -377,32 +379,87 @@ def test_an_error_is_one_clear_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stopped_search_says_what_is_lost(
+def test_a_stopped_search_is_continued(
     call: Callable[..., Result], fake: FakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(self: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
-        self.on_load(candidate, 1)
-        self.on_load(candidate, 16)
-        raise StoppedError("stopped")
+    """By the same command: whole trials are not measured again, and the results are the same."""
+    measure = Bench.measure
+    whole_trials = 3
 
-    monkeypatch.setattr(Bench, "measure", stop)
-    result = call("--precision", "fp32", "--users", "1,16")
-    assert result.exit_code == 130
-    assert re.search(r"stopped: 1 of \d+ measurements are lost, and nothing was written", result.stderr)
-    assert list(tmp_path.iterdir()) == []
+    def stopping(self: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
+        if len(fake.measured) == whole_trials:
+            self.on_load(candidate, 1)
+            self.on_load(candidate, 16)
+            raise StoppedError("stopped")
+        return measure(self, candidate, repository)
+
+    options = ("--precision", "fp32", "--users", "1,16")
+    monkeypatch.setattr(Bench, "measure", stopping)
+    stopped = call(*options)
+    assert stopped.exit_code == 130
+    assert re.search(
+        r"stopped: 7 of \d+ measurements were made, and the same command continues", stopped.stderr
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [LOG_FILE]
+    before = list(fake.measured)
+    monkeypatch.setattr(Bench, "measure", measure)
+    # another search begins anew, and leaves the log as it is until it has a trial
+    continued = call(*options)
+    assert continued.exit_code == 0, continued.stderr
+    assert f"continues: {whole_trials} of the trials are those of {LOG_FILE}" in continued.stdout
+    together = list(fake.measured)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tuned.html", "tuned.toml"]
+    settings = tomllib.loads((tmp_path / "tuned.toml").read_text())
+    fake.measured.clear()
+    alone = call(*options)
+    assert "continues" not in alone.stdout
+    assert (together[: len(before)], together) == (before, fake.measured)
+    again = tomllib.loads((tmp_path / "tuned.toml").read_text())
+    assert {key: again[key] for key in ("workers", "threads")} == {
+        key: settings[key] for key in ("workers", "threads")
+    }
+
+
+def test_a_search_for_something_else_is_not_continued(
+    call: Callable[..., Result], fake: FakeBench, tmp_path: Path
+) -> None:
+    """Nor one whose log is damaged."""
+    assert call("--precision", "fp32", "--users", "1").exit_code == 0
+    count = len(fake.measured)
+    for text in ("", "{}", json.dumps({"search": "0" * 64}) + "\n" + json.dumps({"trial": "x"})):
+        fake.measured.clear()
+        (tmp_path / LOG_FILE).write_text(text)
+        result = call("--precision", "fp32", "--users", "1")
+        assert result.exit_code == 0, result.stderr
+        assert "continues" not in result.stdout
+        assert len(fake.measured) == count
 
 
 def test_the_model_is_found(tmp_path: Path) -> None:
+    """In all that `turnpike serve` takes."""
     models = repository(tmp_path, "one", "two")
     with pytest.raises(UsageError, match="--model: expected the name of one of the models there, .*one, two"):
-        find_model(models, None, "latest", tmp_path)
-    assert find_model(models, "two", "latest", tmp_path).file == models / "two" / "1" / MODEL_FILE
-    with pytest.raises(UsageError, match="which are none"):
-        find_model(models, None, "7", tmp_path)
-    single = find_model(models / "two" / "1" / MODEL_FILE, None, "latest", tmp_path)
-    assert (single.name, single.repository) == ("two", tmp_path / "single")
-    with pytest.raises(UsageError, match="MODELS: expected a repository or an .onnx file"):
-        find_model(Path(__file__), None, "latest", tmp_path)
+        find_model(models, None, "latest")
+    assert find_model(models, "two", "latest").file == models / "two" / "1" / MODEL_FILE
+    with pytest.raises(UsageError, match="MODELS: expected a model, got none in"):
+        find_model(models, None, "7")
+    for path in (models / "two", models / "two" / "1", models / "two" / "1" / MODEL_FILE):
+        found = find_model(path, None, "latest")
+        assert (found.name, found.repository) == ("two", path)
+        assert found.file == models / "two" / "1" / MODEL_FILE
+    with pytest.raises(UsageError, match=r"MODELS: expected a folder of models or an \.onnx file"):
+        find_model(Path(__file__), None, "latest")
+
+
+def test_the_folder_of_a_model_has_its_results_beside_it(
+    call: Callable[..., Result], fake: FakeBench, tmp_path: Path
+) -> None:
+    """In the repository, where `turnpike serve --workers auto` reads them; not among the versions."""
+    models = repository(tmp_path, "one", "two")
+    result = call(models / "two", "--precision", "fp32", "--users", "1")
+    assert result.exit_code == 0, result.stderr
+    assert (models / "tuned.toml").is_file()
+    assert {bench.model.name for bench in fake.benches} == {"two"}
 
 
 def test_loads_are_as_long_as_the_time_allows() -> None:
@@ -440,7 +497,7 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=30)
     assert process.returncode == 130, output
-    assert "measurements are lost, and nothing was written" in output
+    assert "measurements were made, and the same command continues" in output
     assert [pid for pid in family if Path(f"/proc/{pid}").exists()] == []
     assert list(tmp_path.iterdir()) == []
 
