@@ -9,9 +9,17 @@ from typing import Any
 from turnpike.service.repository.scan import ModelFile
 
 # beginnings of the reasons why a good file is not served
-UNLOADED, NOT_CHOSEN = "unloaded", "not chosen by versions="
+UNLOADED, NOT_CHOSEN = "unloaded", "--versions "
 ON_REQUEST = "the first request for it loads it"
 NEW = "a new file is loaded once a second scan finds it unchanged"
+
+
+def not_chosen_reason(policy: str, versions: Collection[int]) -> str:
+    """Why a version is not served: which others the setting `versions` serves."""
+    if not versions:
+        return f"{NOT_CHOSEN}{policy} serves none of this model"
+    served = "version" if len(versions) == 1 else "versions"
+    return f"{NOT_CHOSEN}{policy} serves {served} {', '.join(map(str, sorted(versions)))}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 from turnpike.service.errors import NotReadyError, SettingError
 from turnpike.service.repository.deployment import (
     NEW,
-    NOT_CHOSEN,
     ON_REQUEST,
     UNLOADED,
     Deployment,
     UnavailableModel,
+    not_chosen_reason,
 )
 from turnpike.service.repository.file_queue import SLOW_SECONDS, FileQueue
 from turnpike.service.repository.scan import ModelFile, RepositoryScan, VersionPolicy
@@ -101,8 +101,7 @@ class Rollout:
         slow_seconds: float = SLOW_SECONDS,
     ) -> None:
         self._repository = repository
-        self._policy = VersionPolicy.parse(policy)
-        self._not_chosen = NOT_CHOSEN + policy
+        self._policy, self._policy_text = VersionPolicy.parse(policy), policy
         self._broadcast = broadcast
         self._deployment = Deployment()
         # models that a caller unloaded
@@ -484,6 +483,12 @@ class Rollout:
         contents = self._accepted
         failed, left_out = [], []
         known_versions = {(file.name, file.version) for file in (*deployment.files, *deployment.loading)}
+
+        chosen = frozenset(known_versions)
+
+        def not_chosen(name: str) -> str:
+            return not_chosen_reason(self._policy_text, [number for other, number in chosen if other == name])
+
         for name, files in contents.models.items():
             for file in files:
                 if name in self._unloaded:
@@ -493,10 +498,10 @@ class Rollout:
                 elif file in self._failed:
                     failed.append(UnavailableModel(name, file.version, self._failed[file]))
                 elif (name, file.version) not in known_versions:
-                    left_out.append(UnavailableModel(name, file.version, self._not_chosen))
+                    left_out.append(UnavailableModel(name, file.version, not_chosen(name)))
         known_versions |= {(file.name, file.version) for file in self._accepted_files}
         left_out += [
-            UnavailableModel(name, version, UNLOADED if name in self._unloaded else self._not_chosen)
+            UnavailableModel(name, version, UNLOADED if name in self._unloaded else not_chosen(name))
             for name, versions in contents.unfetched.items()
             for version in versions
             if (name, version) not in known_versions

@@ -80,7 +80,7 @@ def test_models_are_served_swapped_and_removed(store: S3Server, tmp_path: Path) 
         predict(server)
         assert sorted(store.downloads) == ["models/digits-10/1/model.onnx", "models/net/2/model.onnx"]
         assert states(server) == {
-            "1": ("UNAVAILABLE", "not chosen by versions=latest"),
+            "1": ("UNAVAILABLE", "--versions latest serves version 2"),
             "2": ("READY", ""),
         }
         # a replaced file, and a new version

@@ -286,7 +286,10 @@ def test_a_late_worker_serves_the_files_it_can_load(registry: ModelRegistry, loa
     assert files_of(registry) == [NEW]
 
 
-LEFT_OUT = (UnavailableModel("away", 1, "unloaded"), UnavailableModel("net", 3, "not chosen by versions=2"))
+LEFT_OUT = (
+    UnavailableModel("away", 1, "unloaded"),
+    UnavailableModel("net", 3, "--versions 2 serves version 2"),
+)
 
 
 def test_models_that_are_not_served_are_not_ready(registry: ModelRegistry) -> None:
@@ -302,7 +305,7 @@ def test_models_that_are_not_served_are_not_ready(registry: ModelRegistry) -> No
         ("link", None, "it leaves the repository"),
         ("away", None, "model 'away' is not served: unloaded"),
         ("away", "1", "model 'away' version '1' is not served: unloaded"),
-        ("net", "3", "model 'net' version '3' is not served: not chosen by versions=2"),
+        ("net", "3", "model 'net' version '3' is not served: --versions 2 serves version 2"),
     ):
         with pytest.raises(NotReadyError, match=message):
             registry.find(name, version)
@@ -328,7 +331,7 @@ def test_the_index_has_all_models_with_state_and_reason(registry: ModelRegistry,
         {"name": "late", "version": "1", **damaged},
         {"name": "link", "version": "", "state": "UNAVAILABLE", "reason": "it leaves the repository"},
         {"name": "net", "version": "2", "state": "READY", "reason": newer},
-        {"name": "net", "version": "3", "state": "UNAVAILABLE", "reason": "not chosen by versions=2"},
+        {"name": "net", "version": "3", "state": "UNAVAILABLE", "reason": "--versions 2 serves version 2"},
         {"name": "net", "version": "9", "state": "READY", "reason": ""},
         {"name": "net", "version": "10", **damaged},
     ]

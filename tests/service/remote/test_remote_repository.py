@@ -199,7 +199,7 @@ def test_a_rollout_serves_an_older_version_if_the_newest_fails(tmp_path: Path, w
     assert rollout.names == ["net/2"]
     assert [(model.version, model.reason) for model in rollout.failed] == [(3, "its file is damaged")]
     left_out = [(model.version, model.reason) for model in workers.committed.left_out]
-    assert left_out == [(1, "not chosen by versions=latest")]
+    assert left_out == [(1, "--versions latest serves version 2")]
     run(rollout.rescan(explicit=False))
     assert rollout.names == ["net/2"]
 

@@ -90,7 +90,7 @@ def test_a_poll_waits_until_files_stop_changing(tmp_path: Path, workers: Workers
     assert workers.committed.left_out == (UnavailableModel("net", 2, NEW),)
     run(rollout.rescan(explicit=False))
     assert rollout.names == ["net/2", "other/1"]
-    assert {model.reason for model in workers.committed.left_out} == {"not chosen by versions=latest"}
+    assert {model.reason for model in workers.committed.left_out} == {"--versions latest serves version 2"}
 
 
 def test_a_file_that_keeps_changing_causes_no_further_requests(tmp_path: Path, workers: Workers) -> None:

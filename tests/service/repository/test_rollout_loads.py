@@ -29,7 +29,7 @@ def test_an_unloaded_model_stays_unloaded_until_it_is_loaded(tmp_path: Path, wor
     )
     assert run(rollout.load("net")) == {"ok": True}
     assert rollout.names == ["net/2", "other/1"]
-    assert workers.committed.left_out == (UnavailableModel("net", 1, "not chosen by versions=latest"),)
+    assert workers.committed.left_out == (UnavailableModel("net", 1, "--versions latest serves version 2"),)
 
 
 def test_load_changes_one_model_only(tmp_path: Path, workers: Workers) -> None:
