@@ -48,8 +48,10 @@ $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "expected Python 3.11 or newer on the PATH, or make PYTHON=..., got none" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) cannot create virtual environments; on Debian: apt install python3-venv" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@echo "installing turnpike and its libraries into .venv: once, some minutes"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@start=$$(date +%s); $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' && \
+		echo "installed in $$(($$(date +%s) - start)) s"
 	@touch $@
 
 run: setup

@@ -198,7 +198,7 @@ def format_table(tensors: Sequence[TensorParity], failure: Failure | None = None
     The row of the tensor that failed has the figures of the batches in which it failed, and names them.
     """
     width = max(map(len, ("tensor", *(tensor.name for tensor in tensors))))
-    lines = [f"{'tensor':{width}}  {'rms':>8}  {'network':>8}  {'max':>8}  {'network':>8}"]
+    lines = [f"{'tensor':{width}}  {'rms file':>8}  {'rms net':>8}  {'max file':>8}  {'max net':>8}"]
     for tensor in tensors:
         figures: TensorParity | TensorErrors = tensor
         mark = ""
