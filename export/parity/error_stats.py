@@ -36,7 +36,7 @@ class TensorErrors:
         max_torch: Largest error of PyTorch.
         scale: Root mean square of the float64 values; 1 for gates.
         eps: Spacing at 1 of the tensor's own dtype, but at least that of float32.
-        dropped_nans: Number of cells where onnxruntime gave a number for a NaN.
+        dropped_nans: Number of cells where onnxruntime gave a number for a NaN that float64 has as well.
         mismatch: What no figure can express: shapes, dtypes, NaN positions or integers that differ.
     """
 
@@ -115,7 +115,7 @@ def compare_tensors(
         max_torch=float(torch_errors.max(initial=0.0)),
         scale=1.0 if blank.kind == "gate" else rms(float64[finite]),
         eps=max(EPS, float(np.finfo(native.dtype).eps)),
-        dropped_nans=int(np.count_nonzero(np.isnan(native) & ~np.isnan(ort))),
+        dropped_nans=int(np.count_nonzero(np.isnan(expected) & ~np.isnan(ort))),
     )
 
 

@@ -119,3 +119,5 @@ def test_what_is_no_number_may_be_as_in_float64_or_in_float32(
         float64=np.array([[exact, 2.0 + EPS]]),
     )
     assert (errors.mismatch == "") == passes
+    # a NaN of float32 alone, as that of gelu(inf) on some CPUs, is no NaN that onnxruntime loses
+    assert errors.dropped_nans == 0
