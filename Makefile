@@ -1,7 +1,7 @@
 # make setup       create .venv with everything; all other targets do this first
 # make run         train and export the default network; a second run reuses what is there
 # make test        run the tests
-# make check       run linter, formatter and type checker
+# make check       run linter, formatter and type checker; those of the page's JavaScript need Node.js and npm
 # make audit       check the pinned versions for known vulnerabilities
 # make sbom        write the bills of materials of the images that docker compose has built
 # make format      format the code
@@ -23,7 +23,9 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
+PAGE_BIN := javascript/node_modules/.bin
 READY := .venv/ready
+PAGE_READY := javascript/node_modules/ready
 # EXCEPT=thorough leaves out the tests with this mark, in slow, containers and browser.
 NOT := $(if $(EXCEPT), and not $(EXCEPT))
 PROTOS := service/grpc/messages/protos
@@ -37,7 +39,7 @@ HALF_MORE := --dist worksteal --numprocesses $(shell expr $$(nproc) '*' 3 / 2)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lowest slow endurance controls mutants containers browser dist bench cuda fuzz soak check audit sbom format protos clean
+.PHONY: help setup run test lowest slow endurance controls mutants containers browser dist bench cuda fuzz soak check check-page audit sbom format protos clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -102,6 +104,20 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@if command -v npm >/dev/null && node javascript/node_version.cjs; then \
+		$(MAKE) --no-print-directory check-page; \
+	else \
+		echo "the page's JavaScript is not checked: expected npm and Node.js as javascript/package.json says"; \
+	fi
+
+# the linter and the type checker of the page's JavaScript
+check-page: $(PAGE_READY)
+	$(PAGE_BIN)/eslint --config javascript/eslint.config.js --max-warnings 0 service/dashboard javascript tests/javascript tests/support
+	$(PAGE_BIN)/tsc --project javascript
+
+$(PAGE_READY): javascript/package.json javascript/package-lock.json
+	npm --prefix javascript ci
+	@touch $@
 
 audit: setup
 	$(BIN)/python .ci/audit.py $(ARGS)
@@ -118,4 +134,4 @@ protos: setup
 		--descriptor_set_out $(PROTOS)/services.binpb $(PROTOS)/*.proto
 
 clean:
-	rm -rf .venv .lowest .audit .clients .bench build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .lowest .audit .clients .bench build dist src/*.egg-info javascript/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis

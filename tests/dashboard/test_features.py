@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from tests.support.live_server import Server, serving
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
 from turnpike.service.artifact.manifest import Feature
-from turnpike.service.codec.tables.predictions import predictions_csv
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -37,38 +35,6 @@ X = np.array([[1, 0.5, 1500, 2], [3.5, -1, 2500, 2], [0.25, 0.125, 1000, 2]])
 # columns in another order, and one that the model does not have
 HEADER = ["id", "same", MARKUP, "a, b", "mass"]
 TABLE = [HEADER, *([f"row, {n}", *map(str, row[::-1])] for n, row in enumerate(X.tolist()))]
-
-READ = """async ([text, features]) => {
-  const { readFeatureTable } = await import("/dashboard/inputs/feature_rows.js");
-  try { return readFeatureTable(text, features).rows.map(({ values }) => values); }
-  catch (error) { return error.message; }
-}"""
-CSV_ROUND_TRIP = """async (rows) => {
-  const { csvText, parseCsv } = await import("/dashboard/inputs/csv_text.js");
-  return parseCsv(csvText(rows)).map(({ cells }) => cells);
-}"""
-DRAW = """async (features) => {
-  const { randomFeatures } = await import("/dashboard/inputs/feature_rows.js");
-  return Array.from({ length: 2000 }, () => randomFeatures(features));
-}"""
-
-
-COLUMNS = """async ([predictions, certificate]) => {
-  const { predictionColumns } = await import("/dashboard/inputs/scored_table.js");
-  return predictions.map((prediction) => Object.entries(predictionColumns(prediction, certificate)));
-}"""
-LABELLED = {"label": "b", "probability": 0.75, "probabilities": {"a": 0.25, "b": 0.75}}
-PREDICTIONS = [
-    {**LABELLED, "outputs": {"y": [1, 2]}},
-    {**LABELLED, "outputs": {"y": [1, 2], "margin": 0.5, "more": [3, 4]}},
-    {"outputs": {"y": [1, 2]}},
-    {"outputs": {"y": 1, "z": [[2, 3], [4, 5]]}},
-    # with --old-predict
-    LABELLED,
-    [1, 2],
-    1.5,
-    {"y": 1, "z": [2, 3]},
-]
 
 
 def csv_of(rows: list[list[str]]) -> str:
@@ -122,42 +88,6 @@ def test_fields_show_all_digits(dashboard: OpenDashboard, server: Server, form: 
         assert field.evaluate("(input) => input.scrollWidth - input.clientWidth") <= 0
 
 
-@pytest.mark.parametrize(
-    ("text", "result"),
-    [
-        (csv_of(TABLE), X.tolist()),
-        ("\ufeff" + csv_of(TABLE).replace("\r\n", "\n\n"), X.tolist()),
-        ("1,2,3,4\r\n5,6,7,8", [[1, 2, 3, 4], [5, 6, 7, 8]]),
-        ("", "expected rows, got an empty file"),
-        (csv_of(TABLE[:1]), "expected rows after the names, got none"),
-        ("a,b\n1,2\n", 'expected a column "mass", which is missing; other columns are "a", "b"'),
-        ("1,2,3,4\n1,2,3\n", "line 2: expected 4 columns, got 3"),
-        ("1,2,3,4\n\n1,2,,4\n", f'line 3, column "{MARKUP}": expected a number, got ""'),
-        ("1,2,3,4\n1,nan,3,4\n", 'line 2, column "a, b": expected a number, got "nan"'),
-        ('1,2,3,"4\n', "line 1: expected quotes around a whole cell, and doubled within"),
-    ],
-)
-def test_tables_are_read(page: Page, text: str, result: Any) -> None:
-    """Columns may be in any order and among others; errors name the line and the column."""
-    assert page.evaluate(READ, [text, features()]) == result
-
-
-def test_csv_is_read_as_written(page: Page) -> None:
-    rows = [["a", 'say "b"', "c, d"], ["e\nf", "1", ""]]
-    assert page.evaluate(CSV_ROUND_TRIP, rows) == rows
-
-
-def test_random_rows_are_like_real_ones(page: Page) -> None:
-    """They have the mean and standard deviation of each feature, and stay within its range."""
-    drawn = np.array(page.evaluate(DRAW, features()))
-    for feature, column in zip(FEATURES, drawn.T, strict=True):
-        assert feature.low <= column.min() <= column.max() <= feature.high
-    assert drawn[:, 2].mean() == pytest.approx(2000, abs=5 * 100 / math.sqrt(2000))
-    assert drawn[:, 2].std() == pytest.approx(100, rel=0.1)
-    # a wide distribution is clipped to both ends
-    assert {-1, 1} <= set(drawn[:, 1])
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)])
 def test_a_row_is_made_with_sliders(dashboard: OpenDashboard, server: Server, width: int, dark: bool) -> None:
@@ -196,17 +126,6 @@ def test_snippets_name_the_features(dashboard: OpenDashboard, server: Server) ->
         for code, run in zip(codes, (run_curl, run_python), strict=True):
             assert MARKUP in code.replace("'\\''", "'")
             assert run(code)["predictions"] == answer["predictions"]
-
-
-def test_a_scored_table_has_the_columns_of_the_service(page: Page) -> None:
-    """Those of its CSV, for every form of predictions; but a number is named by what the model predicts."""
-    got = page.evaluate(COLUMNS, [PREDICTIONS, {"task": "classes"}])
-    for columns, prediction in zip(got, PREDICTIONS, strict=True):
-        header, row = csv.reader(io.StringIO(predictions_csv([prediction])))
-        assert [[name, str(value)] for name, value in columns] == [*map(list, zip(header, row, strict=True))]
-    price = {"task": "number", "target": "price"}
-    forms = [{"value": 2.5, "outputs": {"y": [2.5]}}, [2.5], 2.5]
-    assert page.evaluate(COLUMNS, [forms, price]) == [[["predicted price", 2.5]]] * 3
 
 
 def test_a_long_file_is_scored_whole(dashboard: OpenDashboard, server: Server) -> None:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.browser import OpenDashboard
-from tests.support.live_server import Server
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-pytestmark = pytest.mark.browser
+from tests.support.page_modules import PageModules, page_modules
 
 NUMBERS = [
     f"{order}{kind}" for order in "<>" for kind in ("f2", "f4", "f8", "i2", "i4", "i8", "u2", "u4", "u8")
@@ -57,9 +51,9 @@ TEXT = {"input": "ids", "scheme": "alphabet", "words": 2, "characters": 4}
 
 
 @pytest.fixture(scope="module")
-def page(dashboard: OpenDashboard, bundled_server: Server) -> Iterator[Page]:
-    with dashboard(bundled_server.url) as page:
-        yield page
+def modules() -> Iterator[PageModules]:
+    with page_modules() as modules:
+        yield modules
 
 
 def saved(array: np.ndarray[Any, Any], version: tuple[int, int] | None = None) -> str:
@@ -70,68 +64,69 @@ def saved(array: np.ndarray[Any, Any], version: tuple[int, int] | None = None) -
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_numbers_of_every_width_and_byte_order_are_read(page: Page, order: Any) -> None:
+def test_numbers_of_every_width_and_byte_order_are_read(modules: PageModules, order: Any) -> None:
     values = np.random.default_rng(0).integers(0, 100, size=(2, 3, 4))
     for dtype in (*NUMBERS, "i1", "u1", "?"):
         array = np.asarray(values > 50 if dtype == "?" else values, dtype, order=order)
-        read = page.evaluate(PARSE, saved(array))
+        read = modules.evaluate(PARSE, saved(array))
         assert read["shape"] == [2, 3, 4], dtype
         assert read["values"] == array.ravel().tolist(), dtype
         assert read["kind"] == np.dtype(dtype).kind, dtype
 
 
-def test_all_versions_of_the_header_are_read(page: Page) -> None:
+def test_all_versions_of_the_header_are_read(modules: PageModules) -> None:
     for version in ((1, 0), (2, 0), (3, 0)):
-        assert page.evaluate(PARSE, saved(np.array([1.5, -2.0]), version))["values"] == [1.5, -2.0]
+        assert modules.evaluate(PARSE, saved(np.array([1.5, -2.0]), version))["values"] == [1.5, -2.0]
 
 
-def test_scalars_and_unusual_half_precision_are_read(page: Page) -> None:
+def test_scalars_and_unusual_half_precision_are_read(modules: PageModules) -> None:
     """Half precision includes subnormal and negative numbers."""
-    assert page.evaluate(PARSE, saved(np.array(7)))["values"] == [7]
+    assert modules.evaluate(PARSE, saved(np.array(7)))["values"] == [7]
     halves = np.array([6e-8, -1.5, 65504, 0], np.float16)
-    assert page.evaluate(PARSE, saved(halves))["values"] == halves.astype(float).tolist()
+    assert modules.evaluate(PARSE, saved(halves))["values"] == halves.astype(float).tolist()
 
 
-def test_files_without_numeric_arrays_are_refused(page: Page) -> None:
+def test_files_without_numeric_arrays_are_refused(modules: PageModules) -> None:
     text = base64.b64encode(b"a text of some length").decode()
-    assert page.evaluate(PARSE, text) == "expected the header of a .npy file, got other bytes"
+    assert modules.evaluate(PARSE, text) == "expected the header of a .npy file, got other bytes"
     lying = b"\x93NUMPY\x02\x00" + (2**31).to_bytes(4, "little") + b" " * 300_000
     assert (
-        page.evaluate(PARSE, base64.b64encode(lying).decode())
+        modules.evaluate(PARSE, base64.b64encode(lying).decode())
         == "expected a header of at most 10000 bytes, got one of 2147483648"
     )
     short = base64.b64encode(base64.b64decode(saved(np.zeros(4)))[:-3]).decode()
-    assert page.evaluate(PARSE, short) == "expected 32 bytes for shape [4], got 29"
-    assert "u1 to u8 or b1, got '<U3'" in page.evaluate(PARSE, saved(np.array(["abc"])))
-    assert "got [('a'" in page.evaluate(PARSE, saved(np.zeros(2, [("a", "<f4")])))
-    assert "got '|O'" in page.evaluate(PARSE, saved(np.array([{}], object)))
+    assert modules.evaluate(PARSE, short) == "expected 32 bytes for shape [4], got 29"
+    assert "u1 to u8 or b1, got '<U3'" in modules.evaluate(PARSE, saved(np.array(["abc"])))
+    assert "got [('a'" in modules.evaluate(PARSE, saved(np.zeros(2, [("a", "<f4")])))
+    assert "got '|O'" in modules.evaluate(PARSE, saved(np.array([{}], object)))
     assert (
-        page.evaluate(PARSE, saved(np.array([2**60]))) == f"expected whole numbers within 2^53, got {2**60}"
+        modules.evaluate(PARSE, saved(np.array([2**60])))
+        == f"expected whole numbers within 2^53, got {2**60}"
     )
 
 
-def test_files_may_have_one_or_several_rows(page: Page) -> None:
+def test_files_may_have_one_or_several_rows(modules: PageModules) -> None:
     """Axes of length 1 may be missing or added, and a row may be flat."""
     rows = np.arange(24, dtype=np.float32)
     for shape in ((4, 1, 2, 3), (4, 2, 3), (4, 6)):
-        read = page.evaluate(ROWS, [saved(rows.reshape(shape)), X])
+        read = modules.evaluate(ROWS, [saved(rows.reshape(shape)), X])
         assert read == {"count": 4, "last": {"values": rows[18:].tolist(), "shape": [1, 2, 3]}}, shape
     for shape in ((1, 2, 3), (2, 3), (1, 1, 2, 3), (6,)):
-        read = page.evaluate(ROWS, [saved(rows[:6].reshape(shape)), X])
+        read = modules.evaluate(ROWS, [saved(rows[:6].reshape(shape)), X])
         assert read == {"count": 1, "last": {"values": rows[:6].tolist(), "shape": [1, 2, 3]}}, shape
-    free = page.evaluate(ROWS, [saved(np.zeros((2, 5, 2), np.int8)), IDS])
+    free = modules.evaluate(ROWS, [saved(np.zeros((2, 5, 2), np.int8)), IDS])
     assert free["count"] == 2
     assert free["last"]["shape"] == [5, 2]
-    assert page.evaluate(ROWS, [saved(rows.reshape(3, 8)), X]) == (
+    assert modules.evaluate(ROWS, [saved(rows.reshape(3, 8)), X]) == (
         "expected a row of shape [1, 2, 3] or several along a first axis, got shape [3, 8]"
     )
     assert (
-        page.evaluate(ROWS, [saved(np.ones((2, 3))), FLAGS])
+        modules.evaluate(ROWS, [saved(np.ones((2, 3))), FLAGS])
         == "expected BOOL, got values of another kind (f)"
     )
 
 
-def test_rows_may_be_written_in_many_ways(page: Page) -> None:
+def test_rows_may_be_written_in_many_ways(modules: PageModules) -> None:
     data = [1, 2, 3, 4.5, 5, 6]
     for text in (
         "[[[1, 2, 3], [4.5, 5, 6]]]",
@@ -140,12 +135,12 @@ def test_rows_may_be_written_in_many_ways(page: Page) -> None:
         "1, 2, 3, 4.5, 5, 6",
         " 1 2 3\n4.5;5\t6 ",
     ):
-        read = page.evaluate(READ, [X, text])
+        read = modules.evaluate(READ, [X, text])
         assert read == {"name": "x", "datatype": "FP32", "shape": [1, 1, 2, 3], "data": data}, text
-    assert page.evaluate(READ, [IDS, "1 2 3 4 5 6"])["shape"] == [1, 3, 2]
-    assert page.evaluate(READ, [FLAGS, "true, 0, 1"])["data"] == [True, False, True]
-    assert page.evaluate(READ, [FLAGS, "[true, false, true]"])["data"] == [True, False, True]
-    assert page.evaluate(READ, [WHOLE, "1 2 3 4"])["shape"] == [2, 2]
+    assert modules.evaluate(READ, [IDS, "1 2 3 4 5 6"])["shape"] == [1, 3, 2]
+    assert modules.evaluate(READ, [FLAGS, "true, 0, 1"])["data"] == [True, False, True]
+    assert modules.evaluate(READ, [FLAGS, "[true, false, true]"])["data"] == [True, False, True]
+    assert modules.evaluate(READ, [WHOLE, "1 2 3 4"])["shape"] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -181,9 +176,9 @@ def test_rows_may_be_written_in_many_ways(page: Page) -> None:
     ],
 )
 def test_values_that_do_not_fit_the_input_are_refused(
-    page: Page, field: Any, text: str, message: str
+    modules: PageModules, field: Any, text: str, message: str
 ) -> None:
-    read = page.evaluate(READ, [field, text])
+    read = modules.evaluate(READ, [field, text])
     assert isinstance(read, str), read
     assert read.startswith(message)
 
@@ -201,21 +196,21 @@ def test_values_that_do_not_fit_the_input_are_refused(
     ],
 )
 def test_what_is_not_read_of_a_text_is_said(
-    page: Page, scheme: str, text: str, sent: str, notes: list[str]
+    modules: PageModules, scheme: str, text: str, sent: str, notes: list[str]
 ) -> None:
     """Letters in the other case are replaced if only that has an id; marks take room."""
     certificate = {"alphabet": " ABC" if scheme == "alphabet" else "", "text": {**TEXT, "scheme": scheme}}
-    assert page.evaluate(WRITE, [certificate, text]) == [sent, notes]
+    assert modules.evaluate(WRITE, [certificate, text]) == [sent, notes]
 
 
 @pytest.mark.parametrize("text", [None, {**TEXT, "input": "other"}])
-def test_models_without_texts_have_no_text_entry(page: Page, text: object) -> None:
-    assert page.evaluate(WRITE, [{"alphabet": " ABC", "text": text}, "a"]) is None
+def test_models_without_texts_have_no_text_entry(modules: PageModules, text: object) -> None:
+    assert modules.evaluate(WRITE, [{"alphabet": " ABC", "text": text}, "a"]) is None
 
 
-def test_random_rows_are_within_their_range(page: Page) -> None:
+def test_random_rows_are_within_their_range(modules: PageModules) -> None:
     """Whole numbers include both ends of the range."""
-    random_rows = page.evaluate(
+    random_rows = modules.evaluate(
         """async (inputs) => {
           const { randomRow } = await import("/dashboard/inputs/random_row.js");
           return inputs.map((input) => randomRow(input, { low: -1, high: 2, lengths: [50] }));
@@ -230,9 +225,9 @@ def test_random_rows_are_within_their_range(page: Page) -> None:
     assert set(flags) == {True, False}
 
 
-def test_resizing_averages_areas(page: Page) -> None:
+def test_resizing_averages_areas(modules: PageModules) -> None:
     picture = np.random.default_rng(0).uniform(size=(7, 5)).astype(np.float32)
-    small = page.evaluate(
+    small = modules.evaluate(
         """async ([data, height, width]) => {
           const { resize } = await import("/dashboard/pictures/pixels.js");
           return Array.from(resize({ height: 7, width: 5, channels: 1, data }, height, width).data);
@@ -260,9 +255,11 @@ def test_resizing_averages_areas(page: Page) -> None:
         ([2, 4, 5], None, None),
     ],
 )
-def test_pictures_are_recognized_by_their_shape(page: Page, shape: list[int], form: Any, likely: Any) -> None:
+def test_pictures_are_recognized_by_their_shape(
+    modules: PageModules, shape: list[int], form: Any, likely: Any
+) -> None:
     """A picture becomes a tensor in the model's layout, and back."""
-    result = page.evaluate(
+    result = modules.evaluate(
         """async (shape) => {
           const { pictureFormatOf, tensorToPixels, pixelsToTensor } =
             await import("/dashboard/pictures/picture_input.js");

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,39 +22,6 @@ pytestmark = pytest.mark.browser
 # text of a tile that shows a figure
 FIGURE = re.compile(r"\d")
 # adds answers of the server to a history, and returns after each of them what the history has
-HISTORY = """async (answers) => {
-  const { TrafficHistory } = await import("/dashboard/live/traffic_history.js");
-  const history = new TrafficHistory();
-  return answers.map((answer) => ({
-    same: history.add(answer),
-    lastAt: history.lastAt,
-    moments: history.moments.map(({ at }) => at),
-    rates: history.figures("net/1").map(({ requests_per_s }) => requests_per_s),
-    all: history.figures(null).map(({ requests_per_s }) => requests_per_s),
-    errors: [history.errors("net/1"), history.errors("other/1"), history.errors(null)],
-  }));
-}"""
-
-
-def answer(*times: float, started: float = 5, rate: float = 2) -> dict[str, Any]:
-    """An answer of `/traffic` with moments at these times."""
-    moments = [
-        {
-            "at": at,
-            "workers": 1,
-            "total": {"requests_per_s": 2 * rate},
-            "models": {"net/1": {"requests_per_s": rate}},
-        }
-        for at in times
-    ]
-    return {
-        "started": started,
-        "moment_seconds": 3,
-        "history_seconds": 30,
-        "moments": moments,
-        "refused": {"expired": 7, "unknown": 1},
-        "failed": {"net/1": {"expired": 7}},
-    }
 
 
 @pytest.fixture(scope="module")
@@ -62,34 +29,6 @@ def page(dashboard: OpenDashboard, bundled_server: Server) -> Iterator[Page]:
     """One page for the tests that only use its modules."""
     with dashboard(bundled_server.url, tab="live") as opened:
         yield opened
-
-
-def test_answers_continue_the_history(page: Page) -> None:
-    """Each answer has what is new. A model without traffic at a moment has a rate of 0."""
-    idle = answer(9)
-    idle["moments"][0]["models"] = {}
-    first, second = page.evaluate(HISTORY, [answer(3, 6), idle])
-    assert (first["same"], first["lastAt"], first["moments"]) == (True, 6, [3, 6])
-    assert (second["same"], second["lastAt"], second["moments"]) == (True, 9, [3, 6, 9])
-    assert (second["rates"], second["all"]) == ([2, 2, 0], [4, 4, 4])
-    assert second["errors"] == [{"expired": 7}, {}, {"expired": 7, "unknown": 1}]
-
-
-def test_a_repeated_moment_is_added_once(page: Page) -> None:
-    _, second = page.evaluate(HISTORY, [answer(3, 6), answer(3, 6, 9)])
-    assert second["moments"] == [3, 6, 9]
-
-
-def test_a_new_run_of_the_server_starts_a_new_history(page: Page) -> None:
-    """Moments of the run before are no longer true; those that the answer lacks must be asked for."""
-    _, second, third = page.evaluate(HISTORY, [answer(300, 303), answer(started=9), answer(3, 6, started=9)])
-    assert (second["same"], second["lastAt"], second["moments"]) == (False, 0, [])
-    assert (third["same"], third["moments"]) == (True, [3, 6])
-
-
-def test_only_the_last_minutes_are_kept(page: Page) -> None:
-    _, second = page.evaluate(HISTORY, [answer(3, 6, 9), answer(33, 36)])
-    assert second["moments"] == [9, 33, 36]
 
 
 @pytest.mark.thorough

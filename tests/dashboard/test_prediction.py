@@ -77,29 +77,6 @@ def test_long_labels_are_broken(dashboard: OpenDashboard, bundled_server: Server
         assert page.evaluate("document.documentElement.scrollWidth") == 1280
 
 
-def test_nan_outputs_show_no_class(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """NaN has no class; very many classes work like few."""
-    with dashboard(bundled_server.url) as page:
-        outcomes = page.evaluate(
-            """async () => {
-              const { predictedClass } = await import("/dashboard/row/predicted_class.js");
-              const { classProbabilities } = await import("/dashboard/row/predicted_class.js");
-              const certificate = { distribution: "logits", labels: [] };
-              const output = (data) => [{ name: "y", shape: [1, data.length], data }];
-              const many = new Float32Array(300_000);
-              many[123_456] = 100;
-              return [
-                predictedClass(certificate, output([NaN, 1])),
-                predictedClass(certificate, output([Infinity, 1])),
-                predictedClass(certificate, output([-Infinity, 1])),
-                predictedClass(certificate, output(many)).label,
-                classProbabilities(certificate, output(many))[123_456].share,
-              ];
-            }"""
-        )
-        assert outcomes == [None, None, {"label": "class 1", "share": 1}, "class 123456", pytest.approx(1)]
-
-
 def test_a_lesion_is_shown_beside_the_prediction(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """In figures, bars and the text for screen readers."""
     from playwright.sync_api import expect

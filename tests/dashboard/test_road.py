@@ -235,3 +235,15 @@ def test_a_tab_begins_at_its_top(dashboard: OpenDashboard, bundled_server: Serve
             assert page.evaluate("scrollY") == 0
             wait_until_idle(page)
             page.evaluate("scrollTo(0, 900)")
+
+
+def test_a_kept_road_goes_with_its_model(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """The road of A is not drawn for a moment without a model, or with the next one."""
+    from playwright.sync_api import expect
+
+    with dashboard(bundled_server.url) as page:
+        choose_sample(page, bundled_server, "digits-10", 3)
+        page.get_by_role("button", name="Keep as A").click()
+        expect(page.locator(".kept-road")).to_contain_text("A: sample 3")
+        page.evaluate("""async () => (await import("/dashboard/state/store.js")).publish("model", null)""")
+        expect(page.locator(".kept-road")).to_be_hidden()

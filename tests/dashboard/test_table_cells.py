@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.support.browser import OpenDashboard
-from tests.support.live_server import Server
+from tests.support.page_modules import PageModules, page_modules
 from turnpike.common.columns import WEAK_BLANKS, CellError, ColumnForm
 from turnpike.models.data.table.kinds import DATE_FORMATS
 from turnpike.service.artifact.manifest import Feature
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-pytestmark = pytest.mark.browser
 
 READ = """async ([feature, cells]) => {
   const { numberOf } = await import("/dashboard/inputs/table_cells.js");
@@ -91,9 +85,9 @@ FORMS = [
 
 
 @pytest.fixture(scope="module")
-def page(dashboard: OpenDashboard, bundled_server: Server) -> Iterator[Page]:
-    with dashboard(bundled_server.url) as page:
-        yield page
+def modules() -> Iterator[PageModules]:
+    with page_modules() as modules:
+        yield modules
 
 
 def feature(form: ColumnForm, *, name: str = "x", blanks: bool = True) -> dict[str, Any]:
@@ -104,9 +98,9 @@ def feature(form: ColumnForm, *, name: str = "x", blanks: bool = True) -> dict[s
 
 
 @pytest.mark.parametrize(("form", "cells"), FORMS, ids=[f"{form.kind} {cells[0]}" for form, cells in FORMS])
-def test_cells_are_read_as_by_the_service(page: Page, form: ColumnForm, cells: list[str]) -> None:
+def test_cells_are_read_as_by_the_service(modules: PageModules, form: ColumnForm, cells: list[str]) -> None:
     """With the same numbers, and errors for the same cells."""
-    for cell, found in zip(cells, page.evaluate(READ, [feature(form), cells]), strict=True):
+    for cell, found in zip(cells, modules.evaluate(READ, [feature(form), cells]), strict=True):
         try:
             number = form.number_of(cell)
         except CellError:
@@ -118,31 +112,31 @@ def test_cells_are_read_as_by_the_service(page: Page, form: ColumnForm, cells: l
             assert found == pytest.approx(number, abs=1e-9), cell
 
 
-def test_a_blank_needs_a_column_with_blanks(page: Page) -> None:
-    found = page.evaluate(READ, [feature(ColumnForm("boolean"), blanks=False), ["", "yes"]])
+def test_a_blank_needs_a_column_with_blanks(modules: PageModules) -> None:
+    found = modules.evaluate(READ, [feature(ColumnForm("boolean"), blanks=False), ["", "yes"]])
     assert found == ['expected true or false, since this column has no blanks, got ""', 1]
 
 
 @pytest.mark.parametrize("form", DATE_FORMATS)
-def test_dates_are_written_as_the_service_reads_them(page: Page, form: str) -> None:
+def test_dates_are_written_as_the_service_reads_them(modules: PageModules, form: str) -> None:
     """In every format that a column may have; months without a day are their first day."""
     column = ColumnForm("date", date_format=form)
-    (cell, blank) = page.evaluate(WRITE, [feature(column), [17_897, None]])
+    (cell, blank) = modules.evaluate(WRITE, [feature(column), [17_897, None]])
     # 2019-01-01
     assert column.number_of(cell) == 17_897
     assert blank is None
 
 
-def test_rows_have_words_and_booleans(page: Page) -> None:
+def test_rows_have_words_and_booleans(modules: PageModules) -> None:
     """A word that was never seen is none of the words of the training."""
     colors = ColumnForm("category", ("red", "another word"))
-    assert page.evaluate(WRITE, [feature(colors), [0, 1]]) == ["red", "another word"]
-    (unseen,) = page.evaluate(WRITE, [feature(colors), [2]])
+    assert modules.evaluate(WRITE, [feature(colors), [0, 1]]) == ["red", "another word"]
+    (unseen,) = modules.evaluate(WRITE, [feature(colors), [2]])
     assert colors.number_of(unseen) == 2
-    assert page.evaluate(WRITE, [feature(ColumnForm("boolean")), [0, 1, None]]) == [False, True, None]
-    assert page.evaluate(WRITE, [feature(ColumnForm("date")), [0.5]]) == ["1970-01-01T12:00:00"]
+    assert modules.evaluate(WRITE, [feature(ColumnForm("boolean")), [0, 1, None]]) == [False, True, None]
+    assert modules.evaluate(WRITE, [feature(ColumnForm("date")), [0.5]]) == ["1970-01-01T12:00:00"]
     # without their words, categories are indices
-    assert page.evaluate(WRITE, [feature(ColumnForm("category")), [3]]) == [3]
+    assert modules.evaluate(WRITE, [feature(ColumnForm("category")), [3]]) == [3]
 
 
 @pytest.mark.parametrize(
@@ -157,14 +151,14 @@ def test_rows_have_words_and_booleans(page: Page) -> None:
         ("a,b,c\nx,y,z\n", 'expected a column "mass", which is missing; other columns are "a", "b", "c"'),
     ],
 )
-def test_tables_keep_their_cells(page: Page, text: str, rows: Any) -> None:
+def test_tables_keep_their_cells(modules: PageModules, text: str, rows: Any) -> None:
     """The service gets them as they are, in the order of the model; columns with blanks may be missing."""
     features = [
         feature(ColumnForm(decimal_comma=True), name="mass", blanks=False),
         feature(ColumnForm("category", ("red",)), name="color"),
         feature(ColumnForm("date", date_format="%d.%m.%Y"), name="day"),
     ]
-    found = page.evaluate(READ_TABLE, [text, features])
+    found = modules.evaluate(READ_TABLE, [text, features])
     if isinstance(rows, str):
         assert str(found).startswith(rows)
     else:

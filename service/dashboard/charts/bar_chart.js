@@ -10,19 +10,33 @@ const PATTERNS = ["", "", "/", "."];
 const TICK_LABEL_SIZE = [2.2, 1.3];
 
 /**
+ * @typedef {object} BarSeries
+ * @property {string} name
+ * @property {ArrayLike<number|null>} values
+ * @property {string} [tone]  a colour variable of the style sheet
+ * @property {string[]} [tones]  one for each bar
+ * @property {(value: any) => string} [format]  turns a value into text
+ *
+ * @typedef {object} BarOptions
+ * @property {string} label  one sentence that describes the chart, for screen readers
+ * @property {string[]} names  the name of each bar
+ * @property {BarSeries[]} series
+ * @property {boolean} [stacked]
+ * @property {boolean} [horizontal]
+ * @property {{y: number, text: string, tone: string}[]} [levels]  reference lines
+ * @property {string} [xTitle]  what the names are
+ * @property {string} [yTitle]  what the values are, also for horizontal bars
+ * @property {[number, number]} [range]  ends of the value axis
+ * @property {string} [yFormat]  Plotly's format of its ticks
+ * @property {boolean} [labelled]  write each value on its bar
+ * @property {number} [height]  in pixels
+ */
+
+/**
  * Draw bars in a figure; call it again for new numbers.
  *
- * @param {object} options
- * @param {string} options.label  one sentence that describes the chart, for screen readers
- * @param {string[]} options.names  the name of each bar
- * @param {object[]} options.series  {name, values, tone?, tones?, format?}: `tone` is a colour variable of the
- *   style sheet, `tones` one for each bar, `format` turns a value into text
- * @param {{y: number, text: string, tone: string}[]} [options.levels]  reference lines
- * @param {string} options.xTitle  what the names are, `yTitle` what the values are, also for horizontal bars
- * @param {[number, number]} [options.range]  ends of the value axis
- * @param {string} [options.yFormat]  Plotly's format of its ticks
- * @param {boolean} [options.labelled]  write each value on its bar
- * value on it.
+ * @param {HTMLElement} figure
+ * @param {BarOptions} options
  */
 export function drawBars(figure, options) {
   const { label, names, series, horizontal, xTitle } = options;
@@ -38,6 +52,7 @@ export function drawBars(figure, options) {
   });
 }
 
+/** @param {BarOptions} options */
 function tracesOf({ names, series, stacked, horizontal, labelled }) {
   const positions = names.map((_, n) => n);
   return series.map(({ name, values, tone, tones, format = number }, n) => ({
@@ -64,12 +79,18 @@ function tracesOf({ names, series, stacked, horizontal, labelled }) {
   }));
 }
 
+/**
+ * @param {BarOptions} options
+ * @param {number} width
+ * @param {number|undefined} height  of horizontal bars
+ */
 function layoutOf(options, width, height) {
   const { names, series, stacked, horizontal, levels = [], range, yTitle, yFormat, xTitle } = options;
   const valueAxis = horizontal ? "x" : "y";
-  const maxTicks = horizontal
-    ? (height - 3 * remPixels()) / (TICK_LABEL_SIZE[1] * remPixels())
-    : width / (TICK_LABEL_SIZE[0] * remPixels());
+  const maxTicks =
+    horizontal && height !== undefined
+      ? (height - 3 * remPixels()) / (TICK_LABEL_SIZE[1] * remPixels())
+      : width / (TICK_LABEL_SIZE[0] * remPixels());
   const step = Math.ceil(names.length / Math.max(2, maxTicks));
   const at = names.map((_, n) => n).filter((n) => n % step === 0);
   const nameRange = [-0.5, names.length - 0.5];

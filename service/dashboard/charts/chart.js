@@ -11,6 +11,7 @@ const HIDDEN_CHART_DELAY = 60;
 // milliseconds without another width before a chart is drawn for it: some widths last only for a frame
 const RESIZE_DELAY = 100;
 const charts = new Map();
+const chartOfPlot = new Map();
 const queue = new Set();
 let drawing = false;
 
@@ -18,10 +19,13 @@ let drawing = false;
  * Draw a chart in a figure. Call it again with the same figure for new data: of several calls before the chart
  * is drawn, only the last counts. The promise resolves when the chart is on the screen.
  *
+ * @param {HTMLElement} figure
  * @param {object} options
  * @param {string} options.label  one sentence that describes the chart, for screen readers
- * @param {() => {data, layout}} options.make  Plotly data and layout; called again when the theme changes
- * @param {() => {head, rows}} options.table  the same data as a table
+ * @param {() => {data: object[], layout: object}} options.make  Plotly data and layout; called again when the theme
+ *   changes
+ * @param {() => {head: string[], rows: string[][]}} options.table  the same data as a table
+ * @param {number} [options.height]  in pixels
  * @param {(point: object) => void} [options.onPick]  called with the point that was clicked
  * @param {(point: object|null) => void} [options.onHover]  called with the point under the pointer, or null
  */
@@ -37,7 +41,7 @@ export function drawChart(figure, { label, make, table, height = 15 * remPixels(
 /** Change parts of a chart's layout, which is much faster than drawing it again. */
 export function relayout(figure, changes) {
   const chart = charts.get(figure);
-  return chart?.plotted ? window.Plotly.relayout(chart.plot, changes) : undefined;
+  return chart?.plotted ? globalThis.Plotly.relayout(chart.plot, changes) : undefined;
 }
 
 /** Remove a chart. */
@@ -47,7 +51,8 @@ export function eraseChart(figure) {
     charts.delete(figure);
     resizeObserver.unobserve(chart.plot);
     visibilityObserver.unobserve(chart.plot);
-    if (chart.plotted) window.Plotly.purge(chart.plot);
+    chartOfPlot.delete(chart.plot);
+    if (chart.plotted) globalThis.Plotly.purge(chart.plot);
     resolveWaiters(chart);
   }
   setChildren(figure);
@@ -78,7 +83,7 @@ function createChart(figure, label) {
   details.addEventListener("toggle", () => details.open && fillTable(chart));
   setChildren(figure, plot, details);
   charts.set(figure, chart);
-  plot.chart = chart;
+  chartOfPlot.set(plot, chart);
   resizeObserver.observe(plot);
   visibilityObserver.observe(plot);
   return chart;
@@ -132,7 +137,7 @@ function enqueue(chart) {
 async function drawQueue() {
   drawing = true;
   while (queue.size) {
-    const chart = [...queue].find((chart) => chart.visible) ?? queue.values().next().value;
+    const chart = [...queue].find(({ visible }) => visible) ?? queue.values().next().value;
     await new Promise((go) =>
       chart.visible ? requestAnimationFrame(go) : setTimeout(go, HIDDEN_CHART_DELAY),
     );
@@ -165,7 +170,7 @@ async function drawNow(chart) {
       chart.plotted = true;
     }
   } catch (error) {
-    if (chart.plotted) window.Plotly.purge(plot);
+    if (chart.plotted) globalThis.Plotly.purge(plot);
     chart.plotted = false;
     setChildren(plot, el("p", { class: "failed" }, `The chart could not be drawn: ${error.message}`));
   } finally {
@@ -207,21 +212,25 @@ function withTheme(layout, { width, height }) {
 // Plotly itself only notices changes of the window's size
 const resizeObserver = new ResizeObserver((entries) => {
   for (const { target } of entries) {
-    const { chart, clientWidth } = target;
-    if (!clientWidth) continue;
+    const chart = chartOfPlot.get(target);
+    const { clientWidth } = target;
+    if (!chart || !clientWidth) continue;
     clearTimeout(chart.resizeTimer);
     if (!chart.plotted) {
       enqueue(chart);
       continue;
     }
     // many charts take a second to draw; until then this one is made smaller so that nothing of it is cut off
-    target.style.setProperty("--fit", Math.min(1, clientWidth / chart.width));
+    chart.plot.style.setProperty("--fit", String(Math.min(1, clientWidth / chart.width)));
     if (clientWidth !== chart.width) chart.resizeTimer = setTimeout(() => enqueue(chart), RESIZE_DELAY);
   }
 });
 
 const visibilityObserver = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) target.chart.visible = isIntersecting;
+  for (const { target, isIntersecting } of entries) {
+    const chart = chartOfPlot.get(target);
+    if (chart) chart.visible = isIntersecting;
+  }
 });
 
 subscribe("theme", () => {

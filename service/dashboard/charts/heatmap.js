@@ -16,22 +16,28 @@ const SCALE_LENGTH = 8;
 const [NUMBER_SPACE, WORD_SPACE] = [1.5, 2.9];
 
 /**
+ * @typedef {object} HeatmapOptions
+ * @property {string} label  one sentence that describes the chart, for screen readers
+ * @property {ArrayLike<number>[]} z  a list of numbers per row; missing values and NaN leave cells empty
+ * @property {string[]} rows  names of the rows
+ * @property {{title: string, names?: string[]}} columns
+ * @property {"gate"|"signed"|"plain"} scale  0 to 1, colours on both sides of 0, or lowest to highest
+ * @property {[number, number]} [range]  ends of the scale, so that several maps can be compared
+ * @property {[string, string]} [ends]  words for the ends of the scale
+ * @property {{row: string, column: string, value: string}} hover  what rows, columns and values are
+ * @property {string} [rowTitle]  title of the row axis
+ * @property {number} [chosen]  row with a frame around it
+ * @property {(row: number, column: number) => void} [onPick]  called on a click
+ * @property {(row: number|null) => void} [onHover]  called with the row under the pointer, or null
+ * @property {boolean} [square]  make cells square where there is room
+ * @property {number} [height]  in pixels
+ */
+
+/**
  * Draw a heat map in a figure; call it again for new numbers.
  *
- * @param {object} options
- * @param {string} options.label  one sentence that describes the chart, for screen readers
- * @param {ArrayLike<number>[]} options.z  a list of numbers per row; missing values and NaN leave cells empty
- * @param {string[]} options.rows  names of the rows
- * @param {{title: string, names?: string[]}} options.columns
- * @param {"gate"|"signed"|"plain"} options.scale  0 to 1, colours on both sides of 0, or lowest to highest
- * @param {[number, number]} [options.range]  ends of the scale, so that several maps can be compared
- * @param {[string, string]} [options.ends]  words for the ends of the scale
- * @param {{row: string, column: string, value: string}} options.hover  what rows, columns and values are
- * @param {string} [options.rowTitle]  title of the row axis
- * @param {number} [options.chosen]  row with a frame around it
- * @param {(row: number, column: number) => void} [options.onPick]  called on a click
- * @param {(row: number|null) => void} [options.onHover]  called with the row under the pointer, or null
- * @param {boolean} [options.square]  make cells square where there is room
+ * @param {HTMLElement} figure
+ * @param {HeatmapOptions} options
  */
 export function drawHeatmap(figure, options) {
   const { label, z, rows, columns, scale, range, hover, height, onPick, onHover } = options;
@@ -65,6 +71,11 @@ function heightFor(count) {
   );
 }
 
+/**
+ * @param {HeatmapOptions} options
+ * @param {number} width
+ * @param {number[]} range
+ */
 function traceOf({ z, rows, columns, scale, ends, hover }, width, [low, high]) {
   const { row, column, value } = hover;
   const names = columns.names?.map(escapeMarkup);
@@ -111,6 +122,12 @@ function traceOf({ z, rows, columns, scale, ends, hover }, width, [low, high]) {
   };
 }
 
+/**
+ * @param {HeatmapOptions} options
+ * @param {{chosen?: number, width: number}} selection
+ * @param {number} height
+ * @param {number} available  width in pixels
+ */
 function layoutOf({ rows, rowTitle, columns, square }, selection, height, available) {
   const { width } = selection;
   const plotHeight = height - (SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels();
@@ -154,7 +171,11 @@ function shortened(name) {
   return name.length > MAX_NAME_LENGTH ? `${name.slice(0, MAX_NAME_LENGTH - 1)}…` : name;
 }
 
-/** A frame around the chosen row, light on dark, so that it is visible on every colour. */
+/**
+ * A frame around the chosen row, light on dark, so that it is visible on every colour.
+ *
+ * @param {{chosen?: number, width: number}} selection
+ */
 function frameShapes({ chosen, width }) {
   if (chosen === undefined) return [];
   const around = { type: "rect", x0: -0.5, x1: width - 0.5, y0: chosen - 0.5, y1: chosen + 0.5 };
@@ -171,6 +192,12 @@ function padded(values, width) {
   return cells;
 }
 
+/**
+ * @param {ArrayLike<number>[]} z
+ * @param {string[]} rows
+ * @param {HeatmapOptions["columns"]} columns
+ * @param {HeatmapOptions["hover"]} hover
+ */
 function tableOf(z, rows, columns, { row, column, value }) {
   const width = Math.max(0, ...z.map((values) => values.length));
   if (width <= MAX_TABLE_COLUMNS) {

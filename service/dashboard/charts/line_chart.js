@@ -13,18 +13,39 @@ const LINE_WIDTH = 0.125;
 const TICK_LABEL_WIDTH = 2.2;
 
 /**
+ * @typedef {object} LineSeries
+ * @property {string} name
+ * @property {ArrayLike<number|null>} y  null and NaN leave a gap
+ * @property {string} [tone]  a colour variable of the style sheet
+ * @property {(value: any) => string} [format]  turns a number into text
+ *
+ * @typedef {object} Band
+ * @property {string} name
+ * @property {(number|null)[]} low
+ * @property {(number|null)[]} high
+ * @property {(value: any) => string} [format]
+ *
+ * @typedef {object} LineOptions
+ * @property {string} label  one sentence that describes the chart, for screen readers
+ * @property {(number|string)[]} x  numbers, or names (of layers)
+ * @property {LineSeries[]} series
+ * @property {Band} [band]
+ * @property {{y: number, text: string, tone: string}[]} [levels]  horizontal reference lines
+ * @property {{at: number[], names: string[], range: number[]}} [ticks]  ticks along x
+ * @property {[number, number]} [range]  ends of the y axis; by default from 0 to at least `top`
+ * @property {number} [top]
+ * @property {string} [xTitle]
+ * @property {string} [yTitle]
+ * @property {string} [yFormat]  Plotly's format of the ticks along y
+ * @property {boolean} [legend]  show a legend even for a single line
+ * @property {number} [height]  in pixels
+ */
+
+/**
  * Draw lines in a figure; call it again for new numbers.
  *
- * @param {object} options
- * @param {string} options.label  one sentence that describes the chart, for screen readers
- * @param {number[]|string[]} options.x  numbers, or names (of layers)
- * @param {object[]} options.series  {name, y, tone?, format?}: null and NaN leave a gap, `tone` is a colour
- *   variable of the style sheet, `format` turns a number into text
- * @param {{name: string, low: number[], high: number[]}} [options.band]
- * @param {{y: number, text: string, tone: string}[]} [options.levels]  horizontal reference lines
- * @param {{at: number[], names: string[], range: number[]}} [options.ticks]  ticks along x
- * @param {[number, number]} [options.range]  ends of the y axis; by default from 0 to at least `top`
- * @param {boolean} [options.legend]  show a legend even for a single line
+ * @param {HTMLElement} figure
+ * @param {LineOptions} options
  */
 export function drawLines(figure, options) {
   const { label, height, x, series, band, xTitle } = options;
@@ -34,7 +55,7 @@ export function drawLines(figure, options) {
     height,
     make: () => ({ data: tracesOf(options), layout: layoutOf(options, figure.clientWidth) }),
     table: () => ({
-      head: [xTitle, ...columns.map(({ name }) => name)],
+      head: [xTitle ?? "", ...columns.map(({ name }) => name)],
       rows: Array.from(x, (at, n) => [
         String(at ?? "–"),
         ...columns.map(({ y, format = number }) => format(y[n])),
@@ -43,6 +64,7 @@ export function drawLines(figure, options) {
   });
 }
 
+/** @param {Band} band */
 function bandColumns({ name, low, high, format }) {
   return [
     { name: `${name}, low`, y: low, format },
@@ -50,6 +72,7 @@ function bandColumns({ name, low, high, format }) {
   ];
 }
 
+/** @param {LineOptions} options */
 function tracesOf({ x, series, band }) {
   const named = isNamed(x);
   const places = Array.from(x, (at, n) => (named ? n : at));
@@ -79,6 +102,10 @@ function bandTraces({ name, low, high }, x) {
   ];
 }
 
+/**
+ * @param {LineOptions} options
+ * @param {number} width
+ */
 function layoutOf(options, width) {
   const { x, series, band, levels = [], yTitle, xTitle, yFormat, legend } = options;
   const xTicks = isNamed(x)
@@ -97,14 +124,14 @@ function layoutOf(options, width) {
       bgcolor: "transparent",
     },
     xaxis: {
-      title: { text: escapeMarkup(xTitle), standoff: 6 },
+      title: { text: escapeMarkup(xTitle ?? ""), standoff: 6 },
       showgrid: false,
       zeroline: false,
       tickangle: 0,
       ...xTicks,
     },
     yaxis: {
-      title: { text: escapeMarkup(yTitle), standoff: 6 },
+      title: { text: escapeMarkup(yTitle ?? ""), standoff: 6 },
       tickformat: yFormat,
       zeroline: false,
       ...yRange(options),
@@ -131,6 +158,7 @@ function layoutOf(options, width) {
   };
 }
 
+/** @param {LineOptions} options */
 function yRange({ range, top = 0, levels = [] }) {
   if (range) return { range };
   return { rangemode: "tozero", autorangeoptions: { include: [top, ...levels.map(({ y }) => y)] } };

@@ -45,7 +45,7 @@ export function startCompressionPanel(body) {
     const name = original ? `${original.name}/${original.version}` : "original";
     const table = sideBySide(model, name, runTimes);
     // the region itself stays, since it may have the focus
-    const region = comparison.firstChild;
+    const region = comparison.firstElementChild;
     setChildren(region ?? comparison, region ? [...table.childNodes] : table);
     setChildren(note, noteText(original, runTimes));
     note.hidden = !original;
@@ -60,7 +60,7 @@ export function startCompressionPanel(body) {
   function showLayers() {
     const reading = current("reading");
     const isOfModel = reading?.gates.every(({ name }, n) => name === model.gates[n]?.name);
-    layers = layerUnits(model.gates, original?.gates ?? null, isOfModel ? reading : null);
+    layers = layerUnits(model.gates, original?.gates ?? null, reading && isOfModel ? reading : null);
     showStrips(layers);
   }
 
@@ -109,7 +109,7 @@ export function startCompressionPanel(body) {
     if (!model) return;
     showOriginal();
     const { certificate } = model;
-    if (certificate.compression.curve.length) {
+    if (certificate.compression?.curve.length) {
       setChildren(shares, shareTable(certificate));
       setChildren(curve, shareChart(certificate));
     }

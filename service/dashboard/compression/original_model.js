@@ -22,7 +22,7 @@ export async function findOriginal({ name, certificate }, index) {
   for (const version of sameNameFirst.slice(0, MAX_CERTIFICATES)) {
     // a version that was unloaded meanwhile is not the one
     const facts = await modelFacts(version).catch(() => null);
-    if (facts?.certificate.weights !== certificate.compression.original) continue;
+    if (facts?.certificate.weights !== certificate.compression?.original) continue;
     const path = modelPath(version.name, version.version);
     const profile = facts.certificate.gates ? await get(`${path}/gates/profile`) : null;
     return { name: version.name, version: version.version, path, gates: profile?.gates ?? [] };

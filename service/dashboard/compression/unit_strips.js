@@ -70,9 +70,11 @@ function cells(units, gap) {
 
 /** Ascending numbers as pairs of the first and last number of each run. */
 function runsOf(units) {
+  /** @type {[number, number][]} */
   const runs = [];
   for (const unit of units) {
-    if (runs.length && runs.at(-1)[1] === unit - 1) runs.at(-1)[1] = unit;
+    const last = runs.at(-1);
+    if (last?.[1] === unit - 1) last[1] = unit;
     else runs.push([unit, unit]);
   }
   return runs;

@@ -49,11 +49,11 @@ export function elapsed(seconds) {
 }
 
 /** Bytes as KiB, MiB or GiB. */
-export function bytes(count) {
-  if (count < KIB) return `${count} bytes`;
-  if (count < KIB ** 2) return `${number(count / KIB)} KiB`;
-  if (count < KIB ** 3) return `${number(count / KIB ** 2)} MiB`;
-  return `${number(count / KIB ** 3)} GiB`;
+export function bytes(size) {
+  if (size < KIB) return `${size} bytes`;
+  if (size < KIB ** 2) return `${number(size / KIB)} KiB`;
+  if (size < KIB ** 3) return `${number(size / KIB ** 2)} MiB`;
+  return `${number(size / KIB ** 3)} GiB`;
 }
 
 /** A tensor shape: a variable first axis is n (rows), other variable axes are ?. */

@@ -22,12 +22,21 @@ export function tableColumn(title, texts) {
   const attributes = { class: numeric && "number" };
   return {
     head: el("th", { scope: "col", ...attributes }, title),
-    cells: texts.map((text, n) => el("td", attributes, matches[n] ? padded(matches[n], longest) : text)),
+    cells: texts.map((text, n) => {
+      const match = matches[n];
+      return el("td", attributes, match ? padded(match, longest) : text);
+    }),
   };
 }
 
-/** The number and its unit, with space between them for the digits that the longest fraction has more. */
-function padded([, whole, fraction = "", unit = ""], longest) {
+/**
+ * The number and its unit, with space between them for the digits that the longest fraction has more.
+ *
+ * @param {RegExpExecArray} match  of DECIMAL
+ * @param {number} longest
+ */
+function padded(match, longest) {
+  const [, whole, fraction = "", unit = ""] = match;
   const rest = `.${"0".repeat(longest)}`.slice(fraction.length, longest);
   return [el("span", { "data-rest": rest || null }, whole, fraction), unit];
 }

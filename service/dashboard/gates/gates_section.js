@@ -90,7 +90,8 @@ function summaryOf(model) {
   if (!profiledLayers.length) return [el("p", {}, countText), el("p", { class: "empty" }, NO_PROFILE)];
   const { rows, layers } = model.profile.profile;
   const meanByGate = new Map(layers.map((layer) => [layer.gate, layer.mean]));
-  const means = profiledLayers.map((group) => groupMean(group, ({ name }) => meanByGate.get(name)));
+  // each of these layers has a mean
+  const means = profiledLayers.map((group) => groupMean(group, ({ name }) => meanByGate.get(name)) ?? NaN);
   const mean = means.reduce((sum, value) => sum + value) / means.length;
   const [lowest, highest] = [Math.min(...means), Math.max(...means)];
   const layerText = (value) => `layer ${profiledLayers[means.indexOf(value)].name} (${number(value)})`;

@@ -24,12 +24,22 @@ const DIRECTIVES = {
   B: `(?<B>${MONTHS.join("|")})`,
 };
 
-/** The days since 1970, at UTC if the text has a zone; null if it is no date of this form. */
+/**
+ * The days since 1970, at UTC if the text has a zone; null if it is no date of this form.
+ *
+ * @param {string} text
+ * @param {string} form  "iso", or a format of Python's strptime
+ */
 export function parseDate(text, form) {
   return form === "iso" ? parseIso(text) : parseFormat(text, form);
 }
 
-/** A date in this form. Without a time of day, ISO 8601 has the day alone. */
+/**
+ * A date in this form. Without a time of day, ISO 8601 has the day alone.
+ *
+ * @param {number} days  since 1970
+ * @param {string} form
+ */
 export function dateText(days, form) {
   const seconds = Math.round(days * SECONDS_PER_DAY);
   const moment = new Date(seconds * 1000).toISOString();
@@ -48,7 +58,7 @@ function parseIso(text) {
   const [, year, month, day, plainMonth, plainDay, week, weekday, plainWeek, plainWeekday, time] = match;
   const weeks = week ?? plainWeek;
   const days = weeks
-    ? dayOfWeek(...[year, weeks, weekday ?? plainWeekday ?? 1].map(Number))
+    ? dayOfWeek(Number(year), Number(weeks), Number(weekday ?? plainWeekday ?? 1))
     : daysOf([year, month ?? plainMonth, day ?? plainDay, 0, 0, 0].map(Number));
   const share = time === undefined ? 0 : shareOfDay(time);
   return days === null || share === null ? null : days + share;
@@ -94,8 +104,13 @@ function startsWith(name, beginning = "") {
   return name.toLowerCase().startsWith(beginning.toLowerCase());
 }
 
-/** The days since 1970 of a date and a time; null for one that no calendar has. */
-function daysOf([year, month, day, hour, minute, second]) {
+/**
+ * The days since 1970 of a date and a time; null for one that no calendar has.
+ *
+ * @param {number[]} parts  year, month, day, hour, minute and second
+ */
+function daysOf(parts) {
+  const [year, month, day, hour, minute, second] = parts;
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);
   const exists = year > 0 && date.getUTCMonth() === month - 1 && date.getUTCDate() === day;

@@ -52,7 +52,7 @@ class NumberField {
       onChange();
     });
     this.#slider.addEventListener("input", () => {
-      this.#field.value = roundedWithin(feature, Number(this.#slider.value));
+      this.#field.value = String(roundedWithin(feature, Number(this.#slider.value)));
       this.#moveSlider(this.read());
       onChange();
     });
@@ -67,7 +67,7 @@ class NumberField {
 
   show(value) {
     // seven digits are those of float32
-    this.#field.value = Number.isNaN(value) ? "" : Number(value.toPrecision(7));
+    this.#field.value = Number.isNaN(value) ? "" : String(Number(value.toPrecision(7)));
     this.#moveSlider(value);
     this.read();
   }
@@ -83,7 +83,7 @@ class NumberField {
 
   /** The slider of a blank is grey, at the mean. */
   #moveSlider(value) {
-    this.#slider.value = Number.isNaN(value) ? this.#mean : value;
+    this.#slider.value = String(Number.isNaN(value) ? this.#mean : value);
     this.#slider.classList.toggle(BLANK, Number.isNaN(value));
   }
 }

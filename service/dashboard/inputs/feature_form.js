@@ -17,6 +17,7 @@ export class FeatureForm {
   #fields;
   #onRow;
   #error = el("p", { class: "failed", role: "alert" });
+  /** @type {AbortController|null} */
   #scoring = null;
 
   constructor(model, onRow) {

@@ -34,7 +34,10 @@ export async function openingSample(model, samples, signal) {
 
 async function undecidedSample({ path, certificate }, samples, signal) {
   const rows = samples.map(({ inputs }) => inputs[0].data);
-  const { outputs } = await postTensors(`${path}/infer`, joined(samples), { signal });
+  const batch = joined(samples);
+  // rows of a table are all of one size
+  if (batch === null) return 0;
+  const { outputs } = await postTensors(`${path}/infer`, batch, { signal });
   const answers = rows.map((_, row) => outputs.map((output) => rowOf(output, row)));
   const distance = certificate.task === "number" ? fromMedian(certificate, answers) : certainty(certificate, answers);
   return distance.reduce((best, value, index) => (value < distance[best] ? index : best), 0);
@@ -44,19 +47,24 @@ async function undecidedSample({ path, certificate }, samples, signal) {
 async function strongestFlip({ path }, tensors, signal) {
   const { curve } = await postTensors(`${path}/lesion`, tensors, { keys: { curve: true }, signal });
   const flipping = curve.layers.filter(({ flipped }) => flipped > 0).sort((a, b) => a.change - b.change);
+  /** @type {{row: number, layer: number, change: number, after: string}|null} */
   let best = null;
   for (const { layer } of flipping.slice(0, MAX_TRIED_LAYERS)) {
     const { lesion } = await postTensors(`${path}/lesion`, tensors, { keys: { close: [layer] }, signal });
     const { flipped, change, label, class: classes } = lesion.by_row;
-    flipped.forEach((flips, row) => {
-      if (!flips || (best && best.change <= change[row])) return;
-      best = { row, layer, change: change[row], after: (label ?? classes).after[row] };
-    });
+    for (const [row, flips] of flipped.entries()) {
+      if (!flips || (best && best.change <= change[row])) continue;
+      best = { row, layer, change: change[row], after: String((label ?? classes).after[row]) };
+    }
   }
-  return best && { ...best, after: String(best.after) };
+  return best;
 }
 
-/** The samples as one batch; null if they have other sizes. */
+/**
+ * The samples as one batch; null if they have other sizes.
+ *
+ * @param {import("../state/api_types.js").Sample[]} samples
+ */
 function joined(samples) {
   const [{ inputs }] = samples;
   const sizes = (sample) => JSON.stringify(sample.inputs.map(({ shape }) => shape));

@@ -9,11 +9,10 @@ export const ANOTHER_WORD = "another word";
 // cells without a value, in any case, and those of columns whose other cells are no words
 const BLANKS = new Set(["", "na", "n/a", "#n/a", "<na>", "nan", "null"]);
 const WEAK_BLANKS = new Set([...BLANKS, "none", "-", "--", "?", ".", "n.a."]);
-const BOOLEANS = new Map(
-  [["true yes t y", 1], ["false no f n", 0]].flatMap(([words, value]) =>
-    words.split(" ").map((word) => [word, value]),
-  ),
-);
+/** @type {Map<string, number>} */
+const BOOLEANS = new Map();
+for (const word of ["true", "yes", "t", "y"]) BOOLEANS.set(word, 1);
+for (const word of ["false", "no", "f", "n"]) BOOLEANS.set(word, 0);
 const GROUPS = String.raw`\d{1,3}(?:[ \u00a0\u202f']\d{3})+`;
 const EXPONENT = String.raw`(?:e[+-]?\d+)?`;
 const WITH_POINT = new RegExp(
@@ -42,7 +41,11 @@ const EXPECTED = { number: "a number", boolean: "true or false", category: "a wo
  * @property {boolean} blanks  whether cells may be blank
  */
 
-/** Whether a table has more than plain numbers, so that its rows are sent as cells. */
+/**
+ * Whether a table has more than plain numbers, so that its rows are sent as cells.
+ *
+ * @param {Feature[]} features
+ */
 export function hasCells(features) {
   return features.some(
     ({ kind, blanks, decimal_comma: comma, affix }) => kind !== "number" || blanks || comma || affix,
@@ -59,7 +62,12 @@ export function isIndex({ kind, categories }) {
   return kind === "category" && categories.length === 0;
 }
 
-/** The cell with this number, as JSON has it. */
+/**
+ * The cell with this number, as JSON has it.
+ *
+ * @param {Feature} feature
+ * @param {number} number
+ */
 export function cellOf(feature, number) {
   if (Number.isNaN(number)) return null;
   if (feature.kind === "boolean") return number !== 0;
@@ -67,7 +75,12 @@ export function cellOf(feature, number) {
   return feature.kind === "category" && !isIndex(feature) ? wordOf(feature, number) : number;
 }
 
-/** The number for the text of a cell, NaN for a blank. Throws an Error that says what was expected. */
+/**
+ * The number for the text of a cell, NaN for a blank. Throws an Error that says what was expected.
+ *
+ * @param {Feature} feature
+ * @param {string} text
+ */
 export function numberOf(feature, text) {
   const cell = text.trim();
   const isBlank = (feature.kind === "category" ? BLANKS : WEAK_BLANKS).has(cell.toLowerCase());

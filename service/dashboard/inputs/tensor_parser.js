@@ -12,26 +12,53 @@ const INTEGER_RANGES = {
 };
 const FLOAT_LIMITS = { FP32: 3.4028234663852886e38, FP64: Number.MAX_VALUE };
 
-/** The axes of one row of an input; -1 is an axis of any length. */
+/**
+ * @typedef {import("../state/api_types.js").TensorMetadata} TensorMetadata
+ *
+ * @typedef {import("../state/store.js").Tensor} Tensor
+ */
+
+/**
+ * The axes of one row of an input; -1 is an axis of any length.
+ *
+ * @param {TensorMetadata} input
+ */
 export function rowDims(input) {
   return input.shape[0] === -1 ? input.shape.slice(1) : input.shape;
 }
 
-/** Parse a text into the tensor of an input. Throws an Error that names the input and what was expected. */
+/**
+ * Parse a text into the tensor of an input. Throws an Error that names the input and what was expected.
+ *
+ * @param {TensorMetadata} input
+ * @param {string} text
+ */
 export function parseTensor(input, text) {
   const nested = parseValues(text, input);
   const shape = nestedShape(nested, input.name);
   return tensorFromValues(input, nested.flat(shape.length - 1), matchingRowShape(shape, input));
 }
 
-/** The tensor of a row's values; throws an Error if the input does not accept one of them. */
+/**
+ * The tensor of a row's values; throws an Error if the input does not accept one of them.
+ *
+ * @param {TensorMetadata} input
+ * @param {(number|boolean)[]} values
+ * @param {number[]} dims
+ * @returns {Tensor}
+ */
 export function tensorFromValues(input, values, dims) {
   const { name, datatype } = input;
   values.forEach((value, place) => expectValue(value, datatype, `${name}: value ${place + 1}`));
   return { name, datatype, shape: input.shape[0] === -1 ? [1, ...dims] : dims, data: values };
 }
 
-/** Whether a shape has these axes, of which -1 matches any length. */
+/**
+ * Whether a shape has these axes, of which -1 matches any length.
+ *
+ * @param {number[]} shape
+ * @param {number[]} dims
+ */
 export function shapeMatches(shape, dims) {
   return shape.length === dims.length && dims.every((dim, axis) => dim === -1 || dim === shape[axis]);
 }

@@ -64,7 +64,7 @@ export function startDriftPanel(body) {
     const request = (inFlight = new AbortController());
     const answer = get(`${model.path}/gates/drift`, request.signal);
     const [report, error] = await answer.then(
-      (body) => [body, null],
+      (content) => [content, null],
       (reason) => [null, reason],
     );
     // another model was chosen meanwhile and already has its own request

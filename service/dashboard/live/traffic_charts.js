@@ -68,15 +68,12 @@ export function startTrafficCharts(body, history) {
     }
   }
 
-  for (const [button, value] of [
-    [allButton, true],
-    [modelButton, false],
-  ]) {
-    button.addEventListener("click", () => {
-      showAll = value;
-      show();
-    });
-  }
+  const choose = (all) => {
+    showAll = all;
+    show();
+  };
+  allButton.addEventListener("click", () => choose(true));
+  modelButton.addEventListener("click", () => choose(false));
   subscribe("model", show);
   watchVisibility(body, (isVisible) => {
     visible = isVisible;
@@ -158,6 +155,13 @@ function ticksOf(minutes) {
   return { at, names: at.map((minute) => (minute ? `−${-minute}` : "now")), range: [-minutes, 0] };
 }
 
+/**
+ * Name, value and detail of each tile, and whether it is a problem.
+ *
+ * @param {import("./traffic_history.js").Figures|undefined} figures
+ * @param {import("./traffic_history.js").Moment|null} moment
+ * @returns {[string, string, string, boolean?][]}
+ */
 function tilesOf(figures, moment) {
   const failed = figures && sum(Object.values(figures.failed_per_s));
   const share = figures && failed / (figures.requests_per_s + failed || 1);
@@ -211,6 +215,7 @@ function workers(moment) {
   return moment.workers === 1 ? "1 worker" : `${moment.workers} workers`;
 }
 
+/** @param {[string, string, string, boolean?]} content */
 function tile([name, value, detail, isProblem]) {
   return el(
     "div",

@@ -27,8 +27,14 @@ const FACT_TITLES = {
 
 /** One line of the list. It loads its facts when it is first visible. */
 export class ModelListEntry {
+  seen = false;
+  ready = false;
+  visible = false;
+
+  /** @param {import("../state/store.js").ModelVersion} modelVersion */
   constructor({ name, version }) {
-    Object.assign(this, { name, version, seen: false, ready: false });
+    this.name = name;
+    this.version = version;
     this.sparkline = new Sparkline("Requests per second");
     this.state = el("span", { class: "badge" });
     this.reason = el("p", { class: "reason" });

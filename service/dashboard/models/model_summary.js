@@ -20,10 +20,10 @@ export function startModelSummary(node) {
   // keep the certificate open when switching models
   const certificateOpen = () => Boolean(body.querySelector("details")?.open);
   subscribe("model", (model) => setChildren(body, model && modelDetails(model, certificateOpen())));
-  subscribe(
-    "index",
-    () => current("chosen model") && setChildren(message, stateMessage(current("chosen model"))),
-  );
+  subscribe("index", () => {
+    const chosen = current("chosen model");
+    if (chosen) setChildren(message, stateMessage(chosen));
+  });
 }
 
 function stateMessage({ name, version, state, message }) {

@@ -1,11 +1,15 @@
 // The drawing board, for mouse, finger, pen and keyboard.
 
 import { el } from "../dom/element.js";
-import { paintPixels } from "./pixel_canvas.js";
+import { contextOf, paintPixels } from "./pixel_canvas.js";
 
 // movement per arrow key, in heights of the board
 const KEY_STEP = 0.04;
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const CURSOR_LINES = [
+  { color: "#000", width: 5 },
+  { color: "#ffb000", width: 2.5 },
+];
 const HELP = [
   "Draw with a mouse, finger or pen.",
   "With the keyboard, the arrow keys move the pen (with Shift in smaller steps)",
@@ -17,7 +21,7 @@ const HELP = [
 export class DrawingBoard {
   /** @type {Stroke[]} */
   strokes = [];
-  /** pixels under the strokes, or null */
+  /** @type {import("./stroke_raster.js").Pixels|null} under the strokes */
   base = null;
   // width of the pen, in heights of the board
   penWidth = 0.1;
@@ -27,7 +31,9 @@ export class DrawingBoard {
   #onChange;
   #canvas;
   #help;
+  /** @type {Stroke|null} */
   #stroke = null;
+  /** @type {number|null} */
   #pointer = null;
   #cursor = [0.5, 0.5];
   #cursorShown = false;
@@ -89,7 +95,7 @@ export class DrawingBoard {
     const height = Math.max(1, Math.round(canvas.clientHeight * devicePixelRatio));
     canvas.width = Math.max(1, Math.round(canvas.clientWidth * devicePixelRatio));
     canvas.height = height;
-    const context = canvas.getContext("2d");
+    const context = contextOf(canvas);
     const [background, ink] = this.#darkInk ? ["#fff", "#000"] : ["#000", "#fff"];
     context.fillStyle = background;
     context.fillRect(0, 0, canvas.width, height);
@@ -114,10 +120,7 @@ export class DrawingBoard {
   #drawCursor(context, height) {
     const [x, y] = this.#cursor.map((point) => point * height);
     const armLength = 0.05 * height;
-    for (const [color, width] of [
-      ["#000", 5],
-      ["#ffb000", 2.5],
-    ]) {
+    for (const { color, width } of CURSOR_LINES) {
       context.strokeStyle = color;
       context.lineWidth = width * devicePixelRatio;
       context.beginPath();
@@ -131,8 +134,9 @@ export class DrawingBoard {
 
   #startStroke(point) {
     this.#onStroke();
-    this.#stroke = { points: [point], width: this.penWidth };
-    this.strokes.push(this.#stroke);
+    const stroke = { points: [point], width: this.penWidth };
+    this.#stroke = stroke;
+    this.strokes.push(stroke);
   }
 
   #liftPen() {

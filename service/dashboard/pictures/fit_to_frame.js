@@ -18,7 +18,13 @@ const MAX_STRETCH_RATIO = 2.5;
 // iterations that adjust the amount of ink
 const INK_ITERATIONS = 6;
 
-/** Fit strokes into a frame; a pen twice as wide as `usualWidth` gives lines twice as thick. */
+/**
+ * Fit strokes into a frame; a pen twice as wide as `usualWidth` gives lines twice as thick.
+ *
+ * @param {Stroke[]} strokes
+ * @param {Frame} frame
+ * @param {number} usualWidth
+ */
 export function fitStrokes(strokes, frame, usualWidth) {
   let pen = frame.pen;
   let pixels = rasterize([], frame.height, frame.width);
@@ -40,20 +46,24 @@ export function strokesAsDrawn(strokes, height, width) {
   return rasterize(scaled, height, width);
 }
 
-/** Fit an image of light ink on dark into a frame. */
+/**
+ * Fit an image of light ink on dark into a frame.
+ *
+ * @param {Pixels} pixels
+ * @param {Frame} frame
+ */
 export function fitPixels(pixels, frame) {
   const ink = inkBounds(pixels);
   if (ink === null) return resize(pixels, frame.height, frame.width);
   const cropped = crop(pixels, ink);
   const { across, down } = scales(cropped.height, cropped.width, frame.box, frame);
   const straightened = frame.upright ? shear(cropped, slantOf(cropped)) : cropped;
-  const size = [straightened.height * down, straightened.width * across].map((side) =>
-    Math.max(1, Math.round(side)),
-  );
-  const resized = adjustInk(resize(straightened, ...size), frame.ink);
-  const { mass } = inkBounds(resized);
-  const y = frame.centre[0] === "mass" ? mass.y : resized.height / 2;
-  const x = frame.centre[1] === "mass" ? mass.x : resized.width / 2;
+  const size = (side) => Math.max(1, Math.round(side));
+  const [height, width] = [size(straightened.height * down), size(straightened.width * across)];
+  const resized = adjustInk(resize(straightened, height, width), frame.ink);
+  const mass = inkBounds(resized)?.mass;
+  const y = mass && frame.centre[0] === "mass" ? mass.y : resized.height / 2;
+  const x = mass && frame.centre[1] === "mass" ? mass.x : resized.width / 2;
   const [top, left] = [Math.round(frame.height / 2 - y), Math.round(frame.width / 2 - x)];
   return pasteOnto(resized, frame.height, frame.width, top, left);
 }
@@ -72,7 +82,7 @@ function adjustInk(pixels, ink) {
 function slantOf(pixels) {
   const band = Math.max(1, Math.round(BAND * pixels.height));
   const leftEdge = (top) =>
-    inkBounds(crop(pixels, { top, bottom: top + band, left: 0, right: pixels.width })).left;
+    inkBounds(crop(pixels, { top, bottom: top + band, left: 0, right: pixels.width }))?.left ?? 0;
   return (leftEdge(0) - leftEdge(pixels.height - band)) / Math.max(1, pixels.height - band);
 }
 

@@ -1,5 +1,7 @@
 // Reads an image file with the browser's decoder.
 
+import { contextOf } from "./pixel_canvas.js";
+
 // pixels; larger images are scaled down to this side length
 const MAX_SIDE = 1024;
 
@@ -19,7 +21,7 @@ export async function readImage(file) {
   const canvas = document.createElement("canvas");
   canvas.width = width;
   canvas.height = height;
-  const context = canvas.getContext("2d", { willReadFrequently: true });
+  const context = contextOf(canvas, { willReadFrequently: true });
   context.fillStyle = "#fff";
   context.fillRect(0, 0, width, height);
   context.imageSmoothingQuality = "high";

@@ -16,6 +16,15 @@ import { frameFor } from "./training_frame.js";
 // milliseconds between two rows while the user draws
 const ROW_INTERVAL = 60;
 
+/**
+ * What was opened or chosen: a row, or an image that is fitted to the frame.
+ * @typedef {{title: string, tensor: import("../state/store.js").Tensor}} RowSource
+ *
+ * @typedef {{title: string, image: import("./stroke_raster.js").Pixels}} ImageSource
+ *
+ * @typedef {RowSource|ImageSource} Source
+ */
+
 /** An entry of the section "Try it"; `onRow` receives the row, or null for none. */
 export class PictureEntry {
   title = "Picture";
@@ -34,8 +43,10 @@ export class PictureEntry {
   #rowPicker = el("div", { class: "chooser" });
   // whether the network expects dark ink on a light background
   #darkInk = false;
-  // what was opened or chosen: {title, tensor}, or {title, image} for an image that is fitted to the frame
+  /** @type {Source|null} */
   #source = null;
+  // identifies the file that is being read, null for none
+  /** @type {object|null} */
   #opening = null;
   #timer = 0;
 
@@ -92,16 +103,18 @@ export class PictureEntry {
   /** Open a .npy file, or an image that the browser can read. */
   async open(file) {
     const opening = (this.#opening = {});
-    const rows = file.name.toLowerCase().endsWith(".npy");
     try {
-      const read = rows ? rowsInNpy(await file.arrayBuffer(), this.#format.input) : await readImage(file);
-      if (opening !== this.#opening) return;
-      setChildren(
-        this.#rowPicker,
-        rows && rowPicker(read.count, (index) => this.#useNpyRow(file, read, index)),
-      );
-      if (rows) this.#useNpyRow(file, read, 0);
-      else this.#useImage(file.name, read);
+      if (file.name.toLowerCase().endsWith(".npy")) {
+        const rows = rowsInNpy(await file.arrayBuffer(), this.#format.input);
+        if (opening !== this.#opening) return;
+        setChildren(this.#rowPicker, rowPicker(rows.count, (index) => this.#useNpyRow(file, rows, index)));
+        this.#useNpyRow(file, rows, 0);
+      } else {
+        const image = await readImage(file);
+        if (opening !== this.#opening) return;
+        setChildren(this.#rowPicker);
+        this.#useImage(file.name, image);
+      }
     } catch (error) {
       if (opening === this.#opening) this.#showError(`${file.name}: ${error.message}`);
     }
@@ -133,11 +146,11 @@ export class PictureEntry {
   #setSource(source) {
     this.#showError("");
     // a file is usually framed like the training pictures, and fitting it again distorts it; a drawing is not
-    if (this.#format.channels === 1 && (this.#source?.image || source?.image)) {
-      this.#tools.fit = !source?.image;
+    if (this.#format.channels === 1 && (isImage(this.#source) || isImage(source))) {
+      this.#tools.fit = !isImage(source);
     }
     this.#source = source;
-    this.#tools.showFor(source?.image ? "image" : source ? "row" : "nothing");
+    this.#tools.showFor(isImage(source) ? "image" : source ? "row" : "nothing");
     this.#board.clear(source && this.#pixelsOf(source));
   }
 
@@ -165,7 +178,7 @@ export class PictureEntry {
   }
 
   #refit() {
-    if (this.#source?.image) this.#board.base = this.#pixelsOf(this.#source);
+    if (isImage(this.#source)) this.#board.base = this.#pixelsOf(this.#source);
     this.#board.draw();
     this.#send();
   }
@@ -175,9 +188,14 @@ export class PictureEntry {
     this.#refit();
   }
 
-  /** The pixels of a source in the network's size. */
-  #pixelsOf({ tensor, image }) {
-    if (tensor) return tensorToPixels(this.#format, tensor);
+  /**
+   * The pixels of a source in the network's size.
+   *
+   * @param {Source} source
+   */
+  #pixelsOf(source) {
+    if ("tensor" in source) return tensorToPixels(this.#format, source.tensor);
+    const { image } = source;
     const { height, width, channels } = this.#format;
     const oriented = this.#tools.invert ? invert(image) : image;
     if (channels === 3) return cropToFill(oriented, height, width);
@@ -202,8 +220,9 @@ export class PictureEntry {
     const { strokes, base } = this.#board;
     if (strokes.length === 0) {
       if (!this.#source) return null;
-      const { title, tensor } = this.#source;
-      return { title, inputs: [tensor ?? pixelsToTensor(this.#format, base)] };
+      const { title } = this.#source;
+      const tensor = "tensor" in this.#source ? this.#source.tensor : pixelsToTensor(this.#format, base);
+      return { title, inputs: [tensor] };
     }
     const title = this.#source ? `${this.#source.title}, drawn over` : "drawn";
     return { title, inputs: [pixelsToTensor(this.#format, this.#drawing(strokes, base))] };
@@ -242,4 +261,12 @@ export class PictureEntry {
   #usualPenWidth() {
     return this.#frame.pen / this.#frame.height;
   }
+}
+
+/**
+ * @param {Source|null} source
+ * @returns {source is ImageSource}
+ */
+function isImage(source) {
+  return source !== null && "image" in source;
 }

@@ -4,14 +4,14 @@ import { elementCount } from "../state/tensors.js";
 
 /**
  * @typedef {object} PictureFormat  how a model takes a picture
- * @property {object} input  its metadata
+ * @property {import("../state/api_types.js").TensorMetadata} input
  * @property {number} height
  * @property {number} width
  * @property {number} channels
  * @property {boolean} first  whether the channel axis comes first
  * @property {number} low  value of black
  * @property {number} high  value of white
- * @property {object} certificate  of the model
+ * @property {import("../state/api_types.js").Certificate} certificate  of the model
  * @property {boolean} known  whether the file says which values these are, or which its data has
  * @property {boolean} likely  whether the input is probably a picture and not other numbers
  */
@@ -20,7 +20,11 @@ const NUMERIC_TYPES = /^(FP32|FP64|U?INT(8|16|32|64))$/;
 const PICTURE_TYPES = /^(FP32|FP64|UINT8)$/;
 const MIN_FLAT_PIXELS = 64;
 
-/** Values of black and white that one may choose if the file does not say them; the first is assumed. */
+/**
+ * Values of black and white that one may choose if the file does not say them; the first is assumed.
+ *
+ * @type {[number, number][]}
+ */
 export const PIXEL_RANGES = [
   [0, 1],
   [0, 255],

@@ -83,11 +83,18 @@ function rangeChoice(onRange) {
   return el("label", { class: "check" }, "Black to white (not in the file)", choice);
 }
 
+/**
+ * @param {string} text
+ * @param {{checked?: boolean, hidden: boolean, onFit?: () => void}} options
+ */
 function checkbox(text, { checked = false, hidden, onFit }) {
   const input = el("input", { type: "checkbox", checked, on: onFit ? { change: onFit } : {} });
   return el("label", { class: "check", hidden }, input, text);
 }
 
+/** @param {HTMLLabelElement} label */
 function inputOf(label) {
-  return label.querySelector("input");
+  const input = label.querySelector("input");
+  if (input === null) throw new Error("expected a label with a checkbox, got one without");
+  return input;
 }

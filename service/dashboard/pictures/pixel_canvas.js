@@ -2,11 +2,28 @@
 
 /** @typedef {import("./stroke_raster.js").Pixels} Pixels */
 
-/** Paint a picture on a canvas, which takes the picture's size. */
+/**
+ * What draws on a canvas.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {CanvasRenderingContext2DSettings} [settings]
+ */
+export function contextOf(canvas, settings) {
+  const context = canvas.getContext("2d", settings);
+  if (context === null) throw new Error("expected a browser that can draw on a canvas, got one that cannot");
+  return context;
+}
+
+/**
+ * Paint a picture on a canvas, which takes the picture's size.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {Pixels} pixels
+ */
 export function paintPixels(canvas, pixels) {
   canvas.width = pixels.width;
   canvas.height = pixels.height;
-  canvas.getContext("2d").putImageData(toImageData(pixels), 0, 0);
+  contextOf(canvas).putImageData(toImageData(pixels), 0, 0);
 }
 
 function toImageData({ height, width, channels, data }) {

@@ -3,9 +3,19 @@
 import { postTensors } from "../state/api.js";
 
 /**
+ * @typedef {object} Flips
+ * @property {number[]} flipping  the layers that change the class
+ * @property {number|null} strongest  the layer that takes most probability from it; null if none can be closed
+ * @property {number} change  of the probability
+ */
+
+/**
  * Ask the service to close each layer in turn, in one request.
- * @returns {Promise<{flipping: number[], strongest: number|null, change: number}>}  the layers that change the
- *   class, and the layer that takes most probability from it, with the change; null if none can be closed
+ *
+ * @param {import("../state/store.js").Model} model
+ * @param {import("../state/store.js").Row} row
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Flips>}
  */
 export async function findFlips(model, row, signal) {
   const keys = { curve: true };

@@ -21,7 +21,10 @@ export function keptRoad(node) {
   const head = (...content) => el("div", { class: "kept-head" }, content);
   setChildren(node, head(title, discard), picture.node, head(titleOfB));
   node.hidden = true;
-  let [stretches, size] = [[], null];
+  /** @type {import("./road_layers.js").RoadStretch[]} */
+  let stretches = [];
+  /** @type {import("./lane_shapes.js").RoadSize|null} */
+  let size = null;
 
   function setStretches(newStretches) {
     stretches = newStretches;
@@ -29,18 +32,21 @@ export function keptRoad(node) {
   }
 
   function resize({ stretch, width, gap, margin }) {
-    size = { stretch, width: HEIGHT * width, gap: HEIGHT * gap, margin };
-    picture.resize(size);
+    const ownSize = { stretch, width: HEIGHT * width, gap: HEIGHT * gap, margin };
+    size = ownSize;
+    picture.resize(ownSize);
     draw();
   }
 
   function draw() {
     const kept = current("kept reading");
-    node.hidden = !kept;
-    if (!kept || !size) return;
-    setChildren(title, titleOf("A", kept));
+    // when the model goes, the reading of its row is there for a moment longer
+    const model = current("model");
+    node.hidden = !kept || !model;
+    if (!kept || !model || !size) return;
+    setChildren(title, titleOf("A", kept, model));
     const shown = current("shown reading");
-    setChildren(titleOfB, shown && titleOf("B", shown));
+    setChildren(titleOfB, shown && titleOf("B", shown, model));
     picture.draw(sharesOf(stretches, kept));
     const levers = kept.levers ?? new Map();
     picture.drawBarriers(
@@ -54,7 +60,7 @@ export function keptRoad(node) {
   return { setStretches, resize };
 }
 
-function titleOf(letter, reading) {
-  const prediction = answerText(current("model").certificate, reading.outputs);
+function titleOf(letter, reading, { certificate }) {
+  const prediction = answerText(certificate, reading.outputs);
   return [el("strong", {}, letter), `: ${readingTitle(reading)}`, prediction && ` → ${prediction}`];
 }

@@ -9,14 +9,33 @@ import { publish, subscribe } from "../state/store.js";
 const MIN_NUMBER_SPACE = 1.7;
 
 /**
+ * @typedef {import("./road_layers.js").RoadLayer} RoadLayer
+ *
+ * @typedef {object} Entry  a button
+ * @property {RoadLayer} roadLayer
+ * @property {HTMLElement[]} numbers
+ * @property {"as trained"|import("../state/levers.js").Lever} state
+ * @property {(import("./road_layers.js").Shares|null)[]} shares
+ * @property {HTMLButtonElement} button
+ */
+
+/**
  * Create the buttons in `node`. `onPress(layer, lever)` receives the lever that a pressed layer shall get, and
  * `onReach(roadLayer)` the layer that Tab leads to: the last that was used, null for none. Returns
  * `setLayers(layers)`, `showLevers(levers)`, `showShares(shares)` with a list per stretch, `markFlips(layers)`,
  * `point(layer)`, which points at a layer that is worth closing, null for none, `reveal(layer, scroll)`, which scrolls the box around the road to a layer, and `thinNumbers(stretch)` for the
  * length of a stretch in pixels.
+ *
+ * @param {HTMLElement} node
+ * @param {object} options
+ * @param {(layer: number, lever: "closed"|"as trained") => void} options.onPress
+ * @param {(roadLayer: RoadLayer|null) => void} options.onReach
  */
 export function layerButtons(node, { onPress, onReach }) {
-  let [entries, reached] = [[], null];
+  /** @type {Entry[]} */
+  let entries = [];
+  /** @type {Entry|undefined} */
+  let reached;
   node.setAttribute("role", "toolbar");
   node.setAttribute("aria-label", "Layers of the road");
   node.addEventListener("keydown", moveFocus);
@@ -62,10 +81,10 @@ export function layerButtons(node, { onPress, onReach }) {
   function showLevers(levers) {
     const moved = entries.filter(({ state, roadLayer }) => state === "as trained" && levers.has(roadLayer.layer));
     // moved from elsewhere: by a link, or in the table of layers
-    if (moved.length && !moved.includes(reached)) reach(moved[0]);
+    if (moved.length && !(reached && moved.includes(reached))) reach(moved[0]);
     for (const entry of entries) {
       entry.state = levers.get(entry.roadLayer.layer) ?? "as trained";
-      entry.button.dataset.state = entry.state;
+      entry.button.dataset.state = String(entry.state);
       entry.button.setAttribute("aria-pressed", String(entry.state === "closed"));
       describe(entry);
     }
@@ -96,6 +115,7 @@ export function layerButtons(node, { onPress, onReach }) {
 
   function reveal(layer, scroll) {
     const entry = entries.find(({ roadLayer }) => roadLayer.layer === layer);
+    if (!entry) return;
     const { button } = entry;
     reach(entry);
     scroll.scrollLeft = button.offsetLeft + (button.offsetWidth - scroll.clientWidth) / 2;
@@ -115,9 +135,8 @@ export function layerButtons(node, { onPress, onReach }) {
 function createButton(roadLayer, press) {
   const { layer, stretches, movable } = roadLayer;
   const numbers = stretches.map(({ name }) => el("span", { class: "layer-number" }, name));
-  const entry = { roadLayer, numbers, state: "as trained", shares: [] };
   const label = movable ? `Close layer ${layer}` : `Layer ${layer} cannot be closed`;
-  entry.button = el(
+  const button = el(
     "button",
     {
       type: "button",
@@ -129,12 +148,15 @@ function createButton(roadLayer, press) {
     },
     numbers,
   );
-  entry.button.style.setProperty("--span", String(stretches.length));
+  /** @type {Entry} */
+  const entry = { roadLayer, numbers, state: "as trained", shares: [], button };
+  button.style.setProperty("--span", String(stretches.length));
   return entry;
 }
 
+/** @param {Entry} entry */
 function describe({ button, roadLayer: { layer, stretches, movable }, state, shares }) {
-  const known = shares.filter(Boolean);
+  const known = shares.filter((share) => share !== null);
   const mean = (key) => known.reduce((sum, share) => sum + share[key], 0) / known.length;
   const depths = stretches.length > 1 ? `, mean of ${stretches.length} depths` : "";
   const action = !movable

@@ -17,8 +17,13 @@ export function leverSlider(node, onMove) {
     ["closed", "as trained", "open"].map((text) => el("span", {}, text)),
   );
   setChildren(node, el("label", {}, name, slider), ends, middle);
-  let [roadLayer, levers] = [null, new Map()];
-  slider.addEventListener("input", () => onMove(roadLayer.layer, leverAt(slider.valueAsNumber)));
+  /** @type {import("./road_layers.js").RoadLayer|null} */
+  let roadLayer = null;
+  /** @type {import("../state/levers.js").Levers} */
+  let levers = new Map();
+  slider.addEventListener("input", () => {
+    if (roadLayer) onMove(roadLayer.layer, leverAt(slider.valueAsNumber));
+  });
 
   function showLayer(newLayer) {
     roadLayer = newLayer;

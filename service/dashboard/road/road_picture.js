@@ -22,6 +22,7 @@ let pictures = 0;
 /** A picture of `count` stretches; `node` is the SVG element. */
 export class RoadPicture {
   #stretches = [];
+  /** @type {import("./lane_shapes.js").RoadSize|null} */
   #size = null;
   #stripes = `road-stripes-${(pictures += 1)}`;
   #asphalt = svg("rect", { class: "asphalt" });
@@ -60,6 +61,18 @@ export class RoadPicture {
         height: size.width,
       }),
     );
+  }
+
+  /**
+   * The kinds of lanes with their colors.
+   * @returns {[string, string][]}
+   */
+  laneColors() {
+    const [{ carried, transformed }] = this.#stretches;
+    return [
+      ["carried", getComputedStyle(carried).fill],
+      ["transformed", getComputedStyle(transformed).fill],
+    ];
   }
 
   /** Draw these shares, one per stretch; null draws the road without lanes. */

@@ -23,8 +23,20 @@ const MIN_STRETCH = 0.95;
 // share of the picture's height for the road and for the widest ramp, and in between
 const [ROAD_SHARE, GAP_SHARE] = [0.44, 0.07];
 
+/** @type {import("./flip_search.js").Flips} */
+const NO_FLIPS = { flipping: [], strongest: null, change: 0 };
 const HINT =
   "Press a layer to close it: nothing is transformed there, and the row is carried past. Its lever moves it bit by bit.";
+
+/**
+ * @typedef {import("../state/store.js").Model} Model
+ * @typedef {import("../state/store.js").Reading} Reading
+ * @typedef {import("../state/store.js").TellingSample} TellingSample
+ *
+ * What a search for layers found, or why it failed.
+ * @typedef {({error: Error}|(import("./flip_search.js").Flips & {error?: undefined}))
+ *   & {row: import("../state/store.js").Row}} Found
+ */
 
 export function startRoad(node) {
   const picture = new RoadPicture();
@@ -54,10 +66,22 @@ export function startRoad(node) {
   const buttons = layerButtons(buttonsNode, { onPress: setLever, onReach: slider.showLayer });
   const thumbnail = rowThumbnail(start);
   const moveTo = shareTransition((shares) => picture.draw(shares));
-  let [model, layers, stretches] = [null, [], []];
-  let [reading, search, found] = [null, null, null];
-  // the sample whose answer one layer flips, and that layer, if its row is shown and nothing is moved yet
-  let [telling, pointed] = [null, null];
+  /** @type {Model|null} */
+  let model = null;
+  /** @type {import("./road_layers.js").RoadLayer[]} */
+  let layers = [];
+  /** @type {import("./road_layers.js").RoadStretch[]} */
+  let stretches = [];
+  /** @type {Reading|null} */
+  let reading = null;
+  /** @type {AbortController|null} */
+  let search = null;
+  /** @type {Found|null} */
+  let found = null;
+  /** @type {TellingSample|null} */
+  let telling = null;
+  /** @type {number|null}  the layer of that sample, if its row is shown and nothing is moved yet */
+  let pointed = null;
 
   function showModel(newModel) {
     model = newModel;
@@ -89,13 +113,14 @@ export function startRoad(node) {
     showAnswer(sign, model?.certificate, reading, reading?.levers ? current("reading") : null);
     flipButton.disabled = !reading;
     pointAtLayer();
-    if (reading) flipButton.hidden = !predictedClass(model.certificate, reading.outputs);
+    if (model && reading) flipButton.hidden = !predictedClass(model.certificate, reading.outputs);
     showMessage();
   }
 
   /** A late response may belong to the model before. */
   function fits({ gates }) {
-    return model !== null && gates.every(({ name }, n) => name === model.gates[n]?.name);
+    const known = model?.gates;
+    return known !== undefined && gates.every(({ name }, n) => name === known[n]?.name);
   }
 
   function showLevers(leverState) {
@@ -110,7 +135,7 @@ export function startRoad(node) {
   }
 
   function pointAtLayer() {
-    const moved = current("levers")?.levers.size > 0;
+    const moved = current("levers")?.levers.size;
     const next = telling && !moved && !found && reading?.row.title === telling.title ? telling.layer : null;
     if (next === pointed) return;
     pointed = next;
@@ -154,30 +179,27 @@ export function startRoad(node) {
     if (!reading.gates.length) return reading.missing;
     if (search) return "Closing each layer in turn …";
     if (found) return foundContent(found, telling);
-    return pointed === null ? HINT : tellingText(telling);
+    return pointed === null || !telling ? HINT : tellingText(telling);
   }
 
   async function searchFlips() {
+    if (!model || !reading) return;
     search?.abort();
     const controller = (search = new AbortController());
     const { row } = reading;
     showMessage();
-    let result;
-    try {
-      result = await findFlips(model, row, controller.signal);
-    } catch (error) {
-      result = { error };
-    }
+    const result = await findFlips(model, row, controller.signal).catch((error) => ({ error }));
     if (controller !== search) return;
     search = null;
     // the user drew on in the meantime
     if (current("reading")?.row !== row) return showMessage();
     found = { row, ...result };
     pointAtLayer();
-    buttons.markFlips(found.flipping ?? []);
-    if (found.flipping?.length) {
-      setLevers(new Map([[found.strongest, "closed"]]));
-      buttons.reveal(found.strongest, scroll);
+    const { flipping, strongest } = found.error ? NO_FLIPS : found;
+    buttons.markFlips(flipping);
+    if (flipping.length && strongest !== null) {
+      setLevers(new Map([[strongest, "closed"]]));
+      buttons.reveal(strongest, scroll);
     }
     showMessage();
   }
@@ -187,14 +209,14 @@ export function startRoad(node) {
   }
 
   function save() {
+    if (!model || !reading) return;
     const { certificate, name, version } = model;
-    const color = (kind) => getComputedStyle(picture.node.querySelector(`.${kind}`)).fill;
     const content = {
       road: picture.node,
       row: thumbnail.canvas(),
       title: `${name}/${version}: ${readingTitle(reading)}`,
       answer: answerText(certificate, reading.outputs) ?? "",
-      keys: ["carried", "transformed"].map((kind) => [kind, color(kind)]),
+      keys: picture.laneColors(),
     };
     savePicture(content, `${name}-${version}-road`).catch(reportError);
   }
@@ -237,7 +259,12 @@ function tellingText({ layer, after }) {
   return `Press layer ${layer}: closed, it alone turns this answer into ${after}. Levers move layers bit by bit.`;
 }
 
-/** What was found; if no layer flips the answer, with a way to the sample that one does. */
+/**
+ * What was found; if no layer flips the answer, with a way to the sample that one does.
+ *
+ * @param {Found} found
+ * @param {TellingSample|null} telling
+ */
 function foundContent(found, telling) {
   const text = foundText(found);
   if (found.error || found.flipping.length || !telling) return text;
@@ -245,8 +272,10 @@ function foundContent(found, telling) {
   return [text, ` Layer ${telling.layer} flips another row: `, button];
 }
 
-function foundText({ error, flipping, strongest, change }) {
-  if (error) return `The layers could not be tried: ${error.message}`;
+/** @param {Found} found */
+function foundText(found) {
+  if (found.error) return `The layers could not be tried: ${found.error.message}`;
+  const { flipping, strongest, change } = found;
   if (strongest === null) return "No layer of this model can be closed.";
   if (!flipping.length) {
     const points = `${number(Math.abs(100 * change))} percentage points`;

@@ -1,5 +1,7 @@
 // Saves the road of a row as a PNG: title, row, lanes, answer, and what the colors mean.
 
+import { contextOf } from "../pictures/pixel_canvas.js";
+
 // pixels of the file per pixel of the page
 const SCALE = 2;
 const [MARGIN, LINE] = [16, 22];
@@ -33,7 +35,7 @@ async function paint({ road, row, title, answer, keys }) {
   const rowSize = row ? image.height / 2 : 0;
   const left = MARGIN + (row ? rowSize + MARGIN : 0);
   const canvas = document.createElement("canvas");
-  const context = canvas.getContext("2d");
+  const context = contextOf(canvas);
   const font = (size, weight = 400) => `${weight} ${size}px ${style.fontFamily}`;
   context.font = font(16, 600);
   const answerWidth = context.measureText(answer).width;

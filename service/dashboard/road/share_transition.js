@@ -6,6 +6,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** Create a transition. Returns `moveTo(shares)`, which calls `draw` with the shares of every frame. */
 export function shareTransition(draw) {
+  /** @type {(import("./road_layers.js").Shares|null)[][]} */
   let [from, to, now] = [[], [], []];
   let [start, frame] = [0, 0];
 

@@ -31,7 +31,15 @@ export function heightBesideList(count) {
   );
 }
 
-/** Draw the map, or a message if there are no gates; `onPick` receives the index of the clicked group. */
+/**
+ * Draw the map, or a message if there are no gates; `onPick` receives the index of the clicked group.
+ *
+ * @param {HTMLElement} figure
+ * @param {import("../gates/gate_groups.js").Group[]} groups
+ * @param {import("../state/store.js").Reading} reading
+ * @param {{chosen?: number, onPick?: (n: number) => void, onHover?: (n: number|null) => void, height?: number,
+ *   title?: string}} options
+ */
 export function drawGateMap(figure, groups, reading, { chosen, onPick, onHover, height, title = "T of this row" }) {
   const z = gateRows(groups, reading);
   if (!z.some((units) => units.length)) {

@@ -37,7 +37,7 @@ function drawValues(figure, groups, z) {
     columns: { title: "unit" },
     scale: "signed",
     hover: { row: "layer", column: "unit", value: "y" },
-    onHover: (n) => publish("hovered layer", groups[n]?.layer ?? null),
+    onHover: (n) => publish("hovered layer", n === null ? null : (groups[n]?.layer ?? null)),
   });
 }
 

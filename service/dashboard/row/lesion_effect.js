@@ -2,7 +2,7 @@
 
 import { el, setChildren } from "../dom/element.js";
 import { leversText, sameLevers } from "../state/levers.js";
-import { current, subscribe } from "../state/store.js";
+import { current, expectCurrent, subscribe } from "../state/store.js";
 import { answerText } from "./predicted_class.js";
 
 /** Show the sentence in `node`, which is hidden while all layers are as trained. */
@@ -23,7 +23,7 @@ function show(node, leverState, lesioned) {
 /** The prediction with and without; "…" while the response to the current states is pending. */
 function effectOf(leverState, lesioned) {
   if (!lesioned || !sameLevers(lesioned.levers, leverState.levers)) return "…";
-  const { certificate } = current("model");
+  const { certificate } = expectCurrent("model");
   const classText = ({ outputs }) => answerText(certificate, outputs);
   const [before, after] = [classText(lesioned.reading), classText(lesioned)];
   if (!before) return "the change is shown beside the prediction.";

@@ -80,6 +80,6 @@ export function classProbabilities(certificate, outputs) {
 function softmax(logits) {
   const maximum = logits[indexOfMax(logits)];
   const powers = logits.map((logit) => Math.exp(logit - maximum));
-  const sum = powers.reduce((all, power) => all + power, 0);
-  return powers.map((power) => power / sum);
+  const total = sum(powers);
+  return powers.map((power) => power / total);
 }

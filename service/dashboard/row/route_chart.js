@@ -39,12 +39,14 @@ export function drawRoute(figure, groups, readings) {
   const rows = readings.map(({ name }) => name);
   const shares = readings.map(({ reading }) => carriedShares(groups, reading));
   const ofRows = rows.length > 1 ? `, for ${rows.join(" and ")}` : "";
+  /** @type {[number, number]} */
+  const range = [0, 1];
   const options = {
     label: `Share that each of ${names.length} layers carries over${ofRows}.`,
     xTitle: "layer",
     yTitle: "carried over",
     yFormat: ".0%",
-    range: [0, 1],
+    range,
   };
   if (rows.length > 1 && names.length > MAX_BARS) {
     const series = rows.map((name, n) => ({ name, y: shares[n], format: percent }));

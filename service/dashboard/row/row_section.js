@@ -58,7 +58,12 @@ export function startRow(body) {
   const drawLayer = startLayerDetail(layerPart);
   const outputs = startLayerOutputs(outputsPart);
   const drawComparison = startComparison(comparisonPart);
-  let [model, groups, reading] = [null, [], null];
+  /** @type {import("../state/store.js").Model|null} */
+  let model = null;
+  /** @type {import("../gates/gate_groups.js").Group[]} */
+  let groups = [];
+  /** @type {import("../state/store.js").Reading|null} */
+  let reading = null;
 
   function chooseLayer(n) {
     if (n === layerList.chosen() || !reading) return;
@@ -68,7 +73,7 @@ export function startRow(body) {
   }
 
   function onHover(n) {
-    publish("hovered layer", groups[n]?.layer ?? null);
+    publish("hovered layer", n === null ? null : (groups[n]?.layer ?? null));
   }
 
   /** Frame the layer under the pointer, or else the chosen one. */
@@ -82,7 +87,7 @@ export function startRow(body) {
     const placeholderText = placeholderFor(model, reading);
     setChildren(placeholder, placeholderText);
     charts.hidden = Boolean(placeholderText);
-    if (placeholderText) return;
+    if (placeholderText || !model || !reading) return;
     const classText = answerText(model.certificate, reading.outputs);
     setChildren(title, readingTitle(reading), classText && [": ", el("strong", {}, classText)]);
     layerList.showReading(reading);

@@ -1,7 +1,7 @@
 // The button that copies a link to what is shown, and a note on what a link cannot hold.
 
 import { copyButton } from "../dom/copy_button.js";
-import { el, setChildren } from "../dom/element.js";
+import { setChildren } from "../dom/element.js";
 import { current, subscribe } from "../state/store.js";
 import { viewAddress } from "./shared_view.js";
 import { fitsAddress } from "./view_address.js";

@@ -30,7 +30,9 @@ export function startSharedView() {
     firstRow ??= row;
     opening = false;
   });
-  for (const topic of ["row", "levers", "kept reading"]) subscribe(topic, writeSoon);
+  subscribe("row", writeSoon);
+  subscribe("levers", writeSoon);
+  subscribe("kept reading", writeSoon);
   addEventListener("hashchange", ({ oldURL, newURL }) => {
     // the address itself may have been written again since
     const { hash } = new URL(newURL);

@@ -7,7 +7,7 @@ const FIRST_TAB = "try";
 
 /** Show the tab of the address. Links to a section, such as `<a href="#live">`, show its tab. */
 export function startTabs() {
-  const sections = [...document.querySelectorAll("main > section")];
+  const sections = [...document.querySelectorAll("main > section")].filter((node) => node instanceof HTMLElement);
   const links = [...document.querySelectorAll("nav a")];
   const sectionOf = (link) => document.querySelector(link.getAttribute("href"));
   addEventListener("click", followLink);
@@ -39,7 +39,7 @@ export function startTabs() {
   }
 
   function shownTab() {
-    return sections.find(({ hidden }) => !hidden).dataset.tab;
+    return sections.find(({ hidden }) => !hidden)?.dataset.tab;
   }
 
   function show(tab) {

@@ -1,6 +1,11 @@
 // Access to localStorage and sessionStorage. The user may have blocked storage: then nothing is stored.
 
-/** A stored text, or null; `where` is "localStorage" or, for this tab only, "sessionStorage". */
+/**
+ * A stored text, or null; `where` is "localStorage" or, for this tab only, "sessionStorage".
+ *
+ * @param {"localStorage"|"sessionStorage"} where
+ * @param {string} name
+ */
 export function readStored(where, name) {
   try {
     return window[where].getItem(name);
@@ -9,7 +14,13 @@ export function readStored(where, name) {
   }
 }
 
-/** Store a text; null removes it. */
+/**
+ * Store a text; null removes it.
+ *
+ * @param {"localStorage"|"sessionStorage"} where
+ * @param {string} name
+ * @param {string|null} text
+ */
 export function writeStored(where, name, text) {
   try {
     if (text === null) window[where].removeItem(name);

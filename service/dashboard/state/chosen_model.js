@@ -24,9 +24,15 @@ export function startChosenModel() {
   setInterval(checkFile, FILE_CHECK_INTERVAL);
 }
 
-/** Whether both name the same version of the same model. */
+/**
+ * Whether both name the same version of the same model.
+ *
+ * @param {import("./store.js").ModelVersion|null|undefined} a
+ * @param {import("./store.js").ModelVersion|null|undefined} b
+ */
 export function sameVersion(a, b) {
-  return Boolean(a && b) && a.name === b.name && a.version === b.version;
+  if (!a || !b) return false;
+  return a.name === b.name && a.version === b.version;
 }
 
 function choose({ name, version }) {
@@ -73,7 +79,7 @@ async function load({ name, version }) {
     publishState("ready");
     // an unchanged file must not reset what the page shows
     const before = current("model");
-    const unchanged = sameVersion(before, model) && before.certificate.digest === model.certificate.digest;
+    const unchanged = sameVersion(before, model) && before?.certificate.digest === model.certificate.digest;
     if (!unchanged) publish("model", model);
   } catch (error) {
     if (thisLoad !== latestLoad) return;

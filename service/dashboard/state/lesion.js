@@ -1,12 +1,14 @@
 // Lesions: layers that the user closed or opened, and the model's response with them.
 
 import { fetchReading } from "./reading.js";
-import { current, publish, subscribe } from "./store.js";
+import { current, expectCurrent, publish, subscribe } from "./store.js";
 
 // milliseconds after which a newer request replaces one that is still running
 const MAX_WAIT = 250;
 
+/** @type {import("./levers.js").Levers} */
 const levers = new Map();
+/** @type {AbortController|null} */
 let inFlight = null;
 let lastStart = 0;
 let timer = 0;
@@ -70,10 +72,14 @@ async function send() {
   inFlight?.abort();
   const controller = (inFlight = new AbortController());
   lastStart = performance.now();
-  const [reading, sentLevers] = [current("reading"), new Map(levers)];
-  let [moved, failure] = [null, null];
+  const [reading, sentLevers] = [expectCurrent("reading"), new Map(levers)];
+  /** @type {import("./store.js").Reading|null} */
+  let moved = null;
+  /** @type {Error|null} */
+  let failure = null;
   try {
-    moved = await fetchReading(current("model"), reading.row, { levers: sentLevers, signal: controller.signal });
+    const options = { levers: sentLevers, signal: controller.signal };
+    moved = await fetchReading(expectCurrent("model"), reading.row, options);
   } catch (error) {
     failure = error;
   }

@@ -22,7 +22,10 @@ const knownLevels = new WeakMap();
 
 /**
  * Fetch the reading of a row.
- * @param {import("./levers.js").Levers|null} options.levers  null for none
+ *
+ * @param {import("./store.js").Model} model
+ * @param {import("./store.js").Row} row
+ * @param {{levers?: import("./levers.js").Levers|null, signal?: AbortSignal}} options  no levers are null
  * @returns {Promise<import("./store.js").Reading>}
  */
 export async function fetchReading(model, row, { levers = null, signal }) {

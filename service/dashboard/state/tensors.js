@@ -1,5 +1,10 @@
 // Tensors of the Open Inference Protocol: JSON, followed by the bytes of each tensor marked as binary.
 
+/**
+ * @typedef {Uint8Array|Int8Array|Int16Array|Int32Array|Uint16Array|Uint32Array|Float32Array|Float64Array
+ *   |BigInt64Array|BigUint64Array} TypedArray
+ */
+
 const ARRAY_TYPES = {
   BOOL: Uint8Array,
   INT8: Int8Array,
@@ -17,6 +22,10 @@ const ARRAY_TYPES = {
 /**
  * The body of a request with these inputs and other fields, and its headers: JSON, followed by the bytes of tensors
  * with NaN, which JSON does not have.
+ *
+ * @param {import("./store.js").Tensor[]} inputs
+ * @param {object} fields
+ * @returns {{content: BodyInit, headers: Record<string, string>}}
  */
 export function tensorRequest(inputs, fields) {
   const parts = [];

@@ -5,7 +5,7 @@ import { number } from "../dom/number_format.js";
 import { canBeWritten, cellOf } from "../inputs/table_cells.js";
 import { key } from "../state/api.js";
 import { leverFields, leversText } from "../state/levers.js";
-import { current, subscribe } from "../state/store.js";
+import { current, expectCurrent, subscribe } from "../state/store.js";
 import { hasNaN } from "../state/tensors.js";
 import { copyButton } from "../dom/copy_button.js";
 
@@ -49,12 +49,15 @@ export function startSnippets(node) {
     if (current("model") && current("row")) timer = setTimeout(show, UPDATE_DELAY);
     else setChildren(node);
   };
-  for (const topic of ["row", "model", "key", "levers"]) subscribe(topic, showSoon);
+  subscribe("row", showSoon);
+  subscribe("model", showSoon);
+  subscribe("key", showSoon);
+  subscribe("levers", showSoon);
 }
 
 /** The request for the current row; the code on the page may still show an earlier one. */
 function currentRequest() {
-  return requestFor(current("model"), current("row"), currentLevers());
+  return requestFor(expectCurrent("model"), expectCurrent("row"), currentLevers());
 }
 
 function currentLevers() {
@@ -117,12 +120,12 @@ function instanceOf(tensor, input, features) {
 /** A row as nested lists, which is valid in any case; a flat list would not be if several axes vary. */
 function nestedList({ datatype, shape, data }, batched) {
   const dims = batched ? shape.slice(1) : shape;
-  const nest = (values, [first, ...rest]) =>
-    rest.length === 0
-      ? values
-      : Array.from({ length: first }, (_, i) =>
-          nest(values.slice((i * values.length) / first, ((i + 1) * values.length) / first), rest),
-        );
+  const nest = (values, axes) => {
+    const [first, ...rest] = axes;
+    if (rest.length === 0) return values;
+    const length = values.length / first;
+    return Array.from({ length: first }, (_, i) => nest(values.slice(i * length, (i + 1) * length), rest));
+  };
   return dims.length ? nest(flatList(data, datatype), dims) : flatList(data, datatype)[0];
 }
 
@@ -145,8 +148,8 @@ function shortNumber(value, datatype) {
 /** A curl command; a long body is passed as a here-document. */
 export function curlCommand({ url, body, needsKey }, format) {
   const data = format(body, "json");
-  const key = needsKey ? ' -H "X-Api-Key: $TURNPIKE_KEY"' : "";
-  const start = `curl -s ${shellQuote(url)} -H 'Content-Type: application/json'${key}`;
+  const keyHeader = needsKey ? ' -H "X-Api-Key: $TURNPIKE_KEY"' : "";
+  const start = `curl -s ${shellQuote(url)} -H 'Content-Type: application/json'${keyHeader}`;
   if (fullLiteral(body, "json").length < MAX_ARGUMENT_LENGTH) return `${start} -d ${shellQuote(data)}`;
   return `${start} --data-binary @- <<'${HEREDOC_END}'\n${data}\n${HEREDOC_END}`;
 }

@@ -6,7 +6,7 @@ import { el, setChildren } from "../dom/element.js";
 import { duration } from "../dom/number_format.js";
 import { answerText, classProbabilities, predictedNumber, probabilityText } from "../row/predicted_class.js";
 import { leversText } from "../state/levers.js";
-import { current, subscribe } from "../state/store.js";
+import { current, expectCurrent, subscribe } from "../state/store.js";
 import { outputValues } from "./output_values.js";
 import { requestAgain } from "./row_requests.js";
 
@@ -27,7 +27,7 @@ export function startPrediction(node) {
   const toggleAll = () => {
     showAll = !showAll;
     show();
-    content.querySelector("button").focus();
+    content.querySelector("button")?.focus();
   };
   const show = () => {
     const request = current("request") ?? null;
@@ -56,7 +56,9 @@ export function startPrediction(node) {
       if (announcement.textContent !== text) announcement.textContent = text;
     }, ANNOUNCE_DELAY);
   };
-  for (const topic of ["request", "reading", "lesioned"]) subscribe(topic, show);
+  subscribe("request", show);
+  subscribe("reading", show);
+  subscribe("lesioned", show);
 }
 
 /** The lesion of this reading, or null. */
@@ -85,7 +87,7 @@ function emptyNode(text) {
 }
 
 function predictionNodes(reading, lesion, { showAll, toggleAll }) {
-  const { certificate } = current("model");
+  const { certificate } = expectCurrent("model");
   const predicted = predictedNumber(certificate, reading.outputs);
   const before = classProbabilities(certificate, reading.outputs);
   const after = lesion && before && classProbabilities(certificate, lesion.outputs);
@@ -219,7 +221,7 @@ function movedText(before, after, { levers }) {
 }
 
 function announcementText(reading, lesion) {
-  const { certificate } = current("model");
+  const { certificate } = expectCurrent("model");
   const predicted = predictedNumber(certificate, reading.outputs);
   if (predicted && lesion) return movedText(predicted, predictedNumber(certificate, lesion.outputs), lesion);
   if (predicted) return `Prediction: ${answerText(certificate, reading.outputs)}.`;

@@ -31,6 +31,8 @@ export function startTry(body) {
   subscribe("server", () => panel.showPlaceholder());
 }
 
+/** @typedef {TextEntry|PictureEntry|FeatureForm|NumberForm} Entry  a way to make a row */
+
 class TryPanel {
   road = el("div", { class: "road" });
   prediction = el("div", { class: "prediction" });
@@ -42,10 +44,14 @@ class TryPanel {
   #scored = el("div");
   #samples = el("div", { class: "strip" });
   #content;
+  /** @type {import("../state/store.js").Model|null} */
   #model = null;
+  /** @type {Entry|null} */
   #entry = null;
+  /** @type {AbortController|null} */
   #samplesRequest = null;
   // a row to show, and whether it waits for the samples, from which the entries learn first
+  /** @type {import("../state/store.js").Row|null} */
   #opened = null;
   #waiting = false;
 
@@ -127,9 +133,10 @@ class TryPanel {
   #showEntries(entries) {
     const buttons = entries.map((entry) => el("button", { type: "button" }, entry.title));
     const showEntry = (index) => {
-      this.#entry = entries[index];
-      setChildren(this.#entryNode, this.#entry.node);
-      const scored = this.#entry.scored ?? el("div");
+      const entry = entries[index];
+      this.#entry = entry;
+      setChildren(this.#entryNode, entry.node);
+      const scored = "scored" in entry ? entry.scored : el("div");
       this.#scored.replaceWith(scored);
       this.#scored = scored;
       buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === index)));
@@ -138,7 +145,7 @@ class TryPanel {
       button.addEventListener("click", () => {
         const row = current("row");
         showEntry(index);
-        if (row) this.#entry.take(row);
+        if (row) entries[index].take(row);
       }),
     );
     const choice = el(
@@ -158,8 +165,11 @@ class TryPanel {
       return;
     }
     this.#waiting = true;
+    /** @type {import("../state/api_types.js").Sample[]} */
     let samples = [];
-    let opening = { index: 0, layer: null };
+    /** @type {import("../inputs/opening_sample.js").Opening} */
+    let opening = { index: 0, layer: null, after: "" };
+    /** @type {Error|null} */
     let failure = null;
     try {
       samples = withBlanks(await get(`${model.path}/samples`, request.signal));
@@ -172,7 +182,7 @@ class TryPanel {
     this.#waiting = false;
     const takeSample = ({ text, inputs }, title) => {
       const hasText = formats.textFormat && text;
-      this.#entry.take({ title, inputs: hasText ? [textTensor(formats.textFormat, text)] : inputs });
+      this.#entry?.take({ title, inputs: hasText ? [textTensor(formats.textFormat, text)] : inputs });
     };
     const noRowYet = !current("row");
     if (noRowYet) for (const entry of entries) entry.learnFrom(samples);
@@ -192,7 +202,7 @@ class TryPanel {
         open: () => takeSample(first, sampleTitle(first, opening.index)),
       });
     }
-    if (this.#opened) this.#entry.take(this.#opened);
+    if (this.#opened) this.#entry?.take(this.#opened);
     // start with a sample, so that the page is not empty
     else if (noRowYet && first) takeSample(first, sampleTitle(first, opening.index));
   }

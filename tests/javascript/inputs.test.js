@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { meanFeatures, randomFeatures, readFeatureTable, roundedWithin } from "../../service/dashboard/inputs/feature_rows.js";
+import { randomRow } from "../../service/dashboard/inputs/random_row.js";
+import { predictionColumns } from "../../service/dashboard/inputs/scored_table.js";
+import { inKnownCase, randomText, textFormatOf, unreadParts } from "../../service/dashboard/inputs/text_tensor.js";
+
+const plain = (name, fields = {}) => ({
+  name,
+  unit: "",
+  low: 0,
+  high: 10,
+  mean: 5,
+  sd: 1,
+  kind: "number",
+  categories: [],
+  date_format: "iso",
+  decimal_comma: false,
+  affix: "",
+  blanks: false,
+  ...fields,
+});
+const valuesOf = (text, features) => readFeatureTable(text, features).rows.map(({ values }) => values);
+
+test("columns are found by name, in any order and among others", () => {
+  assert.deepEqual(valuesOf("b,other,a\n1,x,2\n", [plain("a"), plain("b")]), [[2, 1]]);
+  assert.deepEqual(valuesOf("1,2\n3,4\n", [plain("a"), plain("b")]), [[1, 2], [3, 4]]);
+});
+
+test("errors of a table name line and column", () => {
+  const features = [plain("a"), plain("b")];
+  const refused = (text, message) => assert.throws(() => readFeatureTable(text, features), { message });
+  refused("", "expected rows, got an empty file");
+  refused("a,b\n", "expected rows after the names, got none");
+  refused('a,b\n"1\n",2\n3\n', "line 4: expected 2 columns, got 1");
+  refused("a,b\n1,x\n", 'line 2, column "b": expected a number, got "x"');
+  refused("a,b\n1,1e999\n", 'line 2, column "b": expected a number, got "1e999"');
+  refused("a,c\n1,2\n", 'expected a column "b", which is missing; other columns are "c"');
+});
+
+test("a column of blanks may be missing", () => {
+  const rows = valuesOf("a\n1\n", [plain("a"), plain("b", { blanks: true })]);
+  assert.deepEqual(rows, [[1, NaN]]);
+});
+
+test("more rows than the page scores are refused, as many are read", () => {
+  const text = (count) => `a\n${"1\n".repeat(count)}`;
+  assert.equal(valuesOf(text(100_000), [plain("a")]).length, 100_000);
+  assert.throws(() => readFeatureTable(text(100_001), [plain("a")]), { message: "expected at most 100000 rows, got 100001" });
+});
+
+test("values are rounded as their range needs, and stay in it", () => {
+  assert.equal(roundedWithin({ low: 0, high: 1000 }, 123.456), 123);
+  assert.equal(roundedWithin({ low: 0, high: 1 }, 0.123456), 0.12);
+  assert.equal(roundedWithin({ low: 0, high: 1e-6 }, 1.23456e-7), 1.2e-7);
+  assert.equal(roundedWithin({ low: 0.005, high: 0.996 }, 0.9999), 0.996);
+  // a column with one value
+  assert.equal(roundedWithin({ low: 3, high: 3 }, 3), 3);
+});
+
+test("random rows are within the range, whatever is drawn", () => {
+  const features = [plain("a", { sd: 1000 }), plain("b", { kind: "boolean", mean: 0.5 }), plain("c", { kind: "category", categories: ["x", "y"] })];
+  for (const draw of [0, 0.25, 0.5, 1 - 2 ** -53]) {
+    const [number, flag, word] = randomFeatures(features, () => draw);
+    assert.ok(number >= 0 && number <= 10, `${draw}: ${number}`);
+    assert.ok([0, 1].includes(flag) && [0, 1].includes(word), `${draw}: ${flag}, ${word}`);
+  }
+  assert.deepEqual(meanFeatures([plain("a"), plain("c", { kind: "category", mean: 1.6 })]), [5, 2]);
+});
+
+test("a random row of whole numbers has both ends", () => {
+  const input = { name: "x", datatype: "INT8", shape: [-1, -1, 2] };
+  const options = { low: -1.5, high: 2, lengths: [3] };
+  assert.deepEqual(randomRow(input, options, () => 0), { dims: [3, 2], values: new Array(6).fill(-1) });
+  assert.deepEqual(randomRow(input, options, () => 1 - 2 ** -53).values, new Array(6).fill(2));
+});
+
+test("the columns of a prediction", () => {
+  const certificate = { task: "classes", target: "", interval: null };
+  const labelled = { label: "a", probability: 0.5, probabilities: { a: 0.5, b: 0.5 }, outputs: { y: [0.5, 0.5], z: [[1], [2]] } };
+  assert.deepEqual(predictionColumns(labelled, certificate), { label: "a", probability: 0.5, p_a: 0.5, p_b: 0.5, z_0_0: 1, z_1_0: 2 });
+  const number = { task: "number", target: "price", interval: null };
+  assert.deepEqual(predictionColumns({ value: 3, low: 0, high: 6, outputs: { y: [3] } }, number), { "predicted price": 3, low: 0, high: 6 });
+  // the values alone, as earlier versions sent them
+  assert.deepEqual(predictionColumns([3], number), { "predicted price": 3 });
+  assert.deepEqual(predictionColumns([1, 2], certificate), { output_0: 1, output_1: 2 });
+});
+
+const FORMAT = { name: "ids", letters: ["A", "b", " "], words: 2, characters: 3, bytes: false };
+
+test("letters take the case that has an id", () => {
+  assert.equal(inKnownCase(FORMAT, "aB c"), "Ab c");
+  assert.equal(inKnownCase({ ...FORMAT, letters: [] }, "aB"), "aB");
+});
+
+test("what is not read is said", () => {
+  assert.deepEqual(unreadParts(FORMAT, "AbA Ab"), []);
+  assert.deepEqual(unreadParts(FORMAT, "AxA \n b Ab"), ["Left out: x.", "Only the first 2 words are read."]);
+  assert.deepEqual(unreadParts(FORMAT, "AbbA"), ["Only the first 3 characters of a word are read."]);
+  // four bytes in UTF-8
+  const bytes = { ...FORMAT, letters: [], bytes: true };
+  assert.deepEqual(unreadParts(bytes, "😀"), ["Only the first 3 bytes of a word are read."]);
+});
+
+test("marks take room of a text", () => {
+  const text = { input: "ids", scheme: "characterbert", words: 5, characters: 12 };
+  const { words, characters, bytes } = textFormatOf({ inputs: [{ name: "ids" }], certificate: { text, alphabet: "" } });
+  assert.deepEqual([words, characters, bytes], [3, 10, true]);
+  assert.equal(textFormatOf({ inputs: [{ name: "ids" }, { name: "mask" }], certificate: { text, alphabet: "" } }), null);
+});
+
+test("a random text fits", () => {
+  for (const draw of [0, 0.5, 1 - 2 ** -53]) assert.deepEqual(unreadParts(FORMAT, randomText(FORMAT, () => draw)), []);
+});
