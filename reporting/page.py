@@ -5,19 +5,16 @@ A page is one file. It has no scripts and loads nothing, and its policy forbids 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from turnpike.reporting.chart import Chart
-from turnpike.reporting.markup import Markup, Part, join, tag
+from turnpike.reporting.markup import Markup, Part, tag
 from turnpike.reporting.svg import draw
 
 STYLE_FILE = Path(__file__).parent / "report.css"
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-# the whole part of a figure; empty if there is none
-LEADING_DIGITS = re.compile(r"-?[\d,]*")
 
 
 def build_page(title: str, *sections: Part, has_images: bool = False) -> str:
@@ -119,14 +116,6 @@ def table(
         class_="scroll table",
         tabindex=0,
     )
-
-
-def aligned(text: str) -> Markup:
-    """A figure whose decimals and unit are in a box of one width, so that the points of a column align."""
-    whole = LEADING_DIGITS.match(text)[0]  # type: ignore[index]  # it matches the empty text as well
-    decimals = text[len(whole) :]
-    unit = " percent" if decimals.endswith("%") else " unit" if " " in decimals else ""
-    return join((whole, tag("span", decimals, class_=f"decimals{unit}")))
 
 
 def folded(name: str, content: Markup) -> Markup:

@@ -10,7 +10,6 @@ from turnpike.loadtest.report.charts import make_charts
 from turnpike.reporting import number_format as fmt
 from turnpike.reporting.markup import Markup, Part, join, tag
 from turnpike.reporting.page import (
-    aligned,
     badge,
     build_page,
     chart_figure,
@@ -32,34 +31,22 @@ Charts = Mapping[str, Markup]
 Column = tuple[str, str, Callable[[Any], Part]]
 
 
-def _number(value: float | None) -> Markup:
-    return aligned(fmt.number(value))
-
-
-def _time(value: float | None) -> Markup:
-    return aligned(fmt.seconds(value))
-
-
-def _share(value: float | None) -> Markup:
-    return aligned(fmt.share(value))
-
-
 def _times(*names: str) -> list[Column]:
     """Columns of times, with the names of their figures as headings."""
-    return [(name, name, _time) for name in names]
+    return [(name, name, fmt.seconds) for name in names]
 
 
-RATE: Column = ("good/s", "rate", _number)
-ROWS_RATE: Column = ("rows/s", "rows_rate", _number)
-LATE: Column = ("sent late, p99", "late_p99", _time)
+RATE: Column = ("good/s", "rate", fmt.number)
+ROWS_RATE: Column = ("rows/s", "rows_rate", fmt.number)
+LATE: Column = ("sent late, p99", "late_p99", fmt.seconds)
 FAULTS: Column = ("errors", "bad", fmt.number)
 SERVER_COLUMNS: list[Column] = [
-    ("server: p99", "server_request_p99", _time),
-    ("queue p99", "server_queue_p99", _time),
-    ("run p99", "server_run_p99", _time),
+    ("server: p99", "server_request_p99", fmt.seconds),
+    ("queue p99", "server_queue_p99", fmt.seconds),
+    ("run p99", "server_run_p99", fmt.seconds),
     ("batch", "server_batch_rows", fmt.number),
     ("queue", "server_depth", fmt.number),
-    ("errors/s", "server_refused_rate", _number),
+    ("errors/s", "server_refused_rate", fmt.number),
 ]
 
 
@@ -154,7 +141,7 @@ def _capacity(capacity: Figures | None, charts: Charts) -> Markup | None:
     columns: list[Column] = [("due/s", "due_rate", fmt.number), ("for", "seconds", fmt.length), RATE]
     columns += [
         *_times("p50", "p99", "max"),
-        ("errors", "errors", _share),
+        ("errors", "errors", fmt.share),
         LATE,
         ("verdict", "outcome", join),
     ]
@@ -176,12 +163,12 @@ def _requests(report: Figures) -> Markup:
     kinds, drift = report["kinds"], report["drift"]
     rows = [*kinds, *([report["total"]] if len(kinds) > 1 else [])]
     columns: list[Column] = [("kind", "kind", str), ("requests", "requests", fmt.number), RATE, ROWS_RATE]
-    columns += [*_times("p50", "p90", "p99", "p99.9", "max"), FAULTS, ("share", "errors", _share)]
+    columns += [*_times("p50", "p90", "p99", "p99.9", "max"), FAULTS, ("share", "errors", fmt.share)]
     change = None
     if drift is not None:
         change = _table(
             [drift["first"], drift["last"]],
-            [("quarter", "kind", str), RATE, *_times("p50", "p99", "max"), ("errors", "errors", _share)],
+            [("quarter", "kind", str), RATE, *_times("p50", "p99", "max"), ("errors", "errors", fmt.share)],
             text_columns=(0,),
             caption=sentences.drift_sentence(report),
         )
@@ -196,7 +183,7 @@ def _requests(report: Figures) -> Markup:
 
 def _over_time(report: Figures, charts: Charts) -> Markup:
     columns: list[Column] = [("from", "at", lambda at: f"{fmt.number(round(at))} s")]
-    columns += [("due/s", "due_rate", _number), ("good/s", "good_rate", _number), ROWS_RATE]
+    columns += [("due/s", "due_rate", fmt.number), ("good/s", "good_rate", fmt.number), ROWS_RATE]
     columns += [*_times("p50", "p90", "p99", "max"), LATE, FAULTS]
     return section(
         "Over time",
@@ -227,7 +214,7 @@ def _errors(report: Figures, charts: Charts) -> Markup:
 def _distribution(report: Figures, charts: Charts) -> Markup | None:
     if "distribution" not in charts:
         return None
-    rows = [[f"{share * 100:.6g} %", _time(latency)] for share, latency in report["distribution"]]
+    rows = [[f"{share * 100:.6g} %", fmt.seconds(latency)] for share, latency in report["distribution"]]
     as_table = folded("As a table", table(["share of good answers", "latency up to"], rows))
     return section("Distribution", None, _drawn(charts, "distribution"), as_table)
 

@@ -10,7 +10,6 @@ from tests.support.page_reader import PageReader, assert_self_contained
 from tests.support.source_files import PACKAGES, ROOT, files
 from turnpike.reporting.chart import Chart, Level, Line, Marks, linear_axis, position_axis
 from turnpike.reporting.page import (
-    aligned,
     badge,
     build_page,
     chart_figure,
@@ -41,7 +40,7 @@ def evil_page() -> str:
         EVIL,
         summary(EVIL, [badge(EVIL, "ok")], notes([EVIL], "alarm"), tiles(tile(EVIL, EVIL, EVIL))),
         None,
-        section(EVIL, EVIL, table([EVIL, EVIL], [[EVIL, aligned(EVIL)]], (0,), caption=EVIL)),
+        section(EVIL, EVIL, table([EVIL, EVIL], [[EVIL, EVIL]], (0,), caption=EVIL)),
         section(EVIL, None, folded(EVIL, figure(EVIL, EVIL, description=EVIL, name=EVIL))),
         side_by_side(chart_figure(chart(EVIL, EVIL))),
     )
@@ -97,13 +96,3 @@ def test_a_tile_has_a_figure_a_name_and_maybe_a_note() -> None:
     assert PageReader(tile("2x", "faster", "at 1 row")).text == "2x faster at 1 row"
     assert verdict(kept=True) == '<span class="sign ok">kept</span>'
     assert notes([], "watch") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"), [("12.5 ms", "decimals unit"), ("30", "decimals"), ("0 %", "decimals percent")]
-)
-def test_the_points_of_a_column_align(text: str, kind: str) -> None:
-    """Decimals and units have a box of one width, and the figure is still one text."""
-    html = aligned(text)
-    assert re.fullmatch(rf'\d+<span class="{kind}">[^<]*</span>', html)
-    assert re.sub(r"<[^>]+>", "", html) == text

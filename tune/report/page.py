@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from turnpike.reporting import number_format as fmt
 from turnpike.reporting.markup import Markup, Part, tag
 from turnpike.reporting.page import (
-    aligned,
     badge,
     build_page,
     chart_figure,
@@ -112,4 +111,4 @@ def _alternatives(result: TuneResult) -> Markup | None:
 def _cells(figures: LoadFigures, *times: float | None) -> Iterator[str]:
     """The rate with a number of users, and these times."""
     yield f"{fmt.number(figures.rate)}/s"
-    yield from (aligned(fmt.seconds(time)) for time in times)
+    yield from map(fmt.seconds, times)
