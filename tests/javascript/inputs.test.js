@@ -4,7 +4,7 @@ import test from "node:test";
 import { meanFeatures, randomFeatures, readFeatureTable, roundedWithin } from "../../service/dashboard/inputs/feature_rows.js";
 import { randomRow } from "../../service/dashboard/inputs/random_row.js";
 import { predictionColumns } from "../../service/dashboard/inputs/scored_table.js";
-import { inKnownCase, randomText, textFormatOf, unreadParts } from "../../service/dashboard/inputs/text_tensor.js";
+import { inKnownCase, randomText, readPart, textFormatOf, unreadParts } from "../../service/dashboard/inputs/text_tensor.js";
 
 const plain = (name, fields = {}) => ({
   name,
@@ -87,11 +87,31 @@ test("the columns of a prediction", () => {
   assert.deepEqual(predictionColumns([1, 2], certificate), { output_0: 1, output_1: 2 });
 });
 
-const FORMAT = { name: "ids", letters: ["A", "b", " "], words: 2, characters: 3, bytes: false };
+test("a column between whole numbers far apart has whole numbers", () => {
+  assert.equal(roundedWithin({ low: 1, high: 10, mean: 5, sd: 3 }, 5.45), 5);
+  assert.equal(roundedWithin({ low: 1995, high: 2003, mean: 1997, sd: 2 }, 1996.78), 1997);
+  // zeros and ones
+  assert.equal(roundedWithin({ low: 0, high: 1, mean: 0.01, sd: Math.sqrt(0.01 * 0.99) }, 0.01), 0);
+  // numbers that were scaled
+  assert.equal(roundedWithin({ low: 0, high: 1, mean: 0.4, sd: 0.2 }, 0.4), 0.4);
+  assert.equal(roundedWithin({ low: -1, high: 1, mean: 0, sd: 0.5 }, 0.25), 0.25);
+  assert.equal(roundedWithin({ low: 0.4, high: 10.8, mean: 1, sd: 0.5 }, 1.09), 1.1);
+});
+
+const FORMAT = {
+  name: "ids",
+  reads: "letters of words",
+  known: ["A", "b", " "],
+  words: 2,
+  characters: 3,
+  bytes: false,
+  lower: false,
+  unknown: "",
+};
 
 test("letters take the case that has an id", () => {
   assert.equal(inKnownCase(FORMAT, "aB c"), "Ab c");
-  assert.equal(inKnownCase({ ...FORMAT, letters: [] }, "aB"), "aB");
+  assert.equal(inKnownCase({ ...FORMAT, known: [] }, "aB"), "aB");
 });
 
 test("what is not read is said", () => {
@@ -99,7 +119,7 @@ test("what is not read is said", () => {
   assert.deepEqual(unreadParts(FORMAT, "AxA \n b Ab"), ["Left out: x.", "Only the first 2 words are read."]);
   assert.deepEqual(unreadParts(FORMAT, "AbbA"), ["Only the first 3 characters of a word are read."]);
   // four bytes in UTF-8
-  const bytes = { ...FORMAT, letters: [], bytes: true };
+  const bytes = { ...FORMAT, known: [], bytes: true };
   assert.deepEqual(unreadParts(bytes, "😀"), ["Only the first 3 bytes of a word are read."]);
 });
 
@@ -112,4 +132,38 @@ test("marks take room of a text", () => {
 
 test("a random text fits", () => {
   for (const draw of [0, 0.5, 1 - 2 ** -53]) assert.deepEqual(unreadParts(FORMAT, randomText(FORMAT, () => draw)), []);
+});
+
+const VOCABULARY = { tokens: ["<pad>", "<unk>", "good", "film", "[MASK]"], padding: 0, unknown: 1, start: null, end: null, lower: true };
+const formatOf = (fields, rules = {}) =>
+  textFormatOf({
+    inputs: [{ name: "ids" }],
+    certificate: { text: { input: "ids", words: 3, characters: 1, vocabulary: { ...VOCABULARY, ...rules }, ...fields }, alphabet: "" },
+  });
+
+test("a vocabulary of words", () => {
+  const format = formatOf({ scheme: "words" });
+  assert.deepEqual(format.known, ["good", "film"]);
+  assert.equal(readPart(format), "the first 3 words are read");
+  assert.deepEqual(unreadParts(format, "Good FILM"), []);
+  assert.deepEqual(unreadParts(format, "a good <unk> film"), ["Read as <unk>: a <unk>.", "Only the first 3 words are read."]);
+  const leavesOut = formatOf({ scheme: "words" }, { unknown: null, lower: false });
+  // what is left out takes no room
+  assert.deepEqual(unreadParts(leavesOut, "a good b film c film"), ["Left out: a b c."]);
+  assert.deepEqual(unreadParts(leavesOut, "Good"), ["Left out: Good."]);
+  assert.equal(inKnownCase(leavesOut, "Good"), "Good");
+  for (const draw of [0, 0.5, 1 - 2 ** -53]) assert.deepEqual(unreadParts(format, randomText(format, () => draw)), []);
+  assert.equal(formatOf({ scheme: "words" }, { start: 0, end: 1 }).words, 1);
+});
+
+test("an alphabet for whole texts", () => {
+  const rules = { tokens: ["_", "~", "a", "b", " "], end: 1, unknown: null, lower: false };
+  const format = formatOf({ scheme: "characters", words: 1, characters: 5 }, rules);
+  assert.deepEqual([format.known, format.characters], [["a", "b", " "], 4]);
+  assert.equal(readPart(format), "the first 4 characters are read");
+  assert.deepEqual(unreadParts(format, "a ba"), []);
+  assert.deepEqual(unreadParts(format, "ab\tabx"), ['Left out: "\\t" x.']);
+  assert.deepEqual(unreadParts(format, "ab ab"), ["Only the first 4 characters are read."]);
+  assert.equal(inKnownCase(format, "AB"), "ab");
+  for (const draw of [0, 0.5, 1 - 2 ** -53]) assert.deepEqual(unreadParts(format, randomText(format, () => draw)), []);
 });

@@ -3,6 +3,9 @@
 import { delimiterOf, parseCsv } from "./csv_text.js";
 import { hasCells, numberOf } from "./table_cells.js";
 
+// a column between whole numbers that are at least this far apart is taken for one of whole numbers
+const MIN_WHOLE_RANGE = 5;
+
 // more rows are not scored on the page
 const MAX_ROWS = 100_000;
 
@@ -82,9 +85,19 @@ export function meanFeatures(features) {
 }
 
 /** The value with as many decimals as the range of its feature needs, and within that range. */
-export function roundedWithin({ low, high }, value) {
+export function roundedWithin(feature, value) {
+  const { low, high } = feature;
+  if (hasWholeNumbers(feature)) return Math.round(Math.min(high, Math.max(low, value)));
   const decimals = Math.min(12, Math.max(0, 2 - Math.floor(Math.log10(high - low || 1))));
   return Math.min(high, Math.max(low, Number(value.toFixed(decimals))));
+}
+
+/** Whether the column seems to have whole numbers alone, such as a year, a count, or 0 and 1. */
+function hasWholeNumbers({ low, high, mean, sd }) {
+  if (!Number.isInteger(low) || !Number.isInteger(high)) return false;
+  // the standard deviation that zeros and ones have; numbers that were scaled to this range have a smaller one
+  if (low === 0 && high === 1) return Math.abs(sd * sd - mean * (1 - mean)) < 1e-3;
+  return high - low >= MIN_WHOLE_RANGE;
 }
 
 /** Whether these are names: some of the features, or else no values of them. */

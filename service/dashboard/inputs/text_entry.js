@@ -1,7 +1,11 @@
-// Entry of text as the row, for networks that read characters.
+// Entry of text as the row, for networks that read characters or words.
 
 import { el } from "../dom/element.js";
-import { inKnownCase, randomText, textTensor, unreadParts } from "./text_tensor.js";
+import { number } from "../dom/number_format.js";
+import { inKnownCase, randomText, readPart, textTensor, unreadParts } from "./text_tensor.js";
+
+// known words that are listed
+const MAX_LISTED = 500;
 
 /** An entry of the section "Try it"; `onRow` receives the row, or null for none. */
 export class TextEntry {
@@ -26,23 +30,22 @@ export class TextEntry {
       this.#area.value = randomText(this.#textFormat);
       this.#sendTyped("random text");
     };
-    const { letters, words, characters, bytes } = textFormat;
-    const limits = `the first ${words} words of ${characters} ${bytes ? "bytes" : "characters"} are read`;
+    const { reads, known } = textFormat;
     this.node = el(
       "div",
       { class: "writing" },
-      el("label", { class: "field" }, `Text, ${limits}`, this.#area),
+      el("label", { class: "field" }, `Text, ${readPart(textFormat)}`, this.#area),
       this.#notes,
       el(
         "div",
         { class: "toolbar" },
         el("button", { type: "button", on: { click: useRandomText } }, "Random text"),
-        letters.length > 0 &&
+        known.length > 0 &&
           el(
             "details",
             {},
-            el("summary", {}, "Known characters"),
-            el("code", { class: "letters" }, letters.join("")),
+            el("summary", {}, reads === "words" ? `Known words: ${number(known.length)}` : "Known characters"),
+            el("code", { class: "letters" }, reads === "words" ? someWords(known) : known.join("")),
           ),
       ),
     );
@@ -77,4 +80,8 @@ export class TextEntry {
   #showNotes(text) {
     this.#notes.textContent = unreadParts(this.#textFormat, text).join(" ");
   }
+}
+
+function someWords(words) {
+  return words.slice(0, MAX_LISTED).join(" ") + (words.length > MAX_LISTED ? " …" : "");
 }

@@ -145,11 +145,20 @@
  * @property {number} black
  * @property {number} white
  *
+ * @typedef {object} Vocabulary  the characters or words that have an id, and rules by their ids
+ * @property {string[]} tokens
+ * @property {number} padding
+ * @property {number|null} unknown
+ * @property {number|null} start
+ * @property {number|null} end
+ * @property {boolean} lower
+ *
  * @typedef {object} TextInput
  * @property {string} input
- * @property {"alphabet"|"bytes"|"elmo"|"characterbert"} scheme
+ * @property {"alphabet"|"bytes"|"elmo"|"characterbert"|"characters"|"words"} scheme
  * @property {number} words
  * @property {number} characters
+ * @property {Vocabulary|null} vocabulary  missing in answers of earlier versions
  *
  * @typedef {object} Certificate  from GET …/certificate
  * @property {number} bytes
