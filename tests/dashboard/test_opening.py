@@ -54,7 +54,7 @@ def test_a_row_that_no_layer_flips_leads_to_one(page: Page) -> None:
     expect(page.get_by_role("button", name=OPENING_SAMPLE, exact=True)).to_have_attribute(
         "aria-pressed", "false"
     )
-    page.get_by_role("button", name="Which layer flips this answer?").click()
+    page.get_by_role("button", name="Which layer flips it?").click()
     message = page.locator(".road-message")
     expect(message).to_contain_text("No layer flips this answer alone.")
     expect(message).to_contain_text("Layer 2 flips another row:")

@@ -131,7 +131,7 @@ def test_the_layer_that_flips_the_answer_is_found(dashboard: OpenDashboard, bund
         publish_row(page, "digits-10", "mixed", inputs)
         strongest = min(flipping, key=lambda entry: entry["change"])["layer"]
         before = len([url for url in page.log.requests if url.endswith("/lesion")])
-        page.get_by_role("button", name="Which layer flips this answer?").click()
+        page.get_by_role("button", name="Which layer flips it?").click()
         expect(page.locator(".road-message")).to_contain_text(
             f"Layer {strongest} alone, closed here, flips the answer."
         )
@@ -159,7 +159,7 @@ def test_a_search_that_finds_no_layer_leaves_the_levers(
             raise AssertionError("expected a sample whose class no layer flips")
         publish_row(page, "digits-10", "steady", sample["inputs"])
         layer_switch(page, 1, "open").check()
-        page.get_by_role("button", name="Which layer flips this answer?").click()
+        page.get_by_role("button", name="Which layer flips it?").click()
         expect(page.locator(".road-message")).to_contain_text("No layer flips this answer alone. Layer ")
         expect(layer_switch(page, 1, "open")).to_be_checked()
         expect(page.locator(".layer-button[aria-pressed=true]")).to_have_count(0)

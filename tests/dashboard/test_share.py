@@ -201,12 +201,12 @@ def test_the_lever_moves_a_layer_bit_by_bit(dashboard: OpenDashboard, bundled_se
     with dashboard(bundled_server.url) as page:
         wait_for_prediction(page, OPENING_SAMPLE)
         inputs = inputs_of(page)
-        lever, text = page.get_by_role("slider", name="Lever of layer 0"), page.locator(".lever output")
+        lever, text = page.get_by_role("slider", name="Lever of layer 2"), page.locator(".lever output")
         expect(text).to_have_text("as trained")
         lever.press("End")
-        expect(layer_switch(page, 0, "open")).to_be_checked()
+        expect(layer_switch(page, 2, "open")).to_be_checked()
         lever.press("Home")
-        expect(layer_switch(page, 0, "closed")).to_be_checked()
+        expect(layer_switch(page, 2, "closed")).to_be_checked()
         page.get_by_role("button", name="Close layer 4").click()
         lever = page.get_by_role("slider", name="Lever of layer 4")
         expect(text).to_have_text("closed")
@@ -216,7 +216,7 @@ def test_the_lever_moves_a_layer_bit_by_bit(dashboard: OpenDashboard, bundled_se
             lever.press("ArrowRight")
         expect(text).to_have_text(f"moved by {MINUS}4")
         assert len(page.log.requests) > requests + 1  # type: ignore[attr-defined]
-        moved = lesion(bundled_server, inputs, close=[0], shift={"4": -4})
+        moved = lesion(bundled_server, inputs, close=[2], shift={"4": -4})
         wait_until(page, lambda: np.allclose(page.evaluate(OUTPUTS, "shown reading"), moved, atol=1e-5))
         page.get_by_role("button", name="Reset layers").first.click()
         expect(lever).to_have_value("0")
@@ -253,7 +253,7 @@ def test_the_road_is_saved_as_a_picture(
         wait_for_prediction(page, OPENING_SAMPLE)
         page.get_by_role("button", name="Close layer 4").click()
         with page.expect_download() as download:
-            page.get_by_role("button", name="Save as PNG").click()
+            page.get_by_role("button", name="Save PNG").click()
         assert download.value.suggested_filename == "digits-10-1-road.png"
         download.value.save_as(tmp_path / "road.png")
         picture = list((tmp_path / "road.png").read_bytes())

@@ -102,3 +102,12 @@ test("model and tab have their places in the address", () => {
   assert.equal(withTab(`${hash}&tab=live`, null), hash);
   assert.equal(tabIn("#tab=Live"), null);
 });
+
+test("the layer that is looked at is kept", () => {
+  const row = rowOf("FP32", [1]);
+  const text = viewToText({ shown: { row, levers: new Map([[3, "closed"]]), layer: 9 }, kept: null });
+  assert.equal(text, "&row=1:1&title=drawn&levers=3:closed&layer=9");
+  assert.equal(parseView(`#model=m/1${text}`, model(["FP32", 1])).shown.layer, 9);
+  for (const wrong of ["", "&layer=", "&layer=x", "&layer=-1"])
+    assert.equal(parseView(`#model=m/1&row=1:1${wrong}`, model(["FP32", 1])).shown.layer, null);
+});

@@ -82,7 +82,7 @@ function tracesOf({ x, series, band }) {
     y: Array.from(y, (value) => (Number.isFinite(value) ? value : null)),
     text: Array.from(y, (value) => escapeMarkup(format(value))),
     hovertemplate: "%{text}",
-    mode: named ? "lines+markers" : "lines",
+    mode: named || hasLonePoint(y) ? "lines+markers" : "lines",
     connectgaps: false,
     line: {
       color: color(tone ?? `--series-${(n % 4) + 1}`),
@@ -92,6 +92,12 @@ function tracesOf({ x, series, band }) {
     marker: { size: (x.length > MANY_POINTS ? 1.5 : 3) * LINE_WIDTH * remPixels(), symbol: n % 4 },
   }));
   return band ? [...bandTraces(band, places), ...traces] : traces;
+}
+
+/** Whether a point has no neighbors, to which a line could be drawn. */
+function hasLonePoint(y) {
+  const has = (n) => Number.isFinite(y[n]);
+  return Array.from(y).some((_, n) => has(n) && !has(n - 1) && !has(n + 1));
 }
 
 function bandTraces({ name, low, high }, x) {

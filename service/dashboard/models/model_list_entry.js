@@ -121,6 +121,7 @@ function precisionText({ precision, device_precision: computed }) {
 function verdict(certificate) {
   const { proved, word, worst } = parityVerdict(certificate);
   return [
+    certificate.random_weights && el("span", { class: "sign alarm" }, "random weights"),
     el("span", { class: proved ? "sign ok" : "sign watch" }, word),
     worst && el("small", {}, `${worst.name} ${errorRatio(worst)}`),
   ];

@@ -78,6 +78,7 @@ function modelDetails(model, open) {
 
 function verdict(certificate) {
   const { proved, word, worst } = parityVerdict(certificate);
+  const random = certificate.random_weights && el("strong", { class: "sign alarm" }, "Random weights");
   const { parity, verdict: sentence } = certificate;
   if (!parity) {
     return el(
@@ -94,6 +95,8 @@ function verdict(certificate) {
     el(
       "p",
       { class: "verdict" },
+      random,
+      random && " No one trained this network: export it with --weights FILE. ",
       el("strong", { class: proved ? "sign ok" : "sign watch" }, capitalized(word)),
       ` ${capitalized(sentence.replace(/^(not )?proved: /, ""))}.`,
     ),

@@ -18,6 +18,7 @@ export function showAnswer(node, certificate, reading, before) {
   node.classList.toggle("changed", Boolean(then) && then.label !== now.label);
   setChildren(
     node,
+    now.target && el("span", { class: "answer-target", title: now.target }, now.target),
     el("span", { class: now.label.length > MAX_LARGE ? "answer long" : "answer", title: now.label }, now.label),
     now.share && el("span", { class: "answer-share" }, now.share),
     then && el("span", { class: "answer-before" }, `was ${then.label}`),
@@ -26,12 +27,13 @@ export function showAnswer(node, certificate, reading, before) {
   );
 }
 
-/** {label, share} as text: the class, or else the first number of the outputs. */
+/** {target, label, share} as text: the class of what is predicted, or else the first number of the outputs. */
 function answerOf(certificate, outputs) {
   const predicted = predictedNumber(certificate, outputs);
   if (predicted) return { label: predicted.text, share: predicted.name };
   const prediction = predictedClass(certificate, outputs);
-  if (prediction) return { label: prediction.label, share: probabilityText(prediction.share) };
+  if (prediction)
+    return { target: certificate.target, label: prediction.label, share: probabilityText(prediction.share) };
   const { data, name } = outputs[0];
   if (data.length === 1) return { label: number(Number(data[0])), share: "" };
   return { label: name, share: `${data.length} values` };

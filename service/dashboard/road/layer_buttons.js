@@ -3,7 +3,7 @@
 import { el, setChildren } from "../dom/element.js";
 import { percent } from "../dom/number_format.js";
 import { leverText } from "../state/levers.js";
-import { publish, subscribe } from "../state/store.js";
+import { current, publish, subscribe } from "../state/store.js";
 
 // smallest distance between two numbers in rem
 const MIN_NUMBER_SPACE = 1.7;
@@ -40,6 +40,10 @@ export function layerButtons(node, { onPress, onReach }) {
   node.setAttribute("aria-label", "Layers of the road");
   node.addEventListener("keydown", moveFocus);
   node.addEventListener("pointerleave", () => publish("hovered layer", null));
+  subscribe("chosen layer", (layer) => {
+    const entry = entries.find(({ roadLayer }) => roadLayer.layer === layer);
+    if (entry && entry !== reached) reach(entry);
+  });
   subscribe("hovered layer", (layer) => {
     for (const { button, roadLayer } of entries) button.classList.toggle("hovered", roadLayer.layer === layer);
   });
@@ -65,6 +69,8 @@ export function layerButtons(node, { onPress, onReach }) {
     reached = entry;
     for (const other of entries) other.button.tabIndex = other === entry ? 0 : -1;
     onReach(entry?.roadLayer ?? null);
+    const layer = entry?.roadLayer.layer ?? null;
+    if (layer !== current("chosen layer")) publish("chosen layer", layer);
   }
 
   function moveFocus(event) {

@@ -12,8 +12,10 @@ import {
 
 // lanes narrower than this have no markings, in pixels
 const MIN_MARKED = 9;
-// shorter stretches and narrower lanes have no letter for their transform, in pixels
+// Shorter stretches have no letter for their transform, and on narrower lanes it is above the lane, in pixels.
 const [MIN_LETTERED, MIN_LETTERED_LANE] = [34, 14];
+// distance of the middle of such a letter from its lane
+const LETTER_RISE = 8;
 // height of a barrier in pixels
 const BARRIER = 9;
 // each picture has stripes of its own, because ids are unique in a page
@@ -117,8 +119,11 @@ function drawStretch({ carried, transformed, marking, letter }, n, shares, size)
   const middle = lane.y + widths.carried / 2;
   set(marking, { x1: lane.x, x2: lane.x + lane.width, y1: middle, y2: middle });
   show(marking, widths.carried >= MIN_MARKED);
-  show(letter, size.stretch >= MIN_LETTERED && widths.transformed >= MIN_LETTERED_LANE);
-  set(letter, { x: x + size.stretch / 2, y: roadTop(size) - size.gap - widths.transformed / 2 });
+  show(letter, size.stretch >= MIN_LETTERED && widths.transformed > 0);
+  const isAbove = widths.transformed < MIN_LETTERED_LANE;
+  letter.classList.toggle("above", isAbove);
+  const rise = isAbove ? widths.transformed + LETTER_RISE : widths.transformed / 2;
+  set(letter, { x: x + size.stretch / 2, y: roadTop(size) - size.gap - rise });
 }
 
 /** The lane as trained, behind the lanes with the lesion: the carried one of an open layer, otherwise the transformed one. */

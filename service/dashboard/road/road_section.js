@@ -46,10 +46,10 @@ export function startRoad(node) {
   const start = el("div", { class: "road-start" });
   const sign = el("div", { class: "road-answer" });
   const message = el("p", { class: "road-message", role: "status" });
-  const flipButton = el("button", { type: "button", on: { click: searchFlips } }, "Which layer flips this answer?");
+  const flipButton = el("button", { type: "button", on: { click: searchFlips } }, "Which layer flips it?");
   const resetButton = el("button", { type: "button", on: { click: resetLayers } }, "Reset layers");
   const keepButton = el("button", { type: "button", on: { click: keep } }, "Keep as A");
-  const saveButton = el("button", { type: "button", on: { click: save } }, "Save as PNG");
+  const saveButton = el("button", { type: "button", on: { click: save } }, "Save PNG");
   const [leverNode, link] = [el("div", { class: "lever" }), el("div")];
   const linkNote = el("p", { class: "link-note", role: "status" });
   const scroll = el("div", { class: "road-scroll" }, keptNode, track);

@@ -32,12 +32,14 @@ function intervalText(value, { level, half_width }) {
   return `${low} to ${high} in ${Number((100 * level).toPrecision(4))} % of such rows`;
 }
 
-/** The answer as text: "7 (99.2 %)", or "price: 12.5"; null if the output is neither a class nor a number. */
+/** The answer as text: "7 (99.2 %)", "sex F (99.2 %)", or "price: 12.5"; null if the output is neither a class nor a number. */
 export function answerText(certificate, outputs) {
   const predicted = predictedNumber(certificate, outputs);
   if (predicted) return predicted.name ? `${predicted.name}: ${predicted.text}` : predicted.text;
   const prediction = predictedClass(certificate, outputs);
-  return prediction ? `${prediction.label} (${probabilityText(prediction.share)})` : null;
+  if (!prediction) return null;
+  const label = certificate.target ? `${certificate.target} ${prediction.label}` : prediction.label;
+  return `${label} (${probabilityText(prediction.share)})`;
 }
 
 /** A predicted number with five significant digits. */

@@ -66,10 +66,19 @@ export function startRow(body) {
   let reading = null;
 
   function chooseLayer(n) {
-    if (n === layerList.chosen() || !reading) return;
+    if (n === layerList.chosen()) return;
     layerList.choose(n);
+    publish("chosen layer", groups[n].layer);
+    if (!reading) return;
     frameRow(mapFigure, n);
     drawLayer(groups[n], reading);
+  }
+
+  /** Look at the layer that the lever moves, unless one of its groups is looked at already. */
+  function followLever(layer) {
+    if (groups[layerList.chosen()]?.layer === layer) return;
+    const place = groups.findIndex((group) => group.layer === layer);
+    if (place >= 0) chooseLayer(place);
   }
 
   function onHover(n) {
@@ -108,6 +117,7 @@ export function startRow(body) {
     groups = groupGates(model?.gates ?? []);
     list.classList.toggle("aligned", groups.length <= MAX_ALIGNED_LAYERS);
     layerList.showGroups(groups);
+    followLever(current("chosen layer") ?? null);
     drawAll();
   });
   subscribe("shown reading", (answer) => {
@@ -116,6 +126,7 @@ export function startRow(body) {
   });
   subscribe("kept reading", () => reading && drawAll());
   subscribe("hovered layer", frameHovered);
+  subscribe("chosen layer", followLever);
   subscribe("chosen model", () => !model && drawAll());
   subscribe("request", () => !reading && drawAll());
   subscribe("levers", ({ levers }) => {

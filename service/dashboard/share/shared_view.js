@@ -32,6 +32,7 @@ export function startSharedView() {
   });
   subscribe("row", writeSoon);
   subscribe("levers", writeSoon);
+  subscribe("chosen layer", writeSoon);
   subscribe("kept reading", writeSoon);
   addEventListener("hashchange", ({ oldURL, newURL }) => {
     // the address itself may have been written again since
@@ -62,6 +63,7 @@ async function openView(model, hash) {
     opening = true;
     publish("open row", view.shown.row);
     setLevers(view.shown.levers);
+    if (typeof view.shown.layer === "number") publish("chosen layer", view.shown.layer);
   }
   if (view.kept) await openKept(model, view.kept);
 }
@@ -98,7 +100,14 @@ function currentView() {
   const { levers = new Map() } = current("levers") ?? {};
   if (!row || (row === firstRow && !levers.size && !kept)) return { shown: null, kept: null };
   return {
-    shown: { row, levers },
+    shown: { row, levers, layer: layerBeside(levers) },
     kept: kept ? { row: kept.row, levers: kept.levers ?? new Map() } : null,
   };
+}
+
+/** The layer that is looked at; null if it is the one that a page with these levers looks at first. */
+function layerBeside(levers) {
+  const layer = current("chosen layer") ?? null;
+  const [first = 0] = levers.keys();
+  return layer === first ? null : layer;
 }

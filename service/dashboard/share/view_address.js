@@ -1,9 +1,10 @@
 // Text form of what the page shows, as the fragment of its address:
 //
-//   #model=digits-10/1&row=64:0*2,5,13&title=drawn&levers=3:closed,5:-2.5&a-row=…&a-title=…&a-levers=…
+//   #model=digits-10/1&row=64:0*2,5,13&title=drawn&levers=3:closed,5:-2.5&layer=7&a-row=…&a-title=…&a-levers=…
 //
 // A row is a list of numbers per input, each behind its shape without the rows' axis; `0*2` is two zeros. A text
-// is a JSON string. The levers are those of levers.js; `a-` marks the row that was kept for a comparison.
+// is a JSON string. The levers are those of levers.js; `layer` is the one that is looked at; `a-` marks the row that
+// was kept for a comparison.
 
 import { textFormatOf, textTensor } from "../inputs/text_tensor.js";
 import { elementCount, toTypedArray } from "../state/tensors.js";
@@ -19,6 +20,7 @@ const NUMBER_PATTERN = /^(NaN|-?(Infinity|\d+(\.\d+)?(e[+-]?\d+)?))$/;
  * @typedef {object} SharedRow  a row with the levers of its layers
  * @property {import("../state/store.js").Row} row
  * @property {import("../state/levers.js").Levers} levers
+ * @property {number|null} [layer]  the one that is looked at, if it is not the one that the levers lead to
  *
  * @typedef {{shown: SharedRow|null, kept: SharedRow|null}} SharedView
  */
@@ -50,13 +52,14 @@ export function fitsAddress(row) {
 
 function rowFields(side, prefix) {
   if (!side || !fitsAddress(side.row)) return [];
-  const { row, levers } = side;
-  const leverText = [...levers].map(([layer, lever]) => `${layer}:${lever}`).join(",");
+  const { row, levers, layer = null } = side;
+  const leverText = [...levers].map(([moved, lever]) => `${moved}:${lever}`).join(",");
   return [
     [`${prefix}row`, rowText(row)],
     [`${prefix}title`, encodeURIComponent(row.title)],
-    leverText && [`${prefix}levers`, leverText],
-  ].filter(Boolean);
+    ...(leverText ? [[`${prefix}levers`, leverText]] : []),
+    ...(layer === null ? [] : [[`${prefix}layer`, String(layer)]]),
+  ];
 }
 
 function rowText({ inputs }) {
@@ -97,7 +100,12 @@ function parseSide(fields, prefix, model) {
   const row = decoded(text);
   const inputs = row.startsWith('"') ? [parseText(row, model)] : parseInputs(row, model);
   const title = decoded(fields.get(`${prefix}title`) ?? "") || "shared row";
-  return { row: { title, inputs }, levers: parseLevers(decoded(fields.get(`${prefix}levers`) ?? "")) };
+  const layer = fields.get(`${prefix}layer`) ?? "";
+  return {
+    row: { title, inputs },
+    levers: parseLevers(decoded(fields.get(`${prefix}levers`) ?? "")),
+    layer: /^\d+$/.test(layer) ? Number(layer) : null,
+  };
 }
 
 function parseInputs(row, model) {

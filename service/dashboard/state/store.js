@@ -70,6 +70,7 @@
  *   shown reading    the reading with the layers closed and opened       lesion.js
  *   kept reading     A, which others are compared with                   any
  *   hovered layer    the layer under the pointer                         any
+ *   chosen layer     the layer of the lever and of the details           any
  *   telling sample   the sample to try first                             try_section.js
  *   address problem  why the view in the address cannot be shown, or ""  shared_view.js
  *   live             figures of the last minutes                         live_section.js
@@ -94,6 +95,7 @@
  *   "shown reading": Reading|null,
  *   "kept reading": Reading|null,
  *   "hovered layer": number|null,
+ *   "chosen layer": number|null,
  *   "telling sample": TellingSample|null,
  *   "address problem": string,
  *   "live": import("../live/traffic_history.js").TrafficHistory|null,

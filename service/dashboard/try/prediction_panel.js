@@ -111,7 +111,7 @@ function predictionNodes(reading, lesion, { showAll, toggleAll }) {
     return [timeNote, reading.outputs.map((output, i) => outputValues(output, lesion?.outputs[i]))];
   }
   return [
-    headline(classParts(before), after && classParts(after)),
+    headline(classParts(before), after && classParts(after), certificate.target),
     timeNote,
     lesion && el("p", { class: "note" }, changeText(before, after, lesion)),
     bars(before, after, showAll),
@@ -125,8 +125,8 @@ function predictionNodes(reading, lesion, { showAll, toggleAll }) {
   ];
 }
 
-/** The answer in large letters, and what is below it; `after` is null without closed and opened layers. */
-function headline(before, after) {
+/** The answer in large letters, what it says, and what is below it; `after` is null without moved layers. */
+function headline(before, after, target = "") {
   const part = (name, { label, detail }) =>
     el(
       "div",
@@ -135,7 +135,7 @@ function headline(before, after) {
       el("div", { class: "label" }, label),
       detail && el("div", { class: "share" }, detail),
     );
-  if (!after) return el("div", { class: "headline" }, part(null, before));
+  if (!after) return el("div", { class: "headline" }, part(target, before));
   const arrow = el("div", { class: "arrow", "aria-hidden": "true" }, "→");
   return el(
     "div",

@@ -5,19 +5,30 @@ import { tensorToPixels } from "../pictures/picture_input.js";
 import { paintPixels } from "../pictures/pixel_canvas.js";
 import { current } from "../state/store.js";
 
-/** The title of a sample. */
-export function sampleTitle({ label }, index) {
-  return label ? `sample: ${label}` : `sample ${index + 1}`;
+/**
+ * The title of a sample, unlike those of the others.
+ *
+ * @param {import("../state/api_types.js").Sample[]} samples
+ * @param {number} index
+ * @param {string} target  what is predicted, if that has a name
+ */
+export function sampleTitle(samples, index, target) {
+  const { label } = samples[index];
+  if (!label) return `sample ${index + 1}`;
+  // "sample: 0" would read like an answer
+  if (target) return `sample ${index + 1}, ${target} ${label}`;
+  const isAlone = samples.every((other, place) => place === index || other.label !== label);
+  return isAlone ? `sample: ${label}` : `sample ${index + 1}: ${label}`;
 }
 
 /** Show the samples; `onChoose` receives the chosen sample and its title. */
-export function showSamples(node, samples, { pictureFormat, textFormat }, onChoose) {
+export function showSamples(node, samples, { pictureFormat, textFormat, target }, onChoose) {
   if (samples.length === 0) {
     setChildren(node);
     return;
   }
   const buttons = samples.map((sample, index) => {
-    const title = sampleTitle(sample, index);
+    const title = sampleTitle(samples, index, target);
     const button = el("button", {
       type: "button",
       class: "sample",
@@ -31,7 +42,7 @@ export function showSamples(node, samples, { pictureFormat, textFormat }, onChoo
   });
   setChildren(
     node,
-    el("h3", {}, "Samples"),
+    el("h3", {}, target ? `Samples, by ${target}` : "Samples"),
     el("div", { class: "samples", role: "group", "aria-label": "Samples" }, buttons),
   );
 }

@@ -109,10 +109,10 @@ class TryPanel {
       !hasCells(features) && this.#createEntry(NumberForm, model),
     ].filter(Boolean);
     if (pictureFormat && !pictureFormat.likely) entries.reverse();
-    setChildren(this.#body, this.#content);
+    setChildren(this.#body, model.certificate.random_weights && randomWeightsNote(), this.#content);
     setChildren(this.#samples);
     this.#showEntries(entries);
-    this.#fetchSamples(model, { pictureFormat, textFormat }, entries).catch(reportError);
+    this.#fetchSamples(model, { pictureFormat, textFormat, target: model.certificate.target }, entries).catch(reportError);
   }
 
   /** Show a row that was not made here. */
@@ -196,16 +196,27 @@ class TryPanel {
     if (first && opening.layer !== null) {
       const { layer, after } = opening;
       publish("telling sample", {
-        title: sampleTitle(first, opening.index),
+        title: sampleTitle(samples, opening.index, formats.target),
         layer,
         after,
-        open: () => takeSample(first, sampleTitle(first, opening.index)),
+        open: () => takeSample(first, sampleTitle(samples, opening.index, formats.target)),
       });
     }
     if (this.#opened) this.#entry?.take(this.#opened);
     // start with a sample, so that the page is not empty
-    else if (noRowYet && first) takeSample(first, sampleTitle(first, opening.index));
+    else if (noRowYet && first) takeSample(first, sampleTitle(samples, opening.index, formats.target));
   }
+}
+
+function randomWeightsNote() {
+  return el(
+    "p",
+    { class: "note alarm" },
+    el("strong", {}, "Random weights."),
+    " This network was not trained, so its answers mean nothing. ",
+    el("code", {}, "turnpike export … --weights FILE"),
+    " exports it with trained weights.",
+  );
 }
 
 /** The samples of a response, in which a blank is null, as rows for the model, in which it is NaN. */
