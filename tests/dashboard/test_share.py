@@ -219,7 +219,8 @@ def test_the_lever_moves_a_layer_bit_by_bit(dashboard: OpenDashboard, bundled_se
         moved = lesion(bundled_server, inputs, close=[2], shift={"4": -4})
         wait_until(page, lambda: np.allclose(page.evaluate(OUTPUTS, "shown reading"), moved, atol=1e-5))
         page.get_by_role("button", name="Reset layers").first.click()
-        expect(lever).to_have_value("0")
+        # the page points at the layer that flips this row again
+        expect(page.get_by_role("slider", name="Lever of layer 2")).to_have_value("0")
         assert page.evaluate(LEVERS) == {}
         assert axe_violations(page) == []
 
