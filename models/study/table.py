@@ -57,9 +57,9 @@ def _table_lines(results: Sequence[RunResult], baseline: MajorityBaseline) -> li
         "family",
         "learning rate",
         "training loss",
-        "validation accuracy",
+        "valid accuracy",
         "test accuracy",
-        "parameters",
+        "weights",
         "time",
         "",
     )

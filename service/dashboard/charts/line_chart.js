@@ -104,7 +104,7 @@ function bandTraces({ name, low, high }, x) {
   const shared = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
   return [
     { ...shared, y: Array.from(low), showlegend: false },
-    { ...shared, y: Array.from(high), fill: "tonexty", fillcolor: color("--line"), name: escapeMarkup(name) },
+    { ...shared, y: Array.from(high), fill: "tonexty", fillcolor: `${color("--series-1")}33`, name: escapeMarkup(name) },
   ];
 }
 
@@ -157,11 +157,19 @@ function layoutOf(options, width) {
       x: 1,
       xanchor: "right",
       y,
-      yanchor: "bottom",
+      // on the side where the lines are not
+      yanchor: endsAbove(series, y) ? "top" : "bottom",
       showarrow: false,
       font: { color: color(tone) },
     })),
   };
+}
+
+/** Whether the last third of the lines, over which the name of a level is, is above the level on average. */
+function endsAbove(series, level) {
+  const ends = series.flatMap(({ y }) => Array.from(y).slice(Math.floor((2 * y.length) / 3)));
+  const known = ends.filter((value) => typeof value === "number" && Number.isFinite(value));
+  return known.reduce((sum, value) => sum + value - level, 0) > 0;
 }
 
 /** @param {LineOptions} options */
