@@ -186,3 +186,18 @@ def test_a_file_is_scored(dashboard: OpenDashboard, server: Server) -> None:
         upload(page, "bad.csv", b"1,2,3\n", "Open .csv…")
         expect(page.get_by_text("bad.csv: line 1: expected 4 columns, got 3")).to_be_visible()
         expect(page.get_by_role("link", name="Download scored rows")).to_have_count(0)
+
+
+def test_a_cell_that_training_did_not_have_is_named(dashboard: OpenDashboard, server: Server) -> None:
+    """The answer is a guess then; another row takes the note away."""
+    from playwright.sync_api import expect
+
+    feature = FEATURES[0]
+    with dashboard(server.url) as page:
+        note = page.locator("#try form .note")
+        expect(note).to_be_hidden()
+        page.get_by_role("spinbutton").first.fill("123456")
+        expect(note).to_contain_text(f"Unlike the training: {feature.name}: 123,456 is above")
+        assert axe_violations(page) == []
+        page.get_by_role("button", name="Random row").click()
+        expect(note).to_be_hidden()

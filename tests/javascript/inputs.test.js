@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { cellWarnings } from "../../service/dashboard/inputs/cell_warnings.js";
 import { meanFeatures, randomFeatures, readFeatureTable, roundedWithin } from "../../service/dashboard/inputs/feature_rows.js";
 import { randomRow } from "../../service/dashboard/inputs/random_row.js";
 import { predictionColumns } from "../../service/dashboard/inputs/scored_table.js";
@@ -42,6 +43,37 @@ test("errors of a table name line and column", () => {
 test("a column of blanks may be missing", () => {
   const rows = valuesOf("a\n1\n", [plain("a"), plain("b", { blanks: true })]);
   assert.deepEqual(rows, [[1, NaN]]);
+});
+
+test("a column of blanks with another name is refused", () => {
+  const features = [plain("age"), plain("creatinine", { blanks: true }), plain("bp", { blanks: true })];
+  const header = (names) => () => valuesOf(`${names}\n1,2\n`, features);
+  assert.throws(header("age,creatinin"), { message: 'expected a column "creatinine", got "creatinin": rename it, or leave it out' });
+  assert.throws(header("age,Creatinine"), /got "Creatinine"/);
+  assert.throws(header("age,B P"), /expected a column "bp", got "B P"/);
+  // names that have nothing to do with it, and short ones that are alike by chance
+  assert.deepEqual(header("age,other")(), [[1, NaN, NaN]]);
+  assert.deepEqual(header("age,b2")(), [[1, NaN, NaN]]);
+});
+
+test("cells that training did not have are named", () => {
+  const features = [
+    plain("age", { low: 50, high: 101 }),
+    plain("sex", { kind: "category", categories: ["F", "M"], high: 1 }),
+    plain("died", { kind: "boolean", high: 1 }),
+    plain("day", { kind: "date", low: 0, high: 10 }),
+  ];
+  assert.deepEqual(cellWarnings(features, [50, 1, 1, 10]), []);
+  assert.deepEqual(cellWarnings(features, [101.00001, NaN, NaN, NaN]), []);
+  assert.deepEqual(cellWarnings(features, [600, 2, 0, 366]), [
+    "age: 600 is above 101, the highest of training",
+    "sex: a word that training has not seen",
+    "day: 1971-01-02 is above 1970-01-11, the highest of training",
+  ]);
+  const many = Array.from({ length: 5 }, (_, n) => plain(`c${n}`, { low: 0, high: 1 }));
+  assert.deepEqual(cellWarnings(many, [-1, -1, -1, -1, -1]).slice(2), ["c2: −1 is below 0, the lowest of training", "2 more"]);
+  // words that the file does not have
+  assert.deepEqual(cellWarnings([plain("word", { kind: "category", high: 1 })], [9]), []);
 });
 
 test("more rows than the page scores are refused, as many are read", () => {

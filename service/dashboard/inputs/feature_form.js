@@ -1,6 +1,7 @@
 // Form for a row of a table: a control for the cell of each feature, and a table from a CSV file.
 
 import { el, setChildren } from "../dom/element.js";
+import { cellWarnings } from "./cell_warnings.js";
 import { featureField } from "./feature_field.js";
 import { meanFeatures, randomFeatures, readFeatureTable } from "./feature_rows.js";
 import { acceptDroppedFiles, openFileButton } from "./file_input.js";
@@ -17,6 +18,7 @@ export class FeatureForm {
   #fields;
   #onRow;
   #error = el("p", { class: "failed", role: "alert" });
+  #warning = el("p", { class: "note watch", role: "status", hidden: true });
   /** @type {AbortController|null} */
   #scoring = null;
 
@@ -36,6 +38,7 @@ export class FeatureForm {
         this.#fields.map((field) => field.node),
       ),
       this.#error,
+      this.#warning,
       el(
         "div",
         { class: "toolbar" },
@@ -100,9 +103,17 @@ export class FeatureForm {
       const known = values.map((value) => (Number.isNaN(value) ? 0 : value));
       const tensor = tensorFromValues(input, known, [values.length]);
       this.#error.textContent = "";
+      this.#warn(values);
       this.#onRow({ title, inputs: [{ ...tensor, data: values }] });
     } catch (error) {
       this.#error.textContent = error.message;
     }
+  }
+
+  /** Say which cells the training did not have: the answer is a guess then. */
+  #warn(values) {
+    const warnings = cellWarnings(this.#model.certificate.features, values);
+    this.#warning.hidden = warnings.length === 0;
+    this.#warning.textContent = warnings.length ? `Unlike the training: ${warnings.join("; ")}.` : "";
   }
 }

@@ -37,6 +37,7 @@ export function readFeatureTable(text, features) {
     const got = others.length > 0 ? `; other columns are "${others.slice(0, 5).join('", "')}"` : "";
     throw new Error(`expected a column "${(missing[0] ?? features[0]).name}", which is missing${got}`);
   }
+  expectNoMisspelled(features, header);
   const bodyRecords = hasHeader ? records.slice(1) : records;
   if (bodyRecords.length === 0) throw new Error("expected rows after the names, got none");
   if (bodyRecords.length > MAX_ROWS) {
@@ -98,6 +99,34 @@ function hasWholeNumbers({ low, high, mean, sd }) {
   // the standard deviation that zeros and ones have; numbers that were scaled to this range have a smaller one
   if (low === 0 && high === 1) return Math.abs(sd * sd - mean * (1 - mean)) < 1e-3;
   return high - low >= MIN_WHOLE_RANGE;
+}
+
+/** Refuse a file in which a column that may be blank is missing, and another has almost its name. */
+function expectNoMisspelled(features, header) {
+  const others = header.filter((name) => features.every((feature) => feature.name !== name));
+  for (const { name } of features.filter((feature) => !header.includes(feature.name))) {
+    const meant = others.find((other) => isAlmost(other, name));
+    if (meant !== undefined) throw new Error(`expected a column "${name}", got "${meant}": rename it, or leave it out`);
+  }
+}
+
+/** Whether two names differ only by case, spaces and dashes, or by one or two letters of many. */
+function isAlmost(first, second) {
+  const [a, b] = [first, second].map((name) => name.toLowerCase().replace(/[\s_-]/g, ""));
+  return a === b || (Math.min(a.length, b.length) >= 4 && editDistance(a, b) <= (a.length >= 8 ? 2 : 1));
+}
+
+/** Levenshtein's distance: the number of letters to insert, remove or replace. */
+function editDistance(a, b) {
+  let row = Array.from({ length: b.length + 1 }, (_, n) => n);
+  for (let i = 1; i <= a.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + Number(a[i - 1] !== b[j - 1]));
+    }
+    row = next;
+  }
+  return row[b.length];
 }
 
 /** Whether these are names: some of the features, or else no values of them. */
