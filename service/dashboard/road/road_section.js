@@ -58,7 +58,7 @@ export function startRoad(node) {
   const noRoad = el("p", { class: "empty" });
   const title = el("h3");
   const head = el("div", { class: "road-head" }, title, laneKeys());
-  setChildren(node, head, noRoad, scene, leverNode, message, tools, linkNote);
+  setChildren(node, head, noRoad, scene, message, leverNode, tools, linkNote);
 
   startLinkButton(link, linkNote);
   const kept = keptRoad(keptNode);
