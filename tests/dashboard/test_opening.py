@@ -29,7 +29,7 @@ def test_it_begins_with_a_row_that_a_layer_flips(page: Page) -> None:
     from playwright.sync_api import expect
 
     message = page.locator(".road-message")
-    expect(message).to_contain_text("Press layer 2: closed, it alone turns this answer into 8.")
+    expect(message).to_contain_text("Press layer 2 to close it: it then transforms nothing")
     expect(page.locator(".layer-button.pointed")).to_have_attribute("aria-label", "Close layer 2")
     expect(page.locator(".lever-name")).to_contain_text("Lever of layer 2: as trained")
     expect(page.get_by_role("button", name=OPENING_SAMPLE)).to_have_attribute("aria-pressed", "true")

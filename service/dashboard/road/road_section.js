@@ -256,7 +256,7 @@ function noRoadText({ name }) {
 }
 
 function tellingText({ layer, after }) {
-  return `Press layer ${layer}: closed, it alone turns this answer into ${after}. Levers move layers bit by bit.`;
+  return `Press layer ${layer} to close it: it then transforms nothing, carries the row past unchanged, and the answer becomes ${after}.`;
 }
 
 /**

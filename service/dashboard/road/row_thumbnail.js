@@ -4,6 +4,9 @@ import { el, setChildren } from "../dom/element.js";
 import { pictureFormatOf, tensorToPixels } from "../pictures/picture_input.js";
 import { paintPixels } from "../pictures/pixel_canvas.js";
 
+/** What the numbers below the road are; those of digits could be taken for classes. */
+const axisName = () => el("span", { class: "axis-name", "aria-hidden": "true" }, "layer");
+
 /** Create it in `node`. Returns `setModel(model)`, `showRow(row)`, and `canvas()`, null without a picture. */
 export function rowThumbnail(node) {
   const canvas = el("canvas", { class: "pixels", "aria-hidden": "true" });
@@ -11,7 +14,7 @@ export function rowThumbnail(node) {
 
   function setModel(chosen) {
     model = chosen;
-    setChildren(node, pictureFormat() && canvas, el("span", {}, "row"));
+    setChildren(node, pictureFormat() && canvas, el("span", {}, "row"), axisName());
     canvas.hidden = true;
   }
 
