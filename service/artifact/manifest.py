@@ -453,3 +453,13 @@ def read_manifest(data: bytes | memoryview, where: str) -> Manifest | None:
             "its manifest is too large",
         )
     return Manifest.from_json(bytes(text), where)
+
+
+def expect_proved_content(manifest: Manifest, content: str, where: str) -> None:
+    """Raise ModelFileError if this digest is not that of the graph and weights of the proof."""
+    if manifest.content != content:
+        raise ModelFileError(
+            f"{where}: expected the graph and weights that were exported, "
+            f"with digest {manifest.content[:12] or '(none)'}, got others",
+            "its graph or weights are not those that were exported",
+        )
