@@ -24,7 +24,8 @@ from turnpike.export.errors import ParityError
 from turnpike.export.graph_identity import decide_identity
 from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import parse_inputs
-from turnpike.export.network import Network
+from turnpike.export.measure.lesion_curve import MAX_LESION_ROWS, lesion_curve
+from turnpike.export.network import Network, Rows
 from turnpike.export.options import SourceOptions
 from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.export.parity.rounding import measure_rounding
@@ -34,7 +35,7 @@ from turnpike.export.proved_graph import identity_record
 from turnpike.export.sources.load import load_source
 from turnpike.export.verify import verify_model
 from turnpike.models.layers.highway import HighwayLayer
-from turnpike.service.artifact.manifest import Manifest, Variant
+from turnpike.service.artifact.manifest import LesionCurve, Manifest, Variant
 from turnpike.service.artifact.proof_records import (
     InputRange,
     Parity,
@@ -264,6 +265,32 @@ def test_a_false_claim_is_refused(on_rows: VerifiedFile, message: str) -> None:
     with pytest.raises(ParityError, match=re.escape(message)) as refused:
         check(on_rows, **changes)
     assert str(refused.value).startswith(f"{on_rows.path}: manifest: ")
+
+
+def test_figures_of_the_first_rows_are_those_of_older_files(folder: Path) -> None:
+    """Newer ones are of rows that are spread over all, which may be sorted."""
+    count = MAX_LESION_ROWS + 200
+    x = np.sort(np.random.default_rng(0).standard_normal((count, 6)).astype(np.float32), axis=0)
+    rows = folder / "many.npz"
+    np.savez(rows, x=x, y=np.arange(count) * 3 // count)
+    path = export_model(network(), folder / "many", name="net", inputs=[INPUT], data=rows).path
+    file = verified(path, data=rows)
+    loaded, graph, lesion = file.network.rows, file.graph, file.manifest.lesion
+    assert loaded is not None
+    assert lesion is not None
+
+    def measured(some: Rows) -> LesionCurve | None:
+        return lesion_curve(file.runtime, graph.gates.gates, some, graph.public_outputs[0], graph.biases)
+
+    older = measured(loaded.take(slice(MAX_LESION_ROWS)))
+    fewer = measured(loaded.take(slice(500)))
+    assert older is not None
+    assert (lesion.rows, older.rows, lesion == older) == (MAX_LESION_ROWS, MAX_LESION_ROWS, False)
+    for curve in (lesion, older):
+        assert "lesion" in check(file, lesion=curve).checked
+    for curve in (fewer, older.model_copy(update={"accuracy": lesion.accuracy})):
+        with pytest.raises(ParityError, match="lesion: (rows|accuracy|loss): expected"):
+            check(file, lesion=curve)
 
 
 def test_only_a_decision_that_is_repeated_counts(without_rows: VerifiedFile) -> None:
