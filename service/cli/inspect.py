@@ -12,15 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from turnpike.service.artifact.manifest import (
-    Compression,
-    Feature,
-    Gate,
-    Manifest,
-    expect_proved_content,
-    read_manifest,
-)
-from turnpike.service.artifact.onnx_file.protobuf import content_digest
+from turnpike.service.artifact.manifest import Compression, Feature, Gate, Manifest, expect_undamaged
 from turnpike.service.artifact.runtime import Runtime, open_model
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.verdict_text import proof_lines
@@ -51,10 +43,7 @@ def command(
     if model.is_dir() or names_address(model):
         model = find_model(model).path
     if model.is_file():
-        data = model.read_bytes()
-        if (manifest := read_manifest(data, str(model))) is not None:
-            # what it says was proved about other bytes, if the file is damaged
-            expect_proved_content(manifest, content_digest(data), str(model))
+        expect_undamaged(model.read_bytes(), str(model))
     runtime = open_model(model)
     if as_json:
         sys.stdout.write(json.dumps(to_record(runtime, model), indent=2) + "\n")
