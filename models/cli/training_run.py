@@ -176,7 +176,11 @@ def show_result(record: TrainingRecord, folder: Path, pictures: list[Path]) -> N
 def score_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     """How good the answers on test rows are, beside those of the best constant answer."""
     metrics = record.metrics
-    facts = [(f"test {METRICS[metric_of(metrics, 'test_')]}", score_text(metrics, "test_"))]
+    score = score_text(metrics, "test_")
+    # runs of older versions have none
+    if "baseline_accuracy" in metrics:
+        score += f"; {metrics['baseline_accuracy']:.2%} if the answer were always the commonest class"
+    facts = [(f"test {METRICS[metric_of(metrics, 'test_')]}", score)]
     if "test_mae" in metrics:
         baseline = f"{metrics['baseline_mae']:.5g} if the answer were always the mean"
         facts.append(("test error", f"{metrics['test_mae']:.5g} on average (MAE); {baseline}"))
