@@ -111,7 +111,9 @@ def test_a_checkpoint_is_exported_inspected_and_verified(
 
 def test_inspect_shows_a_table(call: Callable[..., Result], tmp_path: Path) -> None:
     """Inputs, outputs, gates and proof; of a file from elsewhere, what its graph says."""
-    assert call(*EXPORT, "--name", "net").exit_code == 0
+    exported = call(*EXPORT, "--name", "net")
+    assert exported.exit_code == 0
+    assert re.fullmatch(r"next: \S*turnpike serve repo", exported.stdout.splitlines()[-1])
     shown = call("inspect", "repo/net/1/model.onnx")
     for text in (
         "net, version 1",
@@ -219,6 +221,7 @@ def test_results_are_printed_as_json_or_not_at_all(call: Callable[..., Result], 
     assert exported["manifest"]["parity"]["tensors"]
     (warning,) = exported["warnings"]
     again = call(*EXPORT, "--name", "net", "--quiet")
+    assert "next:" not in again.stdout
     assert (again.exit_code, " ".join(again.stdout.split())) == (0, f"warning: {warning}")
     verify = ["verify", str(path), "--against", EXPORT[1]]
     proved = json.loads(call(*verify, "--json").stdout)
