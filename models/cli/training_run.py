@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from turnpike.common.columns import ColumnKind
+from turnpike.common.similar_names import similar_name
 from turnpike.models.cli.columns import show_data
 from turnpike.models.cli.output_folder import expect_writable
 from turnpike.models.cli.progress import (
@@ -304,8 +304,8 @@ def config_for_data(config: NetConfig, data: Dataset, settings: Sequence[str]) -
         if name in FIXED_SETTINGS:
             raise ConfigError(f"--set: {name} cannot be set: the preset or the data decide it")
         if name not in names:
-            similar = difflib.get_close_matches(name, names, n=1)
-            question = f". Did you mean {similar[0]!r}?" if similar else ""
+            similar = similar_name(name, names)
+            question = f". Did you mean {similar!r}?" if similar else ""
             raise ConfigError(
                 f"--set: expected a setting of {config.family} ({', '.join(names)}), got {name!r}{question}"
             )
