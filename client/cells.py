@@ -6,10 +6,9 @@ who passes its values has done so.
 
 from __future__ import annotations
 
-import difflib
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from numbers import Real
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import numpy as np
 from turnpike.client.errors import InputError
 from turnpike.client.inputs import Array, is_table
 from turnpike.common.columns import ISO, KINDS, CellError, ColumnForm, date_text
+from turnpike.common.similar_names import misspelled_text, similar_name
 
 # columns that an error lists
 MAX_LISTED = 5
@@ -79,7 +79,8 @@ def has_cells(rows: object) -> bool:
 def cell_rows(rows: Any, columns: Sequence[Column], model: str) -> list[list[Cell]]:
     """The cells of all rows, in the order of the columns and as JSON has them; None stands for a blank.
 
-    Cells by other names are ignored. A row that names its cells may leave out those that may be blank.
+    Cells by other names are ignored. Those that may be blank may be left out, unless another name is almost
+    that of their column.
     """
     subject = f"rows for model {model!r}"
     if is_table(rows):
@@ -116,7 +117,8 @@ def table_rows(table: Any, names: Sequence[str], model: str) -> list[list[Any]]:
     """The rows of a table of plain numbers or texts, with the columns of these names if there are any."""
     frame = table.to_frame().T if table.ndim == 1 else table
     if names:
-        frame = frame.iloc[:, _places(frame, names, f"rows for model {model!r}")]
+        places = _places(frame, names, names, f"rows for model {model!r}")
+        frame = frame.iloc[:, [places[name] for name in names]]
     # as lists: pandas turns mixed number and boolean columns into objects
     rows: list[list[Any]] = frame.to_numpy().tolist()
     return rows
@@ -125,20 +127,39 @@ def table_rows(table: Any, names: Sequence[str], model: str) -> list[list[Any]]:
 def _table_columns(table: Any, columns: Sequence[Column], subject: str) -> list[list[Any]]:
     """The cells of each column of a DataFrame, or of a Series, which is one row."""
     frame = table.to_frame().T if table.ndim == 1 else table
-    places = _places(frame, [column.name for column in columns], subject)
-    return [frame.iloc[:, place].tolist() for place in places]
+    needed = [column.name for column in columns if not column.blanks]
+    places = _places(frame, [column.name for column in columns], needed, subject)
+    return [
+        frame.iloc[:, places[column.name]].tolist() if column.name in places else [None] * len(frame)
+        for column in columns
+    ]
 
 
-def _places(frame: Any, names: Sequence[str], subject: str) -> list[int]:
-    """The places of the columns of these names in a DataFrame, which may have others too."""
+def _places(frame: Any, names: Sequence[str], needed: Sequence[str], subject: str) -> dict[str, int]:
+    """The places of the columns of these names in a DataFrame, which may have others too.
+
+    Only those that are needed have to be there, and at least one.
+    """
     given = list(map(str, frame.columns))
-    missing = [name for name in names if name not in given]
-    if missing:
+    if missing := [name for name in _needed(names, needed, given) if name not in given]:
         fault = _missing_text(missing, given, names)
         raise InputError(subject, f"expected the columns {list(names)}, {fault}")
     if twice := [name for name in names if given.count(name) > 1]:
         raise InputError(subject, f"expected each column once, got {twice[0]!r} more than once")
-    return [given.index(name) for name in names]
+    _expect_spelled(names, given, subject)
+    return {name: given.index(name) for name in names if name in given}
+
+
+def _needed(names: Sequence[str], needed: Sequence[str], given: Iterable[str]) -> Sequence[str]:
+    """The columns that a table needs: all if it has none, since it is probably another table."""
+    return names if set(names).isdisjoint(given) else needed
+
+
+def _expect_spelled(names: Sequence[str], given: Iterable[str], subject: str) -> None:
+    """Raise InputError if a column is missing, and another one has almost its name."""
+    missing = [name for name in names if name not in given]
+    if missing and (text := misspelled_text(missing, [name for name in given if name not in names])):
+        raise InputError(subject, text)
 
 
 def _missing_text(missing: Sequence[str], given: Sequence[str], names: Sequence[str]) -> str:
@@ -148,19 +169,25 @@ def _missing_text(missing: Sequence[str], given: Sequence[str], names: Sequence[
     more = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
     text = f"and {shown}{more} {'is' if len(missing) == 1 else 'are'} missing"
     for name in missing[:MAX_LISTED]:
-        if similar := difflib.get_close_matches(name, others, 1):
-            return f"{text}; is {similar[0]!r} meant for {name!r}?"
+        if similar := similar_name(name, others):
+            return f"{text}; is {similar!r} meant for {name!r}?"
     return f"{text}; there are also {others[:MAX_LISTED]}" if others else text
 
 
 def _row_columns(rows: Sequence[Any], columns: Sequence[Column], subject: str) -> list[list[Any]]:
     """The cells of each column of rows that are lists, or dicts by the names of the columns."""
     values: list[list[Any]] = [[] for _ in columns]
+    names = [column.name for column in columns]
+    needed = [column.name for column in columns if not column.blanks]
+    # the keys of rows that were checked
+    known: set[frozenset[Any]] = set()
     for index, row in enumerate(rows):
         if isinstance(row, Mapping):
-            missing = [column.name for column in columns if column.name not in row and not column.blanks]
-            if missing:
-                raise InputError(subject, f"expected {missing[0]!r} in row {index}, got {list(row)}")
+            if (keys := frozenset(row)) not in known:
+                if missing := [name for name in _needed(names, needed, keys) if name not in keys]:
+                    raise InputError(subject, f"expected {missing[0]!r} in row {index}, got {list(row)}")
+                _expect_spelled(names, list(map(str, row)), f"{subject}, row {index}")
+                known.add(keys)
             cells = [row.get(column.name) for column in columns]
         elif isinstance(row, list | tuple) and len(row) == len(columns):
             cells = list(row)

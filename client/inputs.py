@@ -6,6 +6,7 @@ pandas is never imported: a caller who passes a table has done so.
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -39,6 +40,7 @@ Inputs: TypeAlias = Rows | Table
 
 # a text is an object: its bytes in UTF-8
 TEXT = np.dtype(object)
+MAX_SHOWN = 80  # characters of a text in an error
 
 
 class Call(NamedTuple):
@@ -57,7 +59,12 @@ def to_tensors(inputs: Any, metadata: Mapping[str, Any]) -> dict[str, Array]:
     if not isinstance(inputs, Mapping):
         inputs = {name if len(expected) == 1 else "": inputs for name in expected}
     if inputs.keys() != expected.keys():
-        raise InputError(f"model {model!r}", f"expected a dict with {list(expected)}, got {list(inputs)}")
+        is_row = len(expected) == 1 and not any(
+            hasattr(value, "__len__") and not isinstance(value, str) for value in inputs.values()
+        )
+        hint = "; put a row in a list, as in [{...}]" if is_row else ""
+        reason = f"expected a dict with {list(expected)}, got {list(inputs)}{hint}"
+        raise InputError(f"model {model!r}", reason)
     tensors = {}
     for name, tensor in expected.items():
         subject = f"input {name!r} of model {model!r}"
@@ -71,6 +78,9 @@ def to_tensors(inputs: Any, metadata: Mapping[str, Any]) -> dict[str, Array]:
 
 def to_datatype(values: Any, datatype: str, subject: str) -> Array:
     """An array of this datatype. Floats may be rounded to shorter floats; no other number may change."""
+    if isinstance(values, str | os.PathLike):
+        hint = "pass a list, an array or a DataFrame, as pandas.read_csv reads one from a file"
+        raise InputError(subject, f"expected rows, got {str(values)[:MAX_SHOWN]!r}: {hint}")
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -93,6 +103,9 @@ def to_texts(values: Any, subject: str) -> Array | None:
     is_empty_list = texts.shape == (0,)
     if not is_empty_list and not any(isinstance(text, str) for text in _scalars(texts)):
         return None
+    if isinstance(values, str):
+        hint = f"put a text in a list, as in [{values[:MAX_SHOWN]!r}]"
+        raise InputError(subject, f"expected a list of texts, got one text: {hint}")
     if texts.ndim not in (1, 2) or texts.size != len(texts):
         raise InputError(
             subject, f"expected texts of the shape [texts] or [texts, 1], got {list(texts.shape)}"

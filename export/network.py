@@ -45,13 +45,14 @@ class Rows:
         """The rows of an input, also those of its table that were not taken."""
         return self.inputs[name] if self.table is None else self.table
 
-    def take(self, indices: slice) -> Rows:
-        """Some of the rows."""
+    def take(self, indices: slice | Array) -> Rows:
+        """Some of the rows, by a slice or by their numbers."""
         classes, numbers = (
             None if values is None else values[indices] for values in (self.classes, self.numbers)
         )
         inputs = {name: array[indices] for name, array in self.inputs.items()}
-        return Rows(inputs, classes, self.texts[indices], numbers)
+        texts = tuple(self.texts[row] for row in np.arange(len(self.texts))[indices]) if self.texts else ()
+        return Rows(inputs, classes, texts, numbers)
 
     def label(self, row: int, labels: Sequence[str]) -> str:
         """The label of a row's class; empty if the class is not known."""

@@ -24,11 +24,9 @@ from turnpike.export.output.repository import (
     expect_free_version,
     expect_version,
     expect_writable,
-    hides_categories,
-    kept_hidden,
-    newest_version,
     write_model,
 )
+from turnpike.export.output.successor import column_warnings, expect_same_prediction, predecessor
 from turnpike.export.precision.compare import Comparison
 from turnpike.export.prepared_graph import PreparedGraph, expect_gate_count, prepare, with_short_sums
 from turnpike.export.proved_graph import (
@@ -268,11 +266,13 @@ def run_export(
 
     with steps.step("load"):
         network = load_source(source, source_options)
+        newest = predecessor(repository, network.name)
+        if options.version is None:
+            expect_same_prediction(network, newest)
+        # words that a model hides are not published by a later export
+        stay_hidden = newest.hides_categories and not options.hide_categories
         text = prove_text_input(network, network.rows)
         picture = picture_input(network)
-        # words that a model hides are not published by a later export
-        newest = newest_version(repository, network.name)
-        stay_hidden = hides_categories(repository, network.name, newest) and not options.hide_categories
         samples = choose_samples(network.rows, sample_count(options.samples, network), network.labels)
 
     with steps.step("trace"):
@@ -296,7 +296,7 @@ def run_export(
             proved = lower_precision(proved, network.rows, precision_options)
     manifest = Manifest(
         name=network.name,
-        version=options.version or max(1, newest),
+        version=options.version or max(1, newest.version),
         source=network.kind,
         precision=precision,
         outputs=graph.public_outputs,
@@ -337,10 +337,11 @@ def run_export(
         manifest=written.manifest,
         warnings=(
             *network.messages.warnings,
+            *column_warnings(network, newest),
             *proved.warnings,
             *twin_warnings,
             *_warnings_of_interval(network, precision),
-            *((kept_hidden(network.name, newest),) if stay_hidden and _has_words(network) else ()),
+            *((newest.kept_hidden,) if stay_hidden and _has_words(network) else ()),
         ),
         seconds=steps.seconds,
         written=written.written,

@@ -11,6 +11,7 @@ from turnpike.export.claims.checklist import NO_ROWS, OTHER_ROWS, SPLIT_ROWS, Ch
 from turnpike.export.claims.verified_file import VerifiedFile
 from turnpike.export.measure.gate_profile import BINS, EPSILON, QUANTILE_LEVELS, profile_gates
 from turnpike.export.measure.lesion_curve import gates_by_layer, lesion_curve
+from turnpike.export.measure.run_rows import rows_digest
 from turnpike.export.measure.sample_rows import choose_samples, input_ranges
 from turnpike.service.artifact.manifest import Profile
 from turnpike.service.artifact.runtime import Runtime, open_model
@@ -60,7 +61,12 @@ def _check_profile(claims: Checklist, file: VerifiedFile, *, has_rows: bool) -> 
     if not has_rows or file.network.rows is None:
         claims.claim(no_rows(file), "profile")
         return
-    fresh = profile_gates(_fp32_runtime(file), gates, file.network.rows, file.network.labels)
+    rows, runtime = file.network.rows, _fp32_runtime(file)
+    fresh = profile_gates(runtime, gates, rows, file.network.labels)
+    first = rows.take(slice(fresh.rows))
+    if profile.digest != fresh.digest and profile.digest == rows_digest(first):
+        # files of versions before the rows were spread over all
+        fresh = profile_gates(runtime, gates, first, file.network.labels)
     _expect_near(claims, "profile", fresh, profile)
     claims.check("profile")
 
@@ -103,11 +109,16 @@ def _check_lesion(claims: Checklist, file: VerifiedFile, *, has_rows: bool) -> N
     if not has_rows or file.network.rows is None:
         claims.claim(no_rows(file), "lesion")
         return
-    output = file.graph.public_outputs[0]
-    fresh = lesion_curve(_fp32_runtime(file), gates, file.network.rows, output, file.graph.biases)
+    rows, runtime, output = file.network.rows, _fp32_runtime(file), file.graph.public_outputs[0]
+    fresh = lesion_curve(runtime, gates, rows, output, file.graph.biases)
     if fresh is None:
         raise claims.error("lesion", "expected none, because the rows have no true answers, got one")
-    _expect_near(claims, "lesion", fresh, lesion, FLIPPED_ROWS / max(1, fresh.rows))
+    tolerance = FLIPPED_ROWS / max(1, fresh.rows)
+    if fresh.rows < len(rows) and _difference("lesion", fresh, lesion, tolerance):
+        # files of versions before the rows were spread over all
+        first = lesion_curve(runtime, gates, rows.take(slice(fresh.rows)), output, file.graph.biases)
+        fresh = fresh if first is None or _difference("lesion", first, lesion, tolerance) else first
+    _expect_near(claims, "lesion", fresh, lesion, tolerance)
     claims.check("lesion")
 
 
@@ -186,9 +197,18 @@ def _expect_near(
     claims: Checklist, field: str, fresh: BaseModel, recorded: BaseModel, tolerance: float = 0.0
 ) -> None:
     """Check that two records are the same, up to rounding in their floats."""
+    if difference := _difference(field, fresh, recorded, tolerance):
+        raise claims.error(*difference)
+
+
+def _difference(
+    field: str, fresh: BaseModel, recorded: BaseModel, tolerance: float
+) -> tuple[str, str] | None:
+    """Where two records differ by more than rounding, and how; None if nowhere."""
     for (where, expected), (_, got) in zip(_values(fresh, field), _values(recorded, field), strict=False):
         if not _is_near(expected, got, ABSOLUTE_TOLERANCE + tolerance, RELATIVE_TOLERANCE):
-            raise claims.error(where, f"expected {expected}, got {got}")
+            return where, f"expected {expected}, got {got}"
+    return None
 
 
 def _is_near(expected: object, got: object, absolute: float, relative: float) -> bool:

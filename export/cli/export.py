@@ -32,6 +32,7 @@ from turnpike.export.cli.options import (
 from turnpike.export.cli.progress import print_result, running, show_export, write_export_json
 from turnpike.export.defaults import DEFAULT_OPSET, MAX_ERROR, MIN_AGREEMENT, OPSETS
 from turnpike.export.options import PrecisionOptions, SourceOptions
+from turnpike.models.cli.progress import show_next_step
 from turnpike.models.imports import collector_paused
 from turnpike.service.artifact.manifest import Precision
 
@@ -167,3 +168,5 @@ def command(
     with running(threads, hidden=as_json or quiet) as progress:
         result = run_export(source, to, source_options, precision_options, options, progress)
     print_result(result, as_json=as_json, quiet=quiet, write_object=write_export_json, show=show_export)
+    if not as_json and not quiet:
+        show_next_step("serve", to)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from turnpike.export.compress.trials import Cutter
-from turnpike.export.measure.run_rows import first_rows, output_for_rows
+from turnpike.export.measure.run_rows import output_for_rows, spread_rows
 from turnpike.export.network import Array, Rows
 
 # rows to measure the weights on: they are means over rows, units and outputs
@@ -31,7 +31,7 @@ def weigh_layers(cutter: Cutter, changes: Mapping[str, Array], rows: Rows) -> di
         changes: How much each unit changes, by the name of the gate.
         rows: Rows to measure the weights on.
     """
-    rows = first_rows(rows, WEIGHT_ROWS)
+    rows = spread_rows(rows, WEIGHT_ROWS)
     whole_output = output_for_rows(cutter.runtime, rows, cutter.output).astype(np.float64)
     every_unit = {name: list(range(len(layer_changes))) for name, layer_changes in changes.items()}
     weights: dict[str, float] = {}

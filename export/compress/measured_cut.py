@@ -14,7 +14,7 @@ from turnpike.export.errors import CompressionError
 from turnpike.export.gates.instrument import Instrumentation, Origin
 from turnpike.export.measure.gate_profile import profile_gates
 from turnpike.export.measure.lesion_curve import lesion_curve
-from turnpike.export.measure.run_rows import first_rows, rows_digest
+from turnpike.export.measure.run_rows import rows_digest, spread_rows
 from turnpike.export.measure.sample_rows import input_ranges
 from turnpike.export.network import Rows
 from turnpike.export.options import PrecisionOptions
@@ -98,7 +98,7 @@ def cut_and_measure(
 
     # gates are measured in fp32, the point in the precision of the file
     with steps.step("measure"):
-        gate_rows, gates = first_rows(rows, MAX_ROWS_USED), cut.graph.gates
+        gate_rows, gates = spread_rows(rows, MAX_ROWS_USED), cut.graph.gates
         labels = ranking.whole.network.labels
         profile = profile_gates(proved.runtime, gates, gate_rows, labels) if gates else None
         biases = proved.graph.biases

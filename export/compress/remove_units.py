@@ -24,11 +24,9 @@ from turnpike.export.output.repository import (
     IfTaken,
     expect_version,
     expect_writable,
-    hides_categories,
-    kept_hidden,
-    newest_version,
     write_model,
 )
+from turnpike.export.output.successor import Predecessor, column_warnings, expect_same_prediction, predecessor
 from turnpike.export.report.data import KeptUnits
 from turnpike.export.sources.data.features import without_words
 from turnpike.export.sources.data.rows import SplitRows, read_split_rows
@@ -192,8 +190,9 @@ def run_compression(
 
     with steps.step("load"):
         whole = read_whole_network(source, source_options.without_rows(), options.seed, steps)
-        newest = newest_version(repository, whole.network.name)
-        hidden_before = hides_categories(repository, whole.network.name, newest)
+        newest = predecessor(repository, whole.network.name)
+        if options.version is None:
+            expect_same_prediction(whole.network, newest)
         rows = _read_rows(whole, source_options)
         expect_enough_rows(rows)
         # an exported file has its own proof, and the cut leaves its inputs as they are
@@ -225,9 +224,9 @@ def run_compression(
         raise CompressionError(broken_limit)
     with steps.step("write"):
         # the first that is tried: if it is taken, `write_model` takes the next
-        version = options.version or max(1, newest)
+        version = options.version or max(1, newest.version)
         manifest = cut_manifest(whole, measured, rows, text, options.finetune_epochs, version)
-        if options.hide_categories or hidden_before:
+        if options.hide_categories or newest.hides_categories:
             manifest = manifest.model_copy(update={"features": without_words(manifest.features)})
         if_taken: IfTaken = "next" if options.version is None else "refuse"
         written = write_model(repository, manifest, measured.proved.data, if_taken=if_taken)
@@ -242,11 +241,12 @@ def run_compression(
         (
             *whole.warnings,
             *warnings_of_far_rows(whole, rows),
+            *column_warnings(whole.network, newest),
             *search.left_whole,
             *measured.proved.warnings,
             *([broken_limit] if broken_limit else []),
             *_warnings_of_interval(whole),
-            *_warnings_of_hidden_words(options, whole, newest, hidden_before=hidden_before),
+            *_warnings_of_hidden_words(options, whole, newest),
         ),
         written.written,
         finetuned,
@@ -321,13 +321,13 @@ def _warnings_of_interval(whole: WholeNetwork) -> tuple[str, ...]:
 
 
 def _warnings_of_hidden_words(
-    options: CompressionOptions, whole: WholeNetwork, newest: int, *, hidden_before: bool
+    options: CompressionOptions, whole: WholeNetwork, newest: Predecessor
 ) -> tuple[str, ...]:
     """Says that words are left out without being asked for."""
     has_words = any(feature.categories for feature in whole.network.features)
-    if not hidden_before or not has_words or options.hide_categories:
+    if not newest.hides_categories or not has_words or options.hide_categories:
         return ()
-    return (kept_hidden(whole.network.name, newest),)
+    return (newest.kept_hidden,)
 
 
 def _write_report(

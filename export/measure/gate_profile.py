@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnpike.export.errors import SourceOptionError
-from turnpike.export.measure.run_rows import first_rows, round_figure, row_axes, rows_digest, run_rows
+from turnpike.export.measure.run_rows import round_figure, row_axes, rows_digest, run_rows, spread_rows
 from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.manifest import Gate, LayerProfile, Profile
 from turnpike.service.artifact.runtime import Runtime
@@ -51,7 +51,7 @@ def profile_gates(
     Raises:
         SourceOptionError: A gate is NaN or infinite on some row.
     """
-    rows = first_rows(rows, max(min_rows, max_values // _values_per_row(runtime, gates, rows)))
+    rows = spread_rows(rows, max(min_rows, max_values // _values_per_row(runtime, gates, rows)))
     axes = row_axes(runtime)
     statistics = [_RunningStatistics() for _ in gates]
     for batch in run_rows(runtime, rows, [gate.name for gate in gates]):
@@ -77,7 +77,7 @@ def profile_gates(
 
 
 def _values_per_row(runtime: Runtime, gates: Sequence[Gate], rows: Rows) -> int:
-    batch = next(run_rows(runtime, first_rows(rows, 1), [gate.name for gate in gates]))
+    batch = next(run_rows(runtime, spread_rows(rows, 1), [gate.name for gate in gates]))
     return max(1, sum(array.size for array in batch.arrays.values()) // batch.batch_rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from turnpike.export.measure.accuracy import are_probabilities, judge, share_changed
-from turnpike.export.measure.run_rows import first_rows, output_for_rows, round_figure
+from turnpike.export.measure.run_rows import output_for_rows, round_figure, spread_rows
 from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.levers import override_biases
 from turnpike.service.artifact.manifest import Gate, LayerLesion, LesionCurve
@@ -34,7 +34,7 @@ def lesion_curve(
         The curve, or None if the true answers are not known, or the output does not answer with classes or
         a number.
     """
-    rows = first_rows(rows, MAX_LESION_ROWS)
+    rows = spread_rows(rows, MAX_LESION_ROWS)
     if rows.classes is None and rows.numbers is None:
         return None
     intact = output_for_rows(runtime, rows, output)

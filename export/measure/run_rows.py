@@ -92,9 +92,12 @@ def row_axes(runtime: Runtime) -> dict[str, int]:
     }
 
 
-def first_rows(rows: Rows, count: int) -> Rows:
-    """The first `count` rows, or all if there are fewer."""
-    return rows.take(slice(count))
+def spread_rows(rows: Rows, count: int) -> Rows:
+    """`count` rows spread evenly over all, always the same ones and in their order; all if there are fewer.
+
+    A table may be sorted, so that its first rows are not like the others.
+    """
+    return rows if len(rows) <= count else rows.take(np.arange(count) * len(rows) // count)
 
 
 def rows_digest(rows: Rows) -> str:

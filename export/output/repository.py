@@ -11,7 +11,7 @@ from typing import Literal
 from turnpike.common.durable_files import replacing_all, writing_problem
 from turnpike.export.errors import ExportError, UsageError
 from turnpike.export.output.model_bytes import embed_manifest
-from turnpike.service.artifact.manifest import Manifest, read_manifest
+from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.onnx_file.protobuf import content_digest
 from turnpike.service.artifact.runtime import open_model
 from turnpike.service.artifact.sample_rows import check_sample_rows
@@ -71,22 +71,6 @@ def newest_version(repository: Path, name: str) -> int:
         return 0
     versions = [int(path.name) for path in folder.iterdir() if re.fullmatch(r"[1-9][0-9]{0,9}", path.name)]
     return max(versions, default=0)
-
-
-def hides_categories(repository: Path, name: str, version: int) -> bool:
-    """Whether a version of a model was written without the words of its table's columns."""
-    path = model_path(repository, name, version)
-    manifest = read_manifest(path.read_bytes(), str(path)) if path.is_file() else None
-    features = () if manifest is None else manifest.features
-    return any(feature.kind == "category" and not feature.categories for feature in features)
-
-
-def kept_hidden(name: str, version: int) -> str:
-    """Says that words are left out without being asked for, because an earlier version has none."""
-    return (
-        f"the words of categories are left out, as in version {version} of {name}: --name makes a model that "
-        "has them"
-    )
 
 
 def expect_free_version(repository: Path, name: str, version: int, forms: Sequence[bytes]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from turnpike.export.errors import PrecisionError
 from turnpike.export.measure.accuracy import judge
-from turnpike.export.measure.run_rows import first_rows, round_figure, run_rows
+from turnpike.export.measure.run_rows import round_figure, run_rows, spread_rows
 from turnpike.export.network import Array, Rows
 from turnpike.export.options import AgreementLimits
 from turnpike.service.artifact.devices import DevicePrecision
@@ -193,7 +193,7 @@ def compare(
     Returns:
         The comparison.
     """
-    rows = first_rows(rows, max_rows)
+    rows = spread_rows(rows, max_rows)
     hidden = [gate.name for gate in gates]
     # a file without a manifest does not tell its public outputs from the hidden ones
     not_public = {*hidden, *(name for gate in gates for name in (gate.carry_gate, gate.output))}

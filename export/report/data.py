@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from turnpike.export.measure.run_rows import first_rows, row_axes, run_rows
+from turnpike.export.measure.run_rows import row_axes, run_rows, spread_rows
 from turnpike.export.network import Array, Rows
 from turnpike.export.parity.error_stats import DECADES
 from turnpike.export.precision.compare import Comparison
@@ -152,7 +152,7 @@ def gate_panel(
         return GatePanel(layers, bias_grid)
     unit_means = {layer.gate: np.array(layer.units) for layer in profile.layers}
     names = [name for gate in gates for name in (gate.name, gate.output) if name is not None]
-    (batch,) = run_rows(runtime, first_rows(rows, 1), names)
+    (batch,) = run_rows(runtime, spread_rows(rows, 1), names)
 
     def first_row(gate: Gate, name: str | None) -> Array:
         if name is None:

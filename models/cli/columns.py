@@ -12,6 +12,7 @@ from turnpike.models.choices import Task
 from turnpike.models.cli.progress import console
 from turnpike.models.data.dataset import Dataset
 from turnpike.models.data.leaks import revealing_columns
+from turnpike.models.data.load import expect_exists
 from turnpike.models.data.read_table import MAX_NUMBER_CLASSES, Table, expect_no_problems, open_table
 from turnpike.models.data.table.cells import is_table
 from turnpike.models.data.table.kinds import Column
@@ -27,6 +28,8 @@ WHY = {"constant": "constant", "id": "id", "text": "free text"}
 
 def show_table(data: str | None, options: TableOptions) -> None:
     """Print what the columns of a table hold, for `--columns`; then raise if there are problems."""
+    if data is not None:
+        expect_exists(data)
     path = Path(data or "")
     if data is None or not (path.is_file() and is_table(path)):
         got = "none" if data is None else data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from turnpike.common.columns import ColumnKind
+from turnpike.common.similar_names import similar_name
 from turnpike.models.cli.columns import show_data
 from turnpike.models.cli.output_folder import expect_writable
 from turnpike.models.cli.progress import (
@@ -176,7 +176,11 @@ def show_result(record: TrainingRecord, folder: Path, pictures: list[Path]) -> N
 def score_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     """How good the answers on test rows are, beside those of the best constant answer."""
     metrics = record.metrics
-    facts = [(f"test {METRICS[metric_of(metrics, 'test_')]}", score_text(metrics, "test_"))]
+    score = score_text(metrics, "test_")
+    # runs of older versions have none
+    if "baseline_accuracy" in metrics:
+        score += f"; {metrics['baseline_accuracy']:.2%} if the answer were always the commonest class"
+    facts = [(f"test {METRICS[metric_of(metrics, 'test_')]}", score)]
     if "test_mae" in metrics:
         baseline = f"{metrics['baseline_mae']:.5g} if the answer were always the mean"
         facts.append(("test error", f"{metrics['test_mae']:.5g} on average (MAE); {baseline}"))
@@ -300,8 +304,8 @@ def config_for_data(config: NetConfig, data: Dataset, settings: Sequence[str]) -
         if name in FIXED_SETTINGS:
             raise ConfigError(f"--set: {name} cannot be set: the preset or the data decide it")
         if name not in names:
-            similar = difflib.get_close_matches(name, names, n=1)
-            question = f". Did you mean {similar[0]!r}?" if similar else ""
+            similar = similar_name(name, names)
+            question = f". Did you mean {similar!r}?" if similar else ""
             raise ConfigError(
                 f"--set: expected a setting of {config.family} ({', '.join(names)}), got {name!r}{question}"
             )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
+from turnpike.common.similar_names import similar_name
 from turnpike.models.choices import DATASETS
 from turnpike.models.data.cifar import find_cifar_files, read_cifar
 from turnpike.models.data.dataset import Dataset, RawDataset, joined, split_dataset
@@ -27,6 +29,7 @@ from turnpike.models.errors import ConfigError, DataError
 
 # handwritten digits, with digits drawn by mouse among the training rows
 DRAWN_DIGITS = "drawn-digits"
+EXPECTED = f"one of {', '.join(DATASETS)}, a .csv, .parquet or .npz file, or a folder of images"
 
 
 def load_dataset(
@@ -59,6 +62,7 @@ def load_dataset(
         _expect_fraction("valid_fraction", valid_fraction)
     if test_fraction is not None:
         _expect_fraction("test_fraction", test_fraction)
+    expect_exists(source)
     path = Path(source)
     if table is not None and (option := table.first_option()) and not (path.is_file() and is_table(path)):
         raise ConfigError(
@@ -109,11 +113,31 @@ def _read(
         return read_image_folder(path)
     if path.is_file():
         return read_table(path, table) if is_table(path) else read_npz(path)
-    names = ", ".join(DATASETS)
-    expected = f"one of {names}, a .csv, .parquet or .npz file, or a folder of images"
-    if not path.exists() and (path.suffix or path.name != source):
-        raise DataError(f"data: {source!r} does not exist; expected {expected}")
-    raise DataError(f"data: expected {expected}, got {source!r}")
+    raise DataError(f"data: expected {EXPECTED}, got {source!r}")
+
+
+def expect_exists(source: str) -> None:
+    """Raise a DataError, with what was probably meant, unless this is a data set or a path that exists."""
+    path = Path(source)
+    is_known = source in DATASETS or parse_parity_name(source) is not None
+    if is_known or (source and os.path.lexists(path)):
+        return
+    is_name = path.name == source
+    similar = similar_name(path.name, [*(DATASETS if is_name else ()), *_names_in(path.parent)])
+    if similar is None:
+        raise DataError(f"data: {source!r} does not exist; expected {EXPECTED}")
+    meant = similar if is_name else str(path.with_name(similar))
+    known = f" Expected {EXPECTED}" if is_name and not path.suffix else ""
+    raise DataError(f"data: {source!r} does not exist; did you mean {meant!r}?{known}")
+
+
+def _names_in(folder: Path) -> list[str]:
+    """The files and folders of a folder, those of tables and arrays first; none if it cannot be read."""
+    try:
+        found = sorted(folder.iterdir(), key=lambda path: (path.suffix == "", path.name))
+    except OSError:
+        return []
+    return [path.name for path in found]
 
 
 def _with_features(raw: RawDataset, file: Path) -> RawDataset:

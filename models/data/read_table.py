@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from turnpike.common.columns import (
     parse_number,
     word_of,
 )
+from turnpike.common.similar_names import similar_name
 from turnpike.models.choices import Task
 from turnpike.models.data.dataset import RawDataset, Split
 from turnpike.models.data.table.cells import Cells, read_cells, stem, without_rows
@@ -175,8 +175,8 @@ def _expect_names(path: Path, names: Sequence[str], options: TableOptions) -> No
             if name not in names and options.forms:
                 raise DataError(f"{path}: expected a column {name!r}, as in the training, got none")
             if name not in names:
-                similar = difflib.get_close_matches(name, names, 1)
-                question = f"; did you mean {similar[0]!r}?" if similar else ""
+                similar = similar_name(name, names)
+                question = f"; did you mean {similar!r}?" if similar else ""
                 known = ", ".join(known or "''" for known in names)
                 raise DataError(f"{path}: {option}: expected one of {known}, got {name!r}{question}")
 

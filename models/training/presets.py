@@ -6,9 +6,9 @@ Networks".
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, replace
 
+from turnpike.common.similar_names import similar_name
 from turnpike.models.choices import DEFAULT_PRESET, PRESET_SUMMARIES, LayerKind
 from turnpike.models.errors import ConfigError
 from turnpike.models.networks.base import NetConfig
@@ -38,8 +38,8 @@ class Preset:
 def find_preset(name: str) -> Preset:
     """Return the preset with this name; otherwise raise a ConfigError that lists all names."""
     if name not in PRESETS:
-        similar = difflib.get_close_matches(name, PRESETS, n=1)
-        question = f". Did you mean {similar[0]!r}?" if similar else ""
+        similar = similar_name(name, list(PRESETS))
+        question = f". Did you mean {similar!r}?" if similar else ""
         raise ConfigError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}{question}")
     return PRESETS[name]
 

@@ -22,12 +22,17 @@ def cell_feeds(
 ) -> dict[str, Array]:
     """The model's input for columns of cells by name, each of them an array of Arrow or a sequence.
 
-    `place` names a row and a column in error messages. A RowsError says which cell is wrong.
+    Columns that may be blank may be missing. `place` names a row and a column in error messages.
+
+    Raises:
+        RowsError: The message says which cell is wrong.
     """
     (tensor,) = signature.inputs.values()
-    rows = len(cells[signature.columns[0].name])
-    values = np.empty((rows, len(signature.columns)), WIRE_DTYPES[tensor.dtype])
+    rows = max(map(len, cells.values()))
+    values = np.full((rows, len(signature.columns)), np.nan, WIRE_DTYPES[tensor.dtype])
     for index, column in enumerate(signature.columns):
+        if column.name not in cells:
+            continue
         try:
             values[:, index] = _numbers(cells[column.name], column, place)
         except RequestError as error:

@@ -16,7 +16,7 @@ from turnpike.score.readers.cells import cell_feeds
 from turnpike.score.readers.parts import RowBatch
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
-from turnpike.service.codec.feature_names import expect_features
+from turnpike.service.codec.feature_names import expect_columns
 from turnpike.service.codec.predict_csv import TEXT_COLUMN
 from turnpike.service.codec.tensors import expect_fit, infer_shape
 from turnpike.service.errors import RequestError
@@ -29,7 +29,8 @@ PlaceOf = Callable[[int], str]
 class ColumnMap:
     """Which columns of a table are read as which inputs.
 
-    A model with names for its features reads the columns of these names. Any other model reads the columns
+    A model with names for its features reads the columns of these names, of which those that may be blank may
+    be missing. Any other model reads the columns
     that have the names of its inputs, with a list of numbers in each cell; or else all columns, in their
     order. If the only input takes texts, they are read from the column `text`, or are strings in the column
     of the input's name. Columns that are not read are kept beside the predictions.
@@ -44,10 +45,10 @@ class ColumnMap:
             self._cells, self.read = [], [TEXT_COLUMN]
         elif signature.features:
             try:
-                expect_features(names, signature.features, where, allow_others=True)
+                self.read = expect_columns(names, signature, where)
             except RequestError as error:
                 raise RowsError(str(error)) from error
-            self._cells, self.read = list(signature.features), list(signature.features)
+            self._cells = self.read
         elif set(inputs) <= set(names):
             self._cells, self.read = [], inputs
         elif len(inputs) == 1:

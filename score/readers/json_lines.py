@@ -15,6 +15,8 @@ from turnpike.score.readers.columns import ColumnMap
 from turnpike.score.readers.parts import Part, RowBatch
 from turnpike.score.readers.text_parts import split_lines
 from turnpike.service.artifact.signature import Signature
+from turnpike.service.codec.feature_names import expect_columns
+from turnpike.service.errors import RequestError
 
 
 class JsonLinesReader:
@@ -45,8 +47,9 @@ class JsonLinesReader:
 
 def _to_rows(rows: list[Any], lines: list[int], signature: Signature, path: str) -> RowBatch:
     if signature.columns:
+        known: set[frozenset[str]] = set()
         rows = [
-            _with_blanks(row, signature, f"{path}, line {line}")
+            _with_blanks(row, signature, f"{path}, line {line}", known)
             for row, line in zip(rows, lines, strict=True)
         ]
     if not isinstance(rows[0], dict):
@@ -79,9 +82,18 @@ def _to_rows(rows: list[Any], lines: list[int], signature: Signature, path: str)
     return columns.to_rows(table, lambda index: f"line {lines[index]}")
 
 
-def _with_blanks(row: Any, signature: Signature, where: str) -> dict[str, Any]:
-    """A row by the names of its cells, with None for those that it may leave out."""
+def _with_blanks(row: Any, signature: Signature, where: str, known: set[frozenset[str]]) -> dict[str, Any]:
+    """A row by the names of its cells, with None for those that it may leave out.
+
+    `known` has the names of rows that were checked, and gets those of this one.
+    """
     if isinstance(row, dict):
+        if (names := frozenset(row)) not in known:
+            try:
+                expect_columns(list(row), signature, where)
+            except RequestError as error:
+                raise RowsError(str(error)) from error
+            known.add(names)
         return {column.name: None for column in signature.columns if column.blanks} | row
     if not isinstance(row, list) or len(row) != len(signature.columns):
         raise RowsError(f"{where}: expected {len(signature.columns)} cells, or an object by features")

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from turnpike.common.columns import ISO, ColumnForm, ColumnKind
 from turnpike.service.artifact.onnx_file.protobuf import (
     MalformedError,
+    content_digest,
     damaged_error,
     expect_graph,
     read_metadata,
@@ -453,3 +454,19 @@ def read_manifest(data: bytes | memoryview, where: str) -> Manifest | None:
             "its manifest is too large",
         )
     return Manifest.from_json(bytes(text), where)
+
+
+def expect_proved_content(manifest: Manifest, content: str, where: str) -> None:
+    """Raise ModelFileError if this digest is not that of the graph and weights of the proof."""
+    if manifest.content != content:
+        raise ModelFileError(
+            f"{where}: expected the graph and weights that were exported, "
+            f"with digest {manifest.content[:12] or '(none)'}, got others",
+            "its graph or weights are not those that were exported",
+        )
+
+
+def expect_undamaged(data: bytes, where: str) -> None:
+    """Raise ModelFileError if a file has a manifest, and it is about other bytes."""
+    if (manifest := read_manifest(data, where)) is not None:
+        expect_proved_content(manifest, content_digest(data), where)

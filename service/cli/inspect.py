@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from turnpike.service.artifact.manifest import Compression, Feature, Gate, Manifest
+from turnpike.service.artifact.manifest import Compression, Feature, Gate, Manifest, expect_undamaged
 from turnpike.service.artifact.runtime import Runtime, open_model
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.verdict_text import proof_lines
@@ -42,6 +42,8 @@ def command(
     """
     if model.is_dir() or names_address(model):
         model = find_model(model).path
+    if model.is_file():
+        expect_undamaged(model.read_bytes(), str(model))
     runtime = open_model(model)
     if as_json:
         sys.stdout.write(json.dumps(to_record(runtime, model), indent=2) + "\n")

@@ -11,7 +11,7 @@ from typing import Any
 from turnpike.common.columns import date_text
 from turnpike.common.distribution import needs_extra
 from turnpike.service.artifact.signature import Column, Signature
-from turnpike.service.codec.feature_names import expect_features
+from turnpike.service.codec.feature_names import expect_columns
 from turnpike.service.errors import SettingError
 
 
@@ -33,13 +33,16 @@ def read_parquet(path: Path, signature: Signature) -> tuple[list[Any], Mapping[s
         raise SettingError(f"{path}: expected a Parquet file, cannot read it ({reason})") from error
     names, inputs = table.column_names, list(signature.inputs)
     if signature.features:
-        expect_features(names, signature.features, str(path), allow_others=True)
+        expect_columns(names, signature, str(path))
         read = list(signature.features)
     else:
         read = inputs if set(inputs) <= set(names) else names
     forms: list[Column | None] = list(signature.columns) or [None] * len(read)
     columns = [
+        # a column that may be blank may be missing
         [_to_json(cell, form) for cell in python_cells(table.column(name))]
+        if name in names
+        else [None] * table.num_rows
         for name, form in zip(read, forms, strict=True)
     ]
     others = {name: python_cells(table.column(name)) for name in names if name not in read}

@@ -76,15 +76,18 @@ def command(
         try:
             chunk = instances[start : start + MAX_ROWS]
             some, means = predict(chunk, gates)
-            notes += instance_warnings(chunk, signature) if warnings else []
+            if signature.columns:
+                notes += instance_warnings(chunk, signature)
         except RequestError as error:
             where = f" (rows from {start + 1} on)" if start else ""
             raise SettingError(f"{rows}{where}: {error}") from error
         predictions += some
         parts.append(means)
     means = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if not warnings:
+        say_new_cells(notes)
     if as_json:
-        text = to_json(predictions, means, notes)
+        text = to_json(predictions, means, notes if warnings else [])
     else:
         more = means | ({"warnings": np.array(notes, object)} if warnings else {})
         text = predictions_csv(predictions, more, others)
@@ -93,6 +96,20 @@ def command(
     else:
         with out_errors(out):
             out.write_text(text, encoding="utf-8")
+
+
+def say_new_cells(notes: list[str]) -> None:
+    """Say on standard error how many rows have cells that the training did not have."""
+    new = [(number, note) for number, note in enumerate(notes, 1) if note]
+    if not new:
+        return
+    number, note = new[0]
+    rows = "1 row has" if len(new) == 1 else f"{len(new):,} rows have"
+    typer.echo(
+        f"note: {rows} cells that training did not have (the first, row {number}: {note}); "
+        "--warnings adds them to the output",
+        err=True,
+    )
 
 
 def expect_writable(out: Path) -> None:

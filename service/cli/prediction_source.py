@@ -25,7 +25,7 @@ from turnpike.service.artifact.text_records import TextInput
 from turnpike.service.cli.model_argument import find_model
 from turnpike.service.codec.infer_request import JSON_LENGTH_HEADER
 from turnpike.service.codec.predict_json import decode_instances
-from turnpike.service.codec.tables.cell_warnings import row_warnings
+from turnpike.service.codec.tables.cell_warnings import CellWarnings, row_warnings
 from turnpike.service.codec.tables.predictions import encode_predictions
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import RequestError, ServiceError, SettingError
@@ -118,8 +118,10 @@ def _binary_body(feeds: Mapping[str, Array]) -> tuple[bytes, int]:
 def instance_warnings(instances: list[Any], signature: Signature) -> list[str]:
     """For each row the warnings of cells that the training did not have, empty for most."""
     body = json.dumps({"instances": instances}).encode()
-    (numbers,) = decode_instances(body, signature, RequestLimits()).feeds.values()
-    return row_warnings(numbers, signature)
+    request = decode_instances(body, signature, RequestLimits())
+    (numbers,) = request.feeds.values()
+    cells = request.warnings.cells if isinstance(request.warnings, CellWarnings) else ()
+    return row_warnings(numbers, signature, cells)
 
 
 def _is_service(base: str, key: str | None) -> bool:

@@ -15,6 +15,7 @@ from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.cli.parquet_file import read_parquet
 from turnpike.service.cli.picture_files import ENDINGS, picture_of, read_picture
+from turnpike.service.codec.feature_names import expect_columns
 from turnpike.service.codec.predict_csv import read_table, read_texts
 from turnpike.service.errors import RequestError, SettingError
 
@@ -50,7 +51,7 @@ def read_rows(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
         if suffix in with_others:
             rows, others = with_others[suffix](path, signature)
         else:
-            rows, others = _split_others(readers[suffix](path), signature)
+            rows, others = _split_others(readers[suffix](path), signature, path)
     except RequestError as error:
         raise SettingError(str(error)) from error
     except OSError as error:
@@ -79,15 +80,23 @@ def read_pictures(path: Path, signature: Signature) -> tuple[list[Any], Columns]
     return rows, {"file": [file.name for file in files]}
 
 
-def _split_others(rows: list[Any], signature: Signature) -> tuple[list[Any], Columns]:
+def _split_others(rows: list[Any], signature: Signature, path: Path) -> tuple[list[Any], Columns]:
     """Rows without the cells that are no features, and the columns of these cells."""
     features = set(signature.features)
     if not features or not all(isinstance(row, dict) for row in rows):
         return rows, {}
     names = dict.fromkeys(name for row in rows for name in row)
     # a feature that no row has may be spelled in another way, which the model's own check names
-    if not features <= names.keys():
+    optional = {column.name for column in signature.columns if column.blanks}
+    if not features - optional <= names.keys() or not features & names.keys():
         return rows, {}
+    first_rows: dict[frozenset[str], int] = {}
+    for number, row in enumerate(rows, 1):
+        first_rows.setdefault(frozenset(row), number)
+    for keys, number in first_rows.items():
+        # a row that lacks others is refused like those of a request
+        if features - optional <= keys and features & keys:
+            expect_columns(sorted(keys), signature, f"{path}, row {number}")
     others = {name: [row.get(name) for row in rows] for name in names if name not in features}
     return [{name: cell for name, cell in row.items() if name in features} for row in rows], others
 

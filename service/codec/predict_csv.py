@@ -18,7 +18,7 @@ from turnpike.common.datatypes import WIRE_DTYPES
 from turnpike.service.artifact.limits import RequestLimits
 from turnpike.service.artifact.signature import Column, Signature
 from turnpike.service.codec.cells import cell_numbers
-from turnpike.service.codec.feature_names import expect_features
+from turnpike.service.codec.feature_names import expect_columns
 from turnpike.service.codec.json_document import quoted
 from turnpike.service.codec.tables.cell_warnings import cell_warnings
 from turnpike.service.codec.tensors import expect_fit, infer_shape, value_range
@@ -90,7 +90,8 @@ def read_table(
     """Read CSV that has a column for each value of a row.
 
     Without a header, the columns are in the order of the model. A header must have the names of the model's
-    features, in any order, and may have others. For a model without names, the header is skipped.
+    features, in any order, and may have others. Columns that may be blank may be missing. For a model without
+    names, the header is skipped.
 
     Args:
         lines: The text, with its line breaks.
@@ -119,11 +120,12 @@ def read_table(
     line, cells = first
     order: list[int] = []
     others: dict[str, list[str]] = {}
-    if _is_header(cells, features):
+    if _is_header(cells, signature):
         names = [cell.strip() for cell in cells]
         if features:
-            expect_features(names, features, f"{where}, line {line}", allow_others=True)
-            order = [names.index(name) for name in features]
+            found = expect_columns(names, signature, f"{where}, line {line}")
+            # a missing column is read from an empty cell behind each line
+            order = [names.index(name) if name in found else len(names) for name in features]
             others = {name: [] for name in names if name not in features}
         columns = [quoted(name) for name in names]
         width = len(names)
@@ -145,6 +147,8 @@ def read_table(
     try:
         for line, cells in records:
             _expect_width(cells, width, f"{where}, line {line}")
+            if order:
+                cells.append("")
             own = [cells[index] for index in order] if order else cells
             if target is not None and target.name in others:
                 has_answer = not is_blank(cells[names.index(target.name)], target.form.kind)
@@ -174,7 +178,7 @@ def read_table(
     if max_rows is not None and len(row_lines) > max_rows:
         raise _too_many_rows(where, max_rows)
     if order:
-        columns = [columns[index] for index in order]
+        columns = [quoted(name) for name in features]
     if signature.columns:
         matrix = cell_numbers(rows, signature.columns, place)
     else:
@@ -264,12 +268,14 @@ def _too_many_rows(where: str, max_rows: int) -> RequestError:
     return RequestError(f"{where}: expected at most {max_rows} rows (--max-rows), got more")
 
 
-def _is_header(cells: Sequence[str], features: Sequence[str]) -> bool:
+def _is_header(cells: Sequence[str], signature: Signature) -> bool:
     """Whether a first line has names: none of its cells is a number, or it has those of the features."""
     if not any(map(_is_number, cells[:MAX_CHECKED_CELLS])):
         return True
-    names = {cell.strip() for cell in cells}
-    return bool(features) and names >= set(features)
+    names, features = {cell.strip() for cell in cells}, set(signature.features)
+    optional = {column.name for column in signature.columns if column.blanks}
+    # those that may be missing are no more than half, so that a row of numbers is no header
+    return bool(features) and names >= features - optional and 2 * len(names & features) > len(features)
 
 
 def _is_number(cell: str) -> bool:

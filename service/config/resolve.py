@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from turnpike.common.similar_names import similar_name
 from turnpike.service.artifact.manifest import read_manifest
 from turnpike.service.config.auto_workers import MEASURED_TABLE, auto_settings
 from turnpike.service.config.settings import KEYWORDS, PREFIX, SECRETS, Settings
@@ -199,8 +199,8 @@ def is_kubernetes_variable(variable: str, value: str) -> bool:
 
 def unknown_setting(name: str, spelling: Callable[[str], str] = str) -> str:
     """Error text for an unknown setting. `spelling` writes the suggested name as its source does."""
-    matches = difflib.get_close_matches(name, Settings.model_fields, 1)
-    return "there is no such setting" + (f"; did you mean {spelling(matches[0])}?" if matches else "")
+    similar = similar_name(name, list(Settings.model_fields))
+    return "there is no such setting" + (f"; did you mean {spelling(similar)}?" if similar else "")
 
 
 def error_message(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction, isfunction, signature
 from typing import Any
 
 from turnpike.common.datatypes import DATATYPES
+from turnpike.common.similar_names import similar_name
 from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
@@ -128,8 +128,8 @@ def checked_hooks(hooks: Any) -> dict[str, Hooks]:
 def unknown_model(name: str, known: Iterable[str]) -> str:
     """What to say of hooks for a model that is not among those that are known."""
     names = sorted(known)
-    similar = difflib.get_close_matches(name, names, 1)
-    hint = f"; did you mean {similar[0]!r}?" if similar else ""
+    similar = similar_name(name, names)
+    hint = f"; did you mean {similar!r}?" if similar else ""
     return f"hooks: expected the name of a model ({', '.join(names) or 'there is none'}), got {name!r}{hint}"
 
 

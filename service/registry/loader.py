@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Iterable
 
-from turnpike.service.artifact.manifest import Manifest, read_manifest
+from turnpike.service.artifact.manifest import Manifest, expect_proved_content, read_manifest
 from turnpike.service.artifact.onnx_file.constants import expect_self_contained, read_initializers
 from turnpike.service.artifact.onnx_file.protobuf import content_digest
 from turnpike.service.artifact.runtime import Runtime, open_model, open_runtime
@@ -184,16 +184,6 @@ def load(
         model.digest,
     )
     return model
-
-
-def expect_proved_content(manifest: Manifest, content: str, where: str) -> None:
-    """Raise ModelFileError if this digest is not that of the graph and weights of the proof."""
-    if manifest.content != content:
-        raise ModelFileError(
-            f"{where}: expected the graph and weights that were exported, "
-            f"with digest {manifest.content[:12] or '(none)'}, got others",
-            "its graph or weights are not those that were exported",
-        )
 
 
 def check_gates(

@@ -160,6 +160,27 @@ def test_missing_columns_are_refused(server: Server) -> None:
         call("blocking", server.url, "predict", "cells", [["1", "red", None, True], ["1", "red", None]])
 
 
+def test_columns_that_may_be_blank_may_be_missing(server: Server) -> None:
+    """Unless another column has almost the name of one, or no column is the model's."""
+    frame = pd.DataFrame(ROWS).iloc[:3]
+    blank = call("blocking", server.url, "predict", "cells", frame.assign(size=None))
+    without = frame.drop(columns="size")
+    assert (
+        call("blocking", server.url, "predict", "cells", without)["label"].tolist() == blank["label"].tolist()
+    )
+    misspelled = r"expected a column 'size', got 'Siz e': did you mean it\? Rename it"
+    rows = without.assign(**{"Siz e": 1.5})
+    with pytest.raises(InputError, match=misspelled):
+        call("blocking", server.url, "predict", "cells", rows)
+    with pytest.raises(InputError, match=f"row 1: {misspelled}"):
+        call("blocking", server.url, "predict", "cells", [ROWS[0], *rows.to_dict("records")])
+    every = model_columns([{"name": "size", "blanks": True}])
+    with pytest.raises(InputError, match="and 'size' is missing"):
+        cell_rows(frame[["id"]], every, "net")
+    with pytest.raises(InputError, match="expected 'size' in row 0, got"):
+        cell_rows([{"id": 1}], every, "net")
+
+
 def test_dates_are_written_as_the_column_has_them() -> None:
     """With a zone, at UTC, as the service reads them."""
     zone = dt.timezone(dt.timedelta(hours=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,23 @@ def test_other_inputs_are_an_error(inputs: Any, got: str) -> None:
         to_tensors(inputs, TWO)
 
 
+def test_one_row_belongs_in_a_list() -> None:
+    """A dict has the inputs of a model, whose values are arrays."""
+    with pytest.raises(
+        InputError, match=r"expected a dict with \['x'\], got \['age', 'sex'\]; put a row in a "
+    ):
+        to_tensors({"age": 50, "sex": "M"}, DIGITS)
+    with pytest.raises(InputError, match=r"expected a dict with \['x'\], got \['y'\]$"):
+        to_tensors({"y": [[1], [1, 2]]}, DIGITS)
+
+
+@pytest.mark.parametrize("file", ["rows.csv", Path("rows.csv")])
+def test_a_file_is_no_rows(file: Any) -> None:
+    message = "expected rows, got 'rows.csv': pass a list, an array or a DataFrame, as pandas.read_csv"
+    with pytest.raises(InputError, match=f"input 'x' of model 'digits': {message}"):
+        to_tensors(file, DIGITS)
+
+
 def test_the_error_names_input_and_model() -> None:
     with pytest.raises(InputError, match="^input 'x' of model 'digits': expected numbers that FP32"):
         to_tensors(np.full((1, 64), 1e300), DIGITS)
@@ -179,7 +197,7 @@ def test_a_model_of_texts_takes_ids() -> None:
     [
         (["a", 5], r"expected texts of Unicode, got 5 at \[1\]"),
         (["a", "\ud800"], r"expected texts of Unicode, got '\\ud800' at \[1\]"),
-        ("a", r"expected texts of the shape \[texts\] or \[texts, 1\], got \[\]"),
+        ("a", r"expected a list of texts, got one text: put a text in a list, as in \['a'\]"),
         ([["a", "b"]], r"expected texts of the shape \[texts\] or \[texts, 1\], got \[1, 2\]"),
         ([5, "a"], r"expected texts of Unicode, got 5 at \[0\]"),
         ([float("nan"), "a"], r"expected texts of Unicode, got nan at \[0\]"),

@@ -17,7 +17,7 @@ from tests.support.run_cli import run_in_process
 from turnpike.export.compress import trials
 from turnpike.export.compress.remove_units import CompressionResult, compress_model
 from turnpike.export.compress.speed import Timing
-from turnpike.export.errors import ParityError, SourceError, SourceOptionError
+from turnpike.export.errors import ParityError, SourceError, SourceOptionError, UsageError
 from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.export.pipeline import ExportResult, export_model
 from turnpike.export.verify import verify_model
@@ -376,6 +376,41 @@ def test_dates_keep_their_digits_in_fp16(run: Path, exported: ExportResult, tmp_
     output = exported.manifest.outputs[0]
     (actual,), (expected,) = (answers(result.path, HARD_ROWS, output) for result in (half, exported))
     np.testing.assert_allclose(actual, expected, rtol=0.02, atol=0.02)
+
+
+def test_a_network_that_predicts_something_else_is_no_next_version(
+    run: Path, exported: ExportResult, any_speed: None, tmp_path: Path
+) -> None:
+    """Unless its version is given, since a server would answer with it in place of the newest one."""
+    export_model(run, tmp_path, data=run / "table.csv")
+    kind = "classes" if exported.manifest.task == "classes" else "a number"
+    other_run, other_kind = tmp_path / "other", "a number" if kind == "classes" else "classes"
+    table = save_table(tmp_path / "table.csv", "classes" if kind == "a number" else "number")
+    table.write_text(table.read_text().replace("price", "cost of it").replace("length", "height"))
+    data = load_dataset(str(table))
+    config = config_for_data(MlpConfig(inputs=(1,), classes=2, width=16, layers=3), data, [])
+    train(RunPlan("table", config, Recipe(epochs=1, batch=16, lr=0.01, threads=1), data, other_run))
+    refused = (
+        rf"version 1 of 'table' predicts 'price' \({kind}\), and this network 'cost of it' "
+        rf"\({other_kind}\): .*Give --name table-cost-of-it, or --version 2"
+    )
+    with pytest.raises(UsageError, match=refused):
+        export_model(other_run, tmp_path)
+    with pytest.raises(UsageError, match=refused):
+        compress_model(other_run, tmp_path, data=table, keep=0.5)
+    assert not (tmp_path / "table" / "2").exists()
+
+    named = export_model(other_run, tmp_path, name="table-cost-of-it")
+    assert not any("columns are not" in text for text in named.warnings)
+    columns = (
+        "the columns are not those of version 1 of 'table', so its callers may be refused: "
+        "new are 'height' and missing are 'length'"
+    )
+    second = export_model(other_run, tmp_path, version=2)
+    assert (second.manifest.version, columns in second.warnings) == (2, True)
+    # the newest version now predicts what this network does
+    cut = compress_model(other_run, tmp_path, data=table, keep=0.5)
+    assert (cut.manifest.version, any("columns are" in text for text in cut.warnings)) == (3, False)
 
 
 def test_a_later_export_publishes_no_hidden_words(run: Path, tmp_path: Path) -> None:

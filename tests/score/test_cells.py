@@ -97,6 +97,26 @@ def test_wrong_cells_name_their_line(tmp_path: Path, name: str, text: str, messa
     assert message in str(caught.value)
 
 
+MISSING = {
+    "a.csv": "id,color,day,ripe,{}\na,3,03.01.1970,true,7\n",
+    "b.jsonl": '{{"id": "a", "color": "3", "day": "03.01.1970", "ripe": true, "{}": 7}}\n',
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_columns_that_may_be_blank_may_be_missing(tmp_path: Path, name: str) -> None:
+    """Unless another column has almost the name of one."""
+    put_cell_model(tmp_path / "models")
+    path = tmp_path / name
+    path.write_text(MISSING[name].format("weight"))
+    assert score(tmp_path / "models", path, tmp_path / "out").rows == 1
+    expected = expected_labels(np.array([[NAN, 1, 2, 1]], np.float32))
+    assert scored(tmp_path / "out")["label"].to_pylist() == expected
+    path.write_text(MISSING[name].format("Sizes"))
+    with pytest.raises(RowsError, match=f"{name}.*: expected a column 'size', got 'Sizes': did you mean it"):
+        score(tmp_path / "models", path, tmp_path / "other")
+
+
 def test_arrays_have_cells(tmp_path: Path) -> None:
     """As everywhere, a number in a column of dates is no date."""
     put_cell_model(tmp_path / "models")

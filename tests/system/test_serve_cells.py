@@ -90,17 +90,26 @@ def test_the_command_predict(server: Server, model: Path, tmp_path: Path) -> Non
 def test_the_command_predict_warns(server: Server, model: Path, tmp_path: Path) -> None:
     """In a column of the table, or in the JSON object; the same for a service and a file."""
     table = tmp_path / "rows.csv"
-    table.write_text(CSV + "e,9.5,red,02.01.1970,no\n")
+    table.write_text(CSV + "e,9.5,red,02.01.1970,no\nf,1,RED,02.01.1970,no\n")
     expected = [
         *("", "", "", "color: a word that training has not seen"),
         "size: 9.5 is outside of training's range, -3 to 3",
+        "color: a word that training has not seen (did you mean 'red'?)",
     ]
     for source in (server.url, model):
         ran = run_in_process("predict", source, table, "--warnings")
         assert [row["warnings"] for row in csv.DictReader(io.StringIO(ran.stdout))] == expected
         ran = run_in_process("predict", source, table, "--warnings", "--json")
         assert json.loads(ran.stdout)["warnings"] == expected
-    assert "warnings" not in run_in_process("predict", model, table).stdout
+        ran = run_in_process("predict", source, table)
+        assert "warnings" not in ran.stdout
+        # on standard error, since the output may be read by a program
+        assert " ".join(ran.stderr.split()) == (
+            "note: 3 rows have cells that training did not have (the first, row 4: color: a word that "
+            "training has not seen); --warnings adds them to the output"
+        )
+    table.write_text(CSV[: CSV.index("d,2,blue")])
+    assert run_in_process("predict", model, table).stderr == ""
     digits = tmp_path / "digits.npy"
     np.save(digits, np.zeros((1, 64)))
     ran = run_in_process("predict", BUNDLED_MODEL, digits, "--warnings")

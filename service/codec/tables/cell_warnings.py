@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from turnpike.common.columns import cell_text
+from turnpike.common.columns import cell_text, in_words, word_of
+from turnpike.common.similar_names import misspelled
 from turnpike.service.artifact.signature import Column, Signature
 from turnpike.service.inference_types import Array
 
@@ -43,7 +45,7 @@ class CellWarnings:
                 "row": row,
                 "column": self.columns[place].name,
                 "value": _short(self.cells[row][place]),
-                "what": warning_text(self.columns[place]),
+                "what": warning_text(self.columns[place], self.cells[row][place]),
             }
             for row, place in self.places[:MAX_LISTED].tolist()
         ]
@@ -64,22 +66,38 @@ def cell_warnings(
     return CellWarnings(np.argwhere(found), cells, signature.columns) if found.any() else None
 
 
-def row_warnings(numbers: Array, signature: Signature) -> list[str]:
-    """For each row of numbers the warnings as a text, which is empty for most."""
+def row_warnings(numbers: Array, signature: Signature, cells: Sequence[Sequence[object]] = ()) -> list[str]:
+    """For each row of numbers the warnings as a text, which is empty for most.
+
+    If the cells are known too, a word that training has not seen is compared with those that it has.
+    """
     texts: list[list[str]] = [[] for _ in numbers]
     for row, place in np.argwhere(_is_new(numbers, signature)).tolist():
         column = signature.columns[place]
         value = "" if _kind(column) == UNSEEN else f"{cell_text(column.form, float(numbers[row, place]))} is "
-        texts[row].append(f"{column.name}: {value}{warning_text(column)}")
+        texts[row].append(
+            f"{column.name}: {value}{warning_text(column, cells[row][place] if cells else None)}"
+        )
     return ["; ".join(parts) for parts in texts]
 
 
-def warning_text(column: Column) -> str:
-    """What is wrong with a cell of this column, in words."""
+def warning_text(column: Column, cell: object = None) -> str:
+    """What is wrong with a cell of this column, in words; the cell itself may be unknown."""
     if _kind(column) == UNSEEN:
-        return "a word that training has not seen"
+        meant = (
+            None
+            if cell is None
+            else _similar_word(word_of(cell)[:MAX_CELL_CHARACTERS], column.form.categories)
+        )
+        return "a word that training has not seen" + (f" (did you mean {in_words(meant)}?)" if meant else "")
     low, high = (cell_text(column.form, bound) for bound in (column.low, column.high))
     return f"outside of training's range, {low} to {high}"
+
+
+@lru_cache(maxsize=1000)
+def _similar_word(word: str, words: tuple[str, ...]) -> str | None:
+    """The word of a category that differs from this one by case, spaces or a slip only."""
+    return misspelled([word], words).get(word)
 
 
 def _is_new(numbers: Array, signature: Signature) -> Array:

@@ -24,7 +24,9 @@ from turnpike.export.errors import ParityError
 from turnpike.export.graph_identity import decide_identity
 from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import parse_inputs
-from turnpike.export.network import Network
+from turnpike.export.measure.gate_profile import profile_gates
+from turnpike.export.measure.lesion_curve import MAX_LESION_ROWS, lesion_curve
+from turnpike.export.network import Network, Rows
 from turnpike.export.options import SourceOptions
 from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.export.parity.rounding import measure_rounding
@@ -34,7 +36,7 @@ from turnpike.export.proved_graph import identity_record
 from turnpike.export.sources.load import load_source
 from turnpike.export.verify import verify_model
 from turnpike.models.layers.highway import HighwayLayer
-from turnpike.service.artifact.manifest import Manifest, Variant
+from turnpike.service.artifact.manifest import LesionCurve, Manifest, Variant
 from turnpike.service.artifact.proof_records import (
     InputRange,
     Parity,
@@ -71,11 +73,11 @@ def rows(folder: Path) -> Path:
     return save_rows(folder / "rows.npz", 0)
 
 
-def verified(path: Path, **options: Any) -> VerifiedFile:
+def verified(path: Path, spec: str = INPUT, net: nn.Module | None = None, **options: Any) -> VerifiedFile:
     """A file with what a verification computes, for checks of many manifests."""
-    runtime, model, net = open_model(path), ir.from_proto(onnx.load(path)), network()
+    runtime, model, net = open_model(path), ir.from_proto(onnx.load(path)), net or network()
     assert runtime.manifest is not None
-    source = load_source(net, SourceOptions(inputs=parse_inputs([INPUT]), **options))
+    source = load_source(net, SourceOptions(inputs=parse_inputs([spec]), **options))
     graph = prepare_like(source, model, plain=False)
     proof = measure_rounding(source, graph.traced, model, graph.gates.origins, runtimes=[runtime])
     identity = decide_identity(source, graph, model)
@@ -264,6 +266,55 @@ def test_a_false_claim_is_refused(on_rows: VerifiedFile, message: str) -> None:
     with pytest.raises(ParityError, match=re.escape(message)) as refused:
         check(on_rows, **changes)
     assert str(refused.value).startswith(f"{on_rows.path}: manifest: ")
+
+
+def test_figures_of_the_first_rows_are_those_of_older_files(folder: Path) -> None:
+    """Newer ones are of rows that are spread over all, which may be sorted."""
+    count = MAX_LESION_ROWS + 200
+    x = np.sort(np.random.default_rng(0).standard_normal((count, 6)).astype(np.float32), axis=0)
+    rows = folder / "many.npz"
+    np.savez(rows, x=x, y=np.arange(count) * 3 // count)
+    path = export_model(network(), folder / "many", name="net", inputs=[INPUT], data=rows).path
+    file = verified(path, data=rows)
+    loaded, graph, lesion = file.network.rows, file.graph, file.manifest.lesion
+    assert loaded is not None
+    assert lesion is not None
+
+    def measured(some: Rows) -> LesionCurve | None:
+        return lesion_curve(file.runtime, graph.gates.gates, some, graph.public_outputs[0], graph.biases)
+
+    older = measured(loaded.take(slice(MAX_LESION_ROWS)))
+    fewer = measured(loaded.take(slice(500)))
+    assert older is not None
+    assert (lesion.rows, older.rows, lesion == older) == (MAX_LESION_ROWS, MAX_LESION_ROWS, False)
+    for curve in (lesion, older):
+        assert "lesion" in check(file, lesion=curve).checked
+    assert fewer is not None
+    for false in (fewer, older.model_copy(update={"accuracy": lesion.accuracy})):
+        with pytest.raises(ParityError, match="lesion: (rows|accuracy|loss): expected"):
+            check(file, lesion=false)
+
+
+@pytest.mark.slow
+def test_a_profile_of_the_first_rows_is_that_of_an_older_file(folder: Path) -> None:
+    """A network with many positions is measured on fewer rows than there are."""
+    count, spec = 270, "x:float32[batch,4096,6]"
+    net = nn.Sequential(nn.Linear(6, 64), HighwayLayer(64), nn.Linear(64, 3)).eval()
+    rows = folder / "positions.npz"
+    x = np.random.default_rng(0).standard_normal((count, 4096, 6), np.float32)
+    np.savez(rows, x=np.sort(x, axis=0))
+    path = export_model(net, folder / "positions", name="net", inputs=[spec], data=rows).path
+    file = verified(path, spec, net, data=rows)
+    loaded, profile = file.network.rows, file.manifest.profile
+    assert loaded is not None
+    assert profile is not None
+    assert profile.rows < count
+    older = profile_gates(file.runtime, file.graph.gates.gates, loaded.take(slice(profile.rows)))
+    assert (older.rows, older.digest == profile.digest) == (profile.rows, False)
+    for record in (profile, older):
+        assert "profile" in check(file, profile=record).checked
+    with pytest.raises(ParityError, match="profile: (digest|layers)"):
+        check(file, profile=profile.model_copy(update={"digest": older.digest}))
 
 
 def test_only_a_decision_that_is_repeated_counts(without_rows: VerifiedFile) -> None:

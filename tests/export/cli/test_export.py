@@ -111,7 +111,9 @@ def test_a_checkpoint_is_exported_inspected_and_verified(
 
 def test_inspect_shows_a_table(call: Callable[..., Result], tmp_path: Path) -> None:
     """Inputs, outputs, gates and proof; of a file from elsewhere, what its graph says."""
-    assert call(*EXPORT, "--name", "net").exit_code == 0
+    exported = call(*EXPORT, "--name", "net")
+    assert exported.exit_code == 0
+    assert re.fullmatch(r"next: \S*turnpike serve repo", exported.stdout.splitlines()[-1])
     shown = call("inspect", "repo/net/1/model.onnx")
     for text in (
         "net, version 1",

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.measure.accuracy import are_probabilities, score
-from turnpike.export.measure.lesion_curve import lesion_curve
+from turnpike.export.measure.lesion_curve import MAX_LESION_ROWS, lesion_curve
+from turnpike.export.measure.run_rows import spread_rows
 from turnpike.export.network import Rows
 
 
@@ -43,6 +44,27 @@ def test_closing_a_layer_equals_leaving_it_out(ending: str) -> None:
         assert lesion.loss == pytest.approx(after.loss, abs=1e-5)
         assert lesion.flipped == pytest.approx((without.argmax(1) != intact.argmax(1)).mean(), abs=1e-5)
     assert any(lesion.flipped > 0 for lesion in curve.layers)
+
+
+def test_sorted_rows_are_measured_everywhere() -> None:
+    """The network is right about the second half of a table alone."""
+    net = highway()
+    x = np.random.default_rng(1).normal(size=(3 * MAX_LESION_ROWS, 4)).astype(np.float32)
+    classes = net.logits(x).argmax(1)
+    classes[: len(classes) // 2] += 1
+    rows = Rows({"x": x}, classes % 3)
+    curve = lesion_curve(net.open(), net.gates, rows, "logits", net.biases)
+    assert curve is not None
+    assert (curve.rows, curve.accuracy) == (MAX_LESION_ROWS, pytest.approx(0.5, abs=0.001))
+
+
+def test_rows_are_spread_evenly() -> None:
+    rows = Rows({"x": np.arange(10)}, np.arange(10), tuple("abcdefghij"))
+    some = spread_rows(rows, 4)
+    assert some.inputs["x"].tolist() == [0, 2, 5, 7]
+    assert some.classes is not None
+    assert (some.classes.tolist(), some.texts) == ([0, 2, 5, 7], tuple("acfh"))
+    assert spread_rows(rows, 10) is rows
 
 
 def test_layers_without_levers_are_left_out() -> None:

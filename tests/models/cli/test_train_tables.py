@@ -96,6 +96,15 @@ def test_a_number_is_shown_beside_the_error_of_the_mean(goods: Path) -> None:
     assert "answering the mean every time is as good" in without
 
 
+def test_classes_are_shown_beside_the_commonest(goods: Path) -> None:
+    shown = output("--data", goods, "-n", "2", "--no-pictures", "--out", "run")
+    metrics = read_checkpoint(Path("run/model.safetensors"))[1].metrics
+    scores = (
+        f"{metrics['test_accuracy']:.2%}; {metrics['baseline_accuracy']:.2%} if the answer were always the"
+    )
+    assert f"test accuracy {scores} commonest class" in shown
+
+
 def test_intervals_are_shown(goods: Path) -> None:
     shown = output(
         *(

@@ -12,10 +12,12 @@ import torch
 from PIL import Image
 
 from turnpike.models.choices import DATASETS
+from turnpike.models.cli.columns import show_table
 from turnpike.models.data.dataset import Dataset, Split
 from turnpike.models.data.embedded import encode_texts
 from turnpike.models.data.load import load_dataset
 from turnpike.models.data.mnist import IDX_DATASETS, TEST, TRAIN
+from turnpike.models.data.table.options import TableOptions
 from turnpike.models.errors import ConfigError, DataError
 
 
@@ -135,6 +137,25 @@ def test_an_unknown_source_lists_the_known_ones(source: str) -> None:
     if len(source) < 100:
         assert all(name in str(caught.value) for name in DATASETS)
         assert repr(source) in str(caught.value)
+
+
+def test_a_mistyped_file_is_not_mistaken_for_other_data(tmp_path: Path) -> None:
+    """Options of a table say that there is no such file, and which one beside it was probably meant."""
+    (tmp_path / "patients.csv").write_text("a,b\n1,2\n")
+    said = f"data: '{tmp_path / 'patient.csv'}' does not exist; did you mean '{tmp_path / 'patients.csv'}'?"
+    for table in (None, TableOptions(target="b")):
+        with pytest.raises(DataError) as caught:
+            load_dataset(str(tmp_path / "patient.csv"), table=table)
+        assert str(caught.value) == said
+    with pytest.raises(DataError) as caught:
+        show_table(str(tmp_path / "patient.csv"), TableOptions())
+    assert str(caught.value) == said
+    with pytest.raises(
+        DataError, match="'mnits' does not exist; did you mean 'mnist'[?] Expected one of digits"
+    ):
+        load_dataset("mnits", table=TableOptions(target="b"))
+    with pytest.raises(ConfigError, match="--target: is about a column of a .csv"):
+        load_dataset("digits", table=TableOptions(target="b"))
 
 
 @pytest.mark.parametrize("subfolder", ["", "mnist", "fashion-mnist"])

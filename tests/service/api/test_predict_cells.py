@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 from collections.abc import Mapping
 from datetime import datetime
@@ -27,7 +28,7 @@ from turnpike.service.cli.parquet_file import python_cells
 from turnpike.service.cli.prediction_source import local_model
 from turnpike.service.cli.table_file import read_rows
 from turnpike.service.config.settings import Settings
-from turnpike.service.errors import RequestError, SettingError
+from turnpike.service.errors import SettingError
 from turnpike.service.repository.deployment import Deployment
 
 FEATURES = (
@@ -130,14 +131,95 @@ def test_files_of_rows_are_predicted(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", [[float("nan"), 3.0, 1, 1]])
     assert read_rows(tmp_path / "rows.npy", signature)[0] == [[None, 3.0, 1.0, 1.0]]
     lines.write_text('{"Size": 1, "color": "red", "day": "01.01.1970", "ripe": 1}')
-    with pytest.raises(RequestError, match="got 'Size'; did you mean 'size'"):
-        predict(read_rows(lines, signature)[0], False)
+    with pytest.raises(SettingError, match="row 1: expected a column 'size', got 'Size': did you mean it?"):
+        read_rows(lines, signature)
     parquet.write_table(pyarrow.table(columns).drop(["ripe"]), table)
     with pytest.raises(SettingError, match="rows.parquet: .* 'ripe' is missing"):
         read_rows(table, signature)
     table.write_text("text")
     with pytest.raises(SettingError, match="rows.parquet: expected a Parquet file, cannot read it"):
         read_rows(table, signature)
+
+
+MISSPELLED = "expected a column 'size', got ' Size_': did you mean it?"
+
+
+def test_columns_that_may_be_blank_may_be_missing(tmp_path: Path) -> None:
+    """In each format, if the table has other features and no column that is one of them, misspelled."""
+    signature, predict = local_model(put_cell_model(tmp_path))
+    rows = [{name: cell for name, cell in row.items() if name != "size"} for row in ROWS]
+    expected = [row["label"] for row in predict([row | {"size": None} for row in without_id(rows)], False)[0]]
+    for write in (write_csv, write_lines, write_parquet):
+        path = write(tmp_path, rows)
+        instances, others = read_rows(path, signature)
+        assert [row["label"] for row in predict(instances, False)[0]] == expected
+        assert others == {"id": ["a", "b", "c", "d"]}
+        with pytest.raises(SettingError) as caught:
+            read_rows(write(tmp_path, [row | {" Size_": 1} for row in rows]), signature)
+        # a header of CSV loses the spaces around its names
+        assert MISSPELLED in str(caught.value).replace("'Size_'", "' Size_'"), path
+    path = write_lines(tmp_path, [*ROWS[:3], rows[3] | {"Size": 1}])
+    with pytest.raises(SettingError, match="rows.jsonl, row 4: expected a column 'size', got 'Size'"):
+        read_rows(path, signature)
+
+
+def test_csv_over_http_may_lack_blanks(tmp_path: Path) -> None:
+    file = put_model(
+        tmp_path, data=with_manifest(highway(blanks=True), features=with_blanks(), target="colour")
+    )
+    worker = InProcessWorker(Settings(threads=1))
+    asyncio.run(worker.app.registry.commit(Deployment(1, {"net": (file,)}).to_json()))
+
+    def ask(table: str) -> Reply:
+        return post(worker, table.encode(), {"Content-Type": "text/csv"})
+
+    lines = "\n1,1,5\n-1,2,0\n"
+    expected = ask("a,b,c,color" + lines.replace("\n", ",\n").lstrip(","))
+    assert expected.status == ask("c,a,b" + "\n5,1,").status == 200
+    # names that are numbers are a header still
+    for header in ("a,b,c,2024", "a,b,c,colour"):
+        assert (
+            json.loads(ask(header + lines.replace("\n", ",7\n").removeprefix(",7")).body)["predictions"]
+            == json.loads(expected.body)["predictions"]
+        )
+    # the column that is predicted is none that is misspelled, and a table without any feature is another one
+    for header, message in (
+        ("a,b,Color", "line 1: expected a column 'color', got 'Color': did you mean it?"),
+        ("note,x,y", "expected all 4 features of the model, and 'a', 'b', 'c' and 1 more are missing"),
+    ):
+        reply = ask(header + lines)
+        assert reply.status == 400
+        assert message in json.loads(reply.body)["error"]
+
+
+def with_blanks() -> tuple[Feature, ...]:
+    return tuple(
+        Feature(name=name, low=-9, high=9, mean=0, sd=1, blanks=True) for name in ("a", "b", "c", "color")
+    )
+
+
+def without_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: cell for name, cell in row.items() if name != "id"} for row in rows]
+
+
+def write_csv(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    path = folder / "rows.csv"
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    return path
+
+
+def write_lines(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def write_parquet(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "rows.parquet")
+    return folder / "rows.parquet"
 
 
 def test_parquet_for_other_models(tmp_path: Path) -> None:

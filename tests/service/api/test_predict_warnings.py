@@ -72,6 +72,13 @@ def counted(metrics: Reply) -> dict[str, float]:
     }
 
 
+def test_a_word_that_is_almost_known_is_a_question(worker: InProcessWorker) -> None:
+    rows = [GOOD | {"color": word} for word in ("Red", " r e d", "rad", "4")]
+    what = [warning["what"] for warning in answers(worker, *rows)["warnings"]]
+    unseen = "a word that training has not seen"
+    assert what == [f"{unseen} (did you mean 'red'?)"] * 2 + [unseen] * 2
+
+
 def test_new_cells_are_listed_row_by_row(worker: InProcessWorker) -> None:
     """Blanks, and values at the bounds of training, are not new."""
     rows = [GOOD, GOOD | {"size": 9.5, "color": "blue"}, GOOD | {"day": "31.12.1969"}]

@@ -154,6 +154,12 @@ GOOD_ROW = {"alcohol": 1, "ash [g]": 2, "hue": 3}
             {"Alcohl": 1, "ash [g]": 2, "hue": 3},
             "instances[1]: expected only the model's 3 features, got 'Alcohl'; did you mean 'alcohol'?",
         ),
+        (
+            {"Alcohl": 1, "ash": 2, "hue_": 3},
+            "instances[1]: expected only the model's 3 features, got 'Alcohl', 'ash', 'hue_'; "
+            "for 'Alcohl', did you mean 'alcohol'? "
+            "For 'ash', did you mean 'ash [g]'? For 'hue_', did you mean 'hue'?",
+        ),
         (GOOD_ROW | {"class": 1}, "instances[1]: expected only the model's 3 features, got 'class'"),
         (
             {"hue": 3},
