@@ -181,7 +181,9 @@ def test_a_number_is_judged_by_r2(run: Path, exported: ExportResult) -> None:
 
 
 def test_a_lower_precision_is_compared(run: Path, tmp_path: Path) -> None:
-    result = export_model(run, tmp_path, data=run / "table.csv", precision="int8", max_error=0.2)
+    result = export_model(
+        run, tmp_path, data=run / "table.csv", precision="int8", max_error=0.2, min_agreement=0.95
+    )
     variant = result.manifest.variant
     assert variant is not None
     assert variant.metric is not None
