@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,8 @@ console = Console(width=None if sys.stdout.isatty() else 160)
 # rows of a table; a recurrent network has hundreds of gates
 MAX_SHOWN_GATES = 40
 MAX_SHOWN_FEATURES = 40
+MAX_SHOWN_WORDS = 5  # of a category
+EPOCH = date(1970, 1, 1)
 
 
 @app.command()
@@ -102,6 +105,8 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
                     f" ± {interval.half_width:.5g}, which holds {interval.level:.4g} of the true numbers, by "
                     f"{interval.rows:,} rows"
                 )
+        elif manifest.target:
+            facts["predicts"] = f"{manifest.target}, one of {len(manifest.labels)} classes"
         if (text := manifest.text) is not None:
             facts["text"] = (
                 f"{text.input} takes texts of {text.row_text} ({text.scheme_text}); "
@@ -151,15 +156,35 @@ def show_features(features: tuple[Feature, ...]) -> None:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), title=f"features: {len(features)}", title_justify="left")
     table.add_column("feature")
+    table.add_column("kind")
     for heading in ("low", "mean", "high", "sd"):
         table.add_column(heading, justify="right")
+    table.add_column("words")
     for feature in features[:MAX_SHOWN_FEATURES]:
-        numbers = (feature.low, feature.mean, feature.high, feature.sd)
-        table.add_row(escape(feature.name), *(f"{number:.4g}" for number in numbers))
+        kind = f"{feature.kind}, or blank" if feature.blanks else feature.kind
+        table.add_row(escape(feature.name), kind, *_range_cells(feature), escape(_words(feature)))
     console.print()
     console.print(table)
     if len(features) > MAX_SHOWN_FEATURES:
         console.print(f"… and {len(features) - MAX_SHOWN_FEATURES} more; --json lists all")
+
+
+def _range_cells(feature: Feature) -> list[str]:
+    """The lowest, mean, highest value and the standard deviation; of a word nothing."""
+    if feature.kind == "category":
+        return [""] * 4
+    if feature.kind == "date":
+        days = (feature.low, feature.mean, feature.high)
+        return [*(str(EPOCH + timedelta(round(day))) for day in days), f"{feature.sd:.4g} days"]
+    return [f"{number:.4g}" for number in (feature.low, feature.mean, feature.high, feature.sd)]
+
+
+def _words(feature: Feature) -> str:
+    """The first words of a category."""
+    if feature.kind != "category":
+        return ""
+    words, rest = feature.categories[:MAX_SHOWN_WORDS], len(feature.categories) - MAX_SHOWN_WORDS
+    return ", ".join(words) + (f" and {rest} more" if rest > 0 else "") if words else "not published"
 
 
 def show_gates(gates: tuple[Gate, ...]) -> None:

@@ -104,12 +104,14 @@ const NO_PROFILE =
   "This model has no gate profile to compare with, because it was exported without rows. " +
   "Run turnpike export with rows (the model's own data, or --data) to create one.";
 
+const FEW_RUNS = "At most ten runs a second are counted, so a burst of hundreds of requests gives few rows.";
+
 function summaryOf({ rows, needed, baseline_rows: baseline, bias, level, worst, reason, layers }) {
   if (level === null) {
     return [
       el("p", {}, `No stability index yet: ${reason}.`),
       el("progress", { max: needed, value: Math.min(rows, needed), "aria-label": "Rows of traffic so far" }),
-      el("p", { class: "quiet" }, `${number(rows)} of ${number(needed)} rows so far`),
+      el("p", { class: "quiet" }, `${number(rows)} of ${number(needed)} rows so far. ${FEW_RUNS}`),
     ];
   }
   const { word } = LEVELS[level];

@@ -173,6 +173,9 @@ class TryPanel {
     let failure = null;
     try {
       samples = withBlanks(await get(`${model.path}/samples`, request.signal));
+      // the number of a class that has no name, in the words of the answer
+      if (!model.certificate.labels.length)
+        samples = samples.map((sample) => ({ ...sample, label: sample.label && `class ${sample.label}` }));
       // if the model does not answer, the request for the first sample says why
       opening = await openingSample(model, samples, request.signal).catch(() => opening);
     } catch (error) {

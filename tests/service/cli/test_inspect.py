@@ -11,6 +11,7 @@ from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.run_cli import run_in_process
 from tests.support.text_models import text_file
 from tests.support.tiny_repository import put_model
+from turnpike.service.artifact.manifest import Feature
 
 
 def test_a_folder_with_one_model_shows_its_newest_version(tmp_path: Path) -> None:
@@ -57,3 +58,23 @@ def test_a_model_that_takes_texts_says_so(tmp_path: Path) -> None:
         "ids takes texts of 2 words of 3 characters (alphabet); 7 texts gave the ids of the training" in shown
     )
     assert json.loads(run_in_process("inspect", path, "--json").stdout)["text"]["scheme"] == "alphabet"
+
+
+def test_the_columns_of_a_table_have_their_kinds(tmp_path: Path) -> None:
+    """Dates are dates, words are words, and what is predicted has its name."""
+    features = (
+        Feature(name="age", low=50, high=101, mean=64, sd=10),
+        Feature(
+            name="sex", low=0, high=1, mean=0.5, sd=0.5, kind="category", categories=("F", "M"), blanks=True
+        ),
+        Feature(name="secret", low=0, high=3, mean=1, sd=1, kind="category"),
+        Feature(name="day", low=0, high=365, mean=31, sd=9, kind="date"),
+    )
+    path = put_model(tmp_path, data=text_file(features=features, target="death", text=None)).path
+    lines = run_in_process("inspect", path).stdout.splitlines()
+    cells = {line.split()[0]: line.split()[1:] for line in lines if line.split()}
+    assert cells["age"] == ["number", "50", "64", "101", "10"]
+    assert cells["sex"] == ["category,", "or", "blank", "F,", "M"]
+    assert cells["secret"] == ["category", "not", "published"]
+    assert cells["day"] == ["date", "1970-01-01", "1970-02-01", "1971-01-01", "9", "days"]
+    assert cells["predicts"] == ["death,", "one", "of", "3", "classes"]
