@@ -50,9 +50,11 @@ FOCUSABLE = """() => {
     if (node.disabled || node.tabIndex < 0 || node.closest("[inert], dialog:not([open])")) return false;
     if (!node.checkVisibility({ visibilityProperty: true })) return false;
     if (node.type !== "radio") return true;
+    // Tab stops at the checked button of a group, and at the first if none is checked
+    const checked = all.find((other) => other.name === node.name && other.checked);
     const first = !groups.has(node.name);
     groups.add(node.name);
-    return first;
+    return checked ? node === checked : first;
   });
 }"""
 # whether the focused element, or one that shows it in its place, has an outline
