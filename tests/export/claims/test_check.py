@@ -296,6 +296,7 @@ def test_figures_of_the_first_rows_are_those_of_older_files(folder: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_profile_of_the_first_rows_is_that_of_an_older_file(folder: Path) -> None:
     """A network with many positions is measured on fewer rows than there are."""
     count, spec = 270, "x:float32[batch,4096,6]"

@@ -13,6 +13,8 @@ from turnpike.export.errors import ParityError
 
 # Gates that are about to switch turn one rounding error into a large one, so one network in 250 is refused.
 REFUSED = (96, 191)
+# refused on some CPUs: with AVX-512, a gate of this network is about to switch on the rows of this batch
+REFUSED_ON_SOME_CPUS = {9: "layer05.transform_gate with the batch 'large x1000'"}
 SEEDS = [
     *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12)),
     *(pytest.param(seed, marks=pytest.mark.endurance) for seed in range(12, 500) if seed not in REFUSED),
@@ -26,6 +28,8 @@ def test_an_honest_network_passes(seed: int) -> None:
     subject = random_subject(seed)
     if (reason := verdict(subject.prove)) == "ill-conditioned":
         pytest.skip(f"{subject.net} is ill-conditioned")
+    if seed in REFUSED_ON_SOME_CPUS and reason.startswith(REFUSED_ON_SOME_CPUS[seed]):
+        pytest.skip(f"{subject.net} has a gate that is about to switch: {reason}")
     assert reason == "passed", str(subject.net)
 
 
