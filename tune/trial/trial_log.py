@@ -1,7 +1,8 @@
 """The log of a search: keeps each trial on disk, so that the same command continues an ended search.
 
-A line of JSON for each trial, after one that says what is measured. The search asks for the same trials in
-the same order as long as their figures are the same, so those of the log take their place.
+The first line of the file says what is measured, and each other line is a trial. The search asks for the same
+trials in the same order as long as their figures are the same, so those of the log take their place. A server
+that did not start is tried again, since the reason may be gone.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ class TrialLog:
         del self._records[self._next :]
         return None
 
+    def forget_last(self) -> None:
+        """Forget the record that was taken last, and those after it."""
+        self._next -= 1
+        del self._records[self._next :]
+
     def add(self, record: dict[str, Any]) -> None:
         """Keep a trial that has just been measured."""
         self._records.append(record)
@@ -88,17 +94,18 @@ class LoggedBench:
         # the folder is temporary, and its name says the precision
         key = " ".join((*candidate.options, repository.name if repository is not None else ""))
         record = self._log.take(key)
-        if record is None:
-            try:
-                trial = self._bench.measure(candidate, repository)
-            except ServeError as error:
-                record = {"trial": key, "error": str(error)}
-            else:
-                record = {"trial": key, "loads": [asdict(load) for load in trial]}
-            self._log.add(record)
-        if "error" in record:
-            raise ServeError(record["error"])
-        return _trial_of(record)
+        if record is not None and "error" not in record:
+            return _trial_of(record)
+        try:
+            trial = self._bench.measure(candidate, repository)
+        except ServeError as error:
+            if record is None:
+                self._log.add({"trial": key, "error": str(error)})
+            raise
+        if record is not None:
+            self._log.forget_last()
+        self._log.add({"trial": key, "loads": [asdict(load) for load in trial]})
+        return trial
 
 
 def _trial_of(record: dict[str, Any]) -> Trial:

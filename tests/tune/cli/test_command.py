@@ -420,6 +420,28 @@ def test_a_stopped_search_is_continued(
     }
 
 
+def test_a_server_that_did_not_start_is_tried_again(
+    call: Callable[..., Result], fake: FakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reason may be gone, as that of too little memory; the same command must not repeat the error."""
+    measure = Bench.measure
+
+    def failing(self: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
+        raise ServeError("turnpike serve: no memory")
+
+    options = ("--precision", "fp32", "--users", "1")
+    monkeypatch.setattr(Bench, "measure", failing)
+    for _ in range(2):
+        assert "no memory" in call(*options).stderr
+    monkeypatch.setattr(Bench, "measure", measure)
+    result = call(*options)
+    assert result.exit_code == 0, result.stderr
+    again = list(fake.measured)
+    fake.measured.clear()
+    assert call(*options).exit_code == 0
+    assert again == fake.measured
+
+
 def test_a_search_for_something_else_is_not_continued(
     call: Callable[..., Result], fake: FakeBench, tmp_path: Path
 ) -> None:
