@@ -12,7 +12,7 @@ from turnpike.export.defaults import MAX_ERROR, MIN_AGREEMENT
 from turnpike.export.errors import SourceOptionError, UsageError
 from turnpike.export.input_spec import InputSpec
 from turnpike.export.measure.gate_profile import profile_gates
-from turnpike.export.measure.lesion_curve import lesion_curve
+from turnpike.export.measure.lesion_curve import flipped_row, lesion_curve
 from turnpike.export.measure.sample_rows import choose_samples, input_ranges, sample_count
 from turnpike.export.model_report import report_data, saying_model_is_complete
 from turnpike.export.network import AnySource, Network, Rows
@@ -273,7 +273,7 @@ def run_export(
         stay_hidden = newest.hides_categories and not options.hide_categories
         text = prove_text_input(network, network.rows)
         picture = picture_input(network)
-        samples = choose_samples(network.rows, sample_count(options.samples, network), network.labels)
+        samples = sample_count(options.samples, network)
 
     with steps.step("trace"):
         graph = prepare(network, options.opset, open_recurrent=options.open_recurrent, plain=options.plain)
@@ -290,6 +290,7 @@ def run_export(
 
     with steps.step("measure"):
         profile, curve = measure_gates(network, graph, proved.runtime)
+        flipped = find_flipped_row(network, graph, proved.runtime, curve) if samples else None
 
     if precision != "fp32":
         with steps.step(f"lower to {precision}"):
@@ -315,7 +316,7 @@ def run_export(
         profile=profile,
         lesion=curve,
         ranges=input_ranges(network.rows),
-        samples=samples,
+        samples=choose_samples(network.rows, samples, network.labels, flipped),
         random_weights=network.random_weights,
         tools=tool_versions(),
         **proved.manifest_fields,
@@ -407,6 +408,15 @@ def measure_gates(
         return None, None
     profile = profile_gates(runtime, gates, network.rows, network.labels)
     return profile, lesion_curve(runtime, gates, network.rows, output.name, graph.biases)
+
+
+def find_flipped_row(
+    network: Network, graph: PreparedGraph, runtime: Runtime, curve: LesionCurve | None
+) -> int | None:
+    """The number of a row whose answer changes when a layer is closed, to be among the samples."""
+    if network.rows is None or curve is None:
+        return None
+    return flipped_row(runtime, graph.gates.gates, network.rows, graph.public_outputs[0], graph.biases, curve)
 
 
 def expect_classes(rows: Rows | None, output: Tensor) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from turnpike.export.measure.accuracy import are_probabilities, judge, share_changed
-from turnpike.export.measure.run_rows import output_for_rows, round_figure, spread_rows
+from turnpike.export.measure.run_rows import output_for_rows, round_figure, spread_indices, spread_rows
 from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.levers import override_biases
 from turnpike.service.artifact.manifest import Gate, LayerLesion, LesionCurve
@@ -64,6 +66,34 @@ def lesion_curve(
         loss=round_figure(before.loss),
         layers=tuple(lesions),
     )
+
+
+def flipped_row(
+    runtime: Runtime,
+    gates: Sequence[Gate],
+    rows: Rows,
+    output: str,
+    biases: Mapping[str, Array],
+    curve: LesionCurve,
+) -> int | None:
+    """The number of the row whose right answer changes most clearly when a layer is closed.
+
+    The layer is the one that changes most answers in `curve`. None if it changes no right answer, or the rows
+    have no classes.
+    """
+    layer = max(curve.layers, key=lambda lesion: lesion.flipped, default=None)
+    if layer is None or rows.classes is None or rows.classes.ndim != 1:
+        return None
+    some = spread_rows(rows, MAX_LESION_ROWS)
+    closed_gates = gates_by_layer(gates)[layer.layer]
+    intact = output_for_rows(runtime, some, output)
+    closed = output_for_rows(runtime, some, output, override_biases(biases, closed=closed_gates))
+    each = np.arange(len(some))
+    answers = intact.argmax(-1)
+    margins = closed.max(-1) - closed[each, answers]
+    margins[answers != some.classes] = 0
+    best = int(margins.argmax())
+    return spread_indices(len(rows), MAX_LESION_ROWS)[best] if margins[best] > 0 else None
 
 
 def gates_by_layer(gates: Sequence[Gate]) -> dict[int, list[Gate]]:

@@ -97,7 +97,12 @@ def spread_rows(rows: Rows, count: int) -> Rows:
 
     A table may be sorted, so that its first rows are not like the others.
     """
-    return rows if len(rows) <= count else rows.take(np.arange(count) * len(rows) // count)
+    return rows if len(rows) <= count else rows.take(spread_indices(len(rows), count))
+
+
+def spread_indices(total: int, count: int) -> Array:
+    """The numbers of the rows that `spread_rows` takes of this total."""
+    return np.arange(total) if total <= count else np.arange(count) * total // count
 
 
 def rows_digest(rows: Rows) -> str:

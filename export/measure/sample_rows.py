@@ -36,16 +36,25 @@ def sample_count(samples: int | None, network: Network) -> int:
     return samples
 
 
-def choose_samples(rows: Rows | None, count: int, labels: Sequence[str] = ()) -> tuple[Sample, ...]:
+def choose_samples(
+    rows: Rows | None, count: int, labels: Sequence[str] = (), flipped: int | None = None
+) -> tuple[Sample, ...]:
     """The first row of each class, then the second of each, up to `count`; always the same rows.
 
     If the classes are not known, the first rows. Stops early at MAX_SAMPLE_CHARACTERS.
+
+    Args:
+        rows: The rows to choose from.
+        count: The number of samples.
+        labels: Names of the classes.
+        flipped: The number of a row that stands before the others of its class, since its answer changes when
+            a layer is closed.
     """
     if rows is None:
         return ()
     samples: list[Sample] = []
     space_left = MAX_SAMPLE_CHARACTERS
-    for row in _alternate_classes(rows)[:count]:
+    for row in _alternate_classes(rows, flipped)[:count]:
         inputs = tuple(encode_row(name, array[row]) for name, array in rows.inputs.items())
         text = rows.texts[row] if rows.texts else ""
         space_left -= len(text) + sum(len(sample_input.data) for sample_input in inputs)
@@ -53,6 +62,21 @@ def choose_samples(rows: Rows | None, count: int, labels: Sequence[str] = ()) ->
             break
         samples.append(Sample(label=rows.label(row, labels), text=text, inputs=inputs))
     return tuple(samples)
+
+
+def equal_rows(sample: Sample, rows: Rows) -> list[int]:
+    """The numbers of the rows that have the values of a sample."""
+    stored = {row.name: row for row in sample.inputs}
+    shapes = {name: array.shape[1:] for name, array in rows.inputs.items()}
+    if {name: row.shape for name, row in stored.items()} != shapes:
+        return []
+    same = np.ones(len(rows), bool)
+    for name, array in rows.inputs.items():
+        values = np.frombuffer(stored[name].raw, np.dtype(stored[name].dtype).newbyteorder("<"))
+        flat = array.reshape(len(rows), -1)
+        both_blank = np.isnan(flat) & np.isnan(values) if flat.dtype.kind == "f" else False
+        same &= ((flat == values) | both_blank).all(1)
+    return np.flatnonzero(same).tolist()
 
 
 def input_ranges(rows: Rows | None) -> tuple[InputRange, ...]:
@@ -99,13 +123,15 @@ def _missing_requirement(network: Network) -> str | None:
     return None
 
 
-def _alternate_classes(rows: Rows) -> list[int]:
-    """The indices of all rows, one of each class in turn."""
+def _alternate_classes(rows: Rows, first: int | None) -> list[int]:
+    """The indices of all rows, one of each class in turn; `first` is the first of its class."""
     if rows.classes is None or rows.classes.ndim != 1:
         return list(range(len(rows)))
     rows_seen: Counter[int] = Counter()
     order = []
-    for row, row_class in enumerate(rows.classes.tolist()):
+    numbers = range(len(rows)) if first is None else [first, *range(first), *range(first + 1, len(rows))]
+    for row in numbers:
+        row_class = int(rows.classes[row])
         order.append((rows_seen[row_class], row_class, row))
         rows_seen[row_class] += 1
     return [row for _, _, row in sorted(order)]

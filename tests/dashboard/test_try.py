@@ -68,11 +68,8 @@ def test_samples_are_sent_unchanged(dashboard: OpenDashboard, bundled_server: Se
         (row,) = page.evaluate(CURRENT_ROW)
         assert row["data"] == samples[8]["inputs"][0]["data"]
         assert page.evaluate(CURRENT_READING)["missing"] is None
-        # the preview shows the same pixels
-        preview = page.get_by_role("img", name="Picture as the network receives it").evaluate(
-            "(canvas) => Array.from(canvas.getContext('2d').getImageData(0, 0, 8, 8).data)"
-        )
-        np.testing.assert_allclose(np.array(preview[::4]) * 16 / 255, row["data"], atol=0.04)
+        # the board shows the pixels themselves
+        expect(page.get_by_text("as the network receives them")).to_be_hidden()
 
 
 @pytest.mark.thorough

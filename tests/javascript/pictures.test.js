@@ -104,10 +104,24 @@ test("a drawing is placed alike wherever it was drawn, and however large", () =>
   near(mass.y, 14, 0.5);
 });
 
-test("small pictures have the same amount of ink", () => {
-  const frame = frameFor(8, 8, []);
+// digits in NIST's form: bars as high as the picture, and narrower
+const digits = [2, 3, 4, 5, 5].map((wide) => pasteOnto({ height: 8, width: wide, channels: 1, data: new Float32Array(8 * wide).fill(0.5) }, 8, 8, 0, 2));
+
+test("small digits have the same amount of ink", () => {
+  const frame = frameFor(8, 8, digits);
   const stroke = [{ points: [[0.5, 0.1], [0.5, 0.9]], width: 0.1 }];
   near(sum(fitStrokes(stroke, frame, 0.1)), frame.ink, 0.35 * frame.ink);
+});
+
+test("other small pictures are not squeezed into the form of digits", () => {
+  const square = [{ points: [[0.2, 0.2], [0.8, 0.2], [0.8, 0.8], [0.2, 0.8], [0.2, 0.2]], width: 0.1 }];
+  const wide = pasteOnto({ height: 8, width: 8, channels: 1, data: new Float32Array(64).fill(0.5) }, 8, 8, 0, 0);
+  for (const samples of [[], [...digits, wide], digits.slice(1)]) {
+    const bounds = inkBounds(fitStrokes(square, frameFor(8, 8, samples), 0.1));
+    near(bounds.right - bounds.left, bounds.bottom - bounds.top, 0);
+  }
+  const bounds = inkBounds(fitStrokes(square, frameFor(8, 8, digits), 0.1));
+  assert.ok(bounds.right - bounds.left < bounds.bottom - bounds.top);
 });
 
 test("without strokes and without ink, a picture is black", () => {

@@ -21,10 +21,6 @@ export class NumberForm {
   constructor({ inputs, certificate }, onRow) {
     this.#onRow = onRow;
     this.#fields = inputs.map((input) => new Field(input, rangeOf(certificate, input), () => this.#submit()));
-    const random = () => {
-      for (const field of this.#fields) field.random();
-      this.#submit("random row");
-    };
     this.node = el(
       "form",
       {
@@ -42,12 +38,18 @@ export class NumberForm {
         "div",
         { class: "toolbar" },
         el("button", { type: "submit", class: "main" }, "Predict"),
-        el("button", { type: "button", on: { click: random } }, "Random row"),
+        el("button", { type: "button", on: { click: () => this.start() } }, "Random row"),
       ),
     );
   }
 
   learnFrom() {}
+
+  /** Begin with a random row. */
+  start() {
+    for (const field of this.#fields) field.random();
+    this.#submit("random row");
+  }
 
   take({ title, inputs }) {
     // the ids of a text are only known to the service

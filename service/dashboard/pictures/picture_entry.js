@@ -34,7 +34,9 @@ export class PictureEntry {
   #frame;
   #board;
   #tools;
-  #preview = el("canvas", {
+  // shown beside a drawing; other pictures are on the board as the network receives them
+  #preview = el("figure", { class: "preview" });
+  #pixels = el("canvas", {
     class: "pixels",
     role: "img",
     "aria-label": "Picture as the network receives it",
@@ -87,8 +89,8 @@ export class PictureEntry {
     });
     this.#setPenWidth();
     const size = `${height} × ${width}${isGrey ? "" : " × 3"} pixels, as the network receives them`;
-    const preview = el("figure", { class: "preview" }, this.#preview, el("figcaption", {}, size));
-    const boards = el("div", { class: "boards" }, this.#board.node, preview);
+    setChildren(this.#preview, this.#pixels, el("figcaption", {}, size));
+    const boards = el("div", { class: "boards" }, this.#board.node, this.#preview);
     setChildren(this.node, boards, this.#tools.node, this.#rowPicker, this.#error);
     this.#showPreview(null);
   }
@@ -250,7 +252,8 @@ export class PictureEntry {
     const pixels = row
       ? tensorToPixels(this.#format, row.inputs[0])
       : this.#toggleInk(blackPixels(height, width, channels));
-    paintPixels(this.#preview, pixels);
+    paintPixels(this.#pixels, pixels);
+    this.#preview.hidden = this.#board.strokes.length === 0;
   }
 
   #showError(text) {

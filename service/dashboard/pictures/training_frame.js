@@ -19,20 +19,39 @@ import { rasterize } from "./stroke_raster.js";
 
 // pixels; pictures up to this size are too coarse to learn a frame from
 const MAX_SMALL_SIZE = 12;
+// share of the frame's width that digits in NIST's form have at most
+const MAX_DIGIT_WIDTH = 0.75;
 // number of samples needed to learn a frame
 const MIN_SAMPLES = 5;
 
 /** The frame for pictures of this size, learned from samples if there are enough. */
 export function frameFor(height, width, samples) {
-  if (Math.max(height, width) <= MAX_SMALL_SIZE) return smallFrame(height, width);
   const measurements = samples.map(measure).filter(Boolean);
+  if (Math.max(height, width) <= MAX_SMALL_SIZE) {
+    return areDigits(measurements, height, width) ? digitFrame(height, width) : smallFrame(height, width);
+  }
   return measurements.length < MIN_SAMPLES
     ? largeFrame(height, width)
     : learnedFrame(height, width, measurements);
 }
 
-/** Like NIST's digits: width and height fill the box, straightened, always with the same amount of ink. */
+/** Whether all pictures are as high as their frame and narrower, as digits in NIST's form are. */
+function areDigits(measurements, height, width) {
+  return (
+    measurements.length >= MIN_SAMPLES &&
+    measurements.every(({ high, wide }) => high === height && wide <= MAX_DIGIT_WIDTH * width)
+  );
+}
+
+/** The drawing fills the frame as it is. */
 function smallFrame(height, width) {
+  const box = { height, width };
+  const centre = ["box", "box"];
+  return { height, width, box, stretch: 1, upright: false, centre, ink: null, pen: height / 6 };
+}
+
+/** Like NIST's digits: width and height fill the box, straightened, always with the same amount of ink. */
+function digitFrame(height, width) {
   const box = { height, width: (width * 5) / 8 };
   const ink = 0.305 * height * width;
   return { height, width, box, stretch: 1.5, upright: true, centre: ["box", "mass"], ink, pen: height / 6 };

@@ -243,7 +243,7 @@ export function startRoad(node) {
 
 function laneKeys() {
   const key = (kind, text) => el("span", { class: `lane-key ${kind}` }, text);
-  const keys = [key("carried", "carried"), key("transformed", "transformed"), key("as-trained", "as trained")];
+  const keys = [key("carried", "carried"), key("transformed", "transformed by H"), key("as-trained", "as trained")];
   return el("p", { class: "lane-keys" }, keys);
 }
 

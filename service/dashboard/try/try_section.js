@@ -160,7 +160,7 @@ class TryPanel {
   async #fetchSamples(model, formats, entries) {
     const request = (this.#samplesRequest = new AbortController());
     if (!model.certificate.samples) {
-      // a form of features begins with a row of its own
+      // a form begins with a row of its own
       entries[0].start?.();
       return;
     }

@@ -26,6 +26,7 @@ from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import parse_inputs
 from turnpike.export.measure.gate_profile import profile_gates
 from turnpike.export.measure.lesion_curve import MAX_LESION_ROWS, lesion_curve
+from turnpike.export.measure.sample_rows import choose_samples
 from turnpike.export.network import Network, Rows
 from turnpike.export.options import SourceOptions
 from turnpike.export.output.model_bytes import embed_manifest
@@ -266,6 +267,18 @@ def test_a_false_claim_is_refused(on_rows: VerifiedFile, message: str) -> None:
     with pytest.raises(ParityError, match=re.escape(message)) as refused:
         check(on_rows, **changes)
     assert str(refused.value).startswith(f"{on_rows.path}: manifest: ")
+
+
+def test_one_sample_may_be_any_row_of_its_class(on_rows: VerifiedFile) -> None:
+    """The row whose answer flips depends on rounding; older files have the first rows only."""
+    loaded, labels = on_rows.network.rows, on_rows.manifest.labels
+    assert loaded is not None
+    for flipped in (None, 0, 7, 39):
+        samples = choose_samples(loaded, 5, labels, flipped)
+        assert "samples" in check(on_rows, samples=samples).checked
+    first, second = (choose_samples(loaded, 5, labels, flipped) for flipped in (7, 8))
+    with pytest.raises(ParityError, match=r"samples\[1\]: expected a row of the data"):
+        check(on_rows, samples=(first[0], first[1], second[2], *first[3:]))
 
 
 def test_figures_of_the_first_rows_are_those_of_older_files(folder: Path) -> None:

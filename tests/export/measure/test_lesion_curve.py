@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.tiny_highway import Gated, highway
 from turnpike.export.measure.accuracy import are_probabilities, score
-from turnpike.export.measure.lesion_curve import MAX_LESION_ROWS, lesion_curve
+from turnpike.export.measure.lesion_curve import MAX_LESION_ROWS, flipped_row, lesion_curve
 from turnpike.export.measure.run_rows import spread_rows
 from turnpike.export.network import Rows
 
@@ -44,6 +44,37 @@ def test_closing_a_layer_equals_leaving_it_out(ending: str) -> None:
         assert lesion.loss == pytest.approx(after.loss, abs=1e-5)
         assert lesion.flipped == pytest.approx((without.argmax(1) != intact.argmax(1)).mean(), abs=1e-5)
     assert any(lesion.flipped > 0 for lesion in curve.layers)
+
+
+def test_the_flipped_row_is_right_until_a_layer_is_closed() -> None:
+    """Its answer changes more clearly than that of any other row, in a table of more rows than are run."""
+    net = highway(layers=4)
+    rows = rows_for(net, 2 * MAX_LESION_ROWS)
+    assert rows.classes is not None
+    curve = lesion_curve(net.open(), net.gates, rows, "logits", net.biases)
+    assert curve is not None
+    row = flipped_row(net.open(), net.gates, rows, "logits", net.biases, curve)
+    assert row is not None
+    layer = max(curve.layers, key=lambda lesion: lesion.flipped).layer
+    intact = net.logits(rows.inputs["x"])
+    closed = net.logits(rows.inputs["x"], frozenset({layer}))
+    assert intact[row].argmax() == rows.classes[row] != closed[row].argmax()
+    margins = np.take_along_axis(closed, intact.argmax(1)[:, None], 1)[:, 0] - closed.max(1)
+    margins[intact.argmax(1) != rows.classes] = 0
+    assert margins[row] == pytest.approx(margins[::2].min(), abs=1e-5)
+
+
+def test_no_row_is_flipped_if_closing_a_layer_changes_no_right_answer() -> None:
+    net = highway(layers=2)
+    x = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
+    wrong = Rows({"x": x}, (net.logits(x).argmax(1) + 1) % 3)
+    curve = lesion_curve(net.open(), net.gates, wrong, "logits", net.biases)
+    assert curve is not None
+    assert flipped_row(net.open(), net.gates, wrong, "logits", net.biases, curve) is None
+    numbers = Rows({"x": x}, numbers=x[:, 0])
+    assert flipped_row(net.open(), net.gates, numbers, "logits", net.biases, curve) is None
+    none = curve.model_copy(update={"layers": ()})
+    assert flipped_row(net.open(), net.gates, wrong, "logits", net.biases, none) is None
 
 
 def test_sorted_rows_are_measured_everywhere() -> None:

@@ -13,6 +13,7 @@ from turnpike.export.measure.sample_rows import (
     DEFAULT_SAMPLES,
     choose_samples,
     encode_row,
+    equal_rows,
     input_ranges,
     sample_count,
 )
@@ -46,6 +47,24 @@ def test_samples_take_one_row_of_each_class_in_turn() -> None:
     assert picked(rows, 5) == [2, 5, 0, 4, 1]
     assert picked(rows, 99) == [2, 5, 0, 4, 1, 3, 6]
     assert picked(rows, 0) == []
+
+
+def test_a_row_whose_answer_flips_leads_its_class() -> None:
+    """The classes stay in turn, and no other row is left out for it."""
+    rows = Rows({"x": numbered(7)}, np.array([2, 2, 0, 2, 0, 1, 2]))
+    chosen = [choose_samples(rows, count, (), 3) for count in (3, 5, 99)]
+    numbers = [[sample.inputs[0].raw[0] for sample in samples] for samples in chosen]
+    assert numbers == [[2, 5, 3], [2, 5, 3, 4, 0], [2, 5, 3, 4, 0, 1, 6]]
+
+
+def test_rows_with_the_values_of_a_sample_are_found() -> None:
+    """Blanks are equal, and so are rows that are there twice."""
+    x = np.array([[1, np.nan], [2, 1], [1, np.nan], [1, 1]], np.float32)
+    (sample,) = choose_samples(Rows({"x": x}), 1)
+    assert equal_rows(sample, Rows({"x": x})) == [0, 2]
+    assert equal_rows(sample, Rows({"x": x[1:2]})) == []
+    assert equal_rows(sample, Rows({"z": x})) == []
+    assert equal_rows(sample, Rows({"x": x[:, :1]})) == []
 
 
 @pytest.mark.parametrize("classes", [None, np.zeros((5, 2), np.int64)])
