@@ -94,6 +94,24 @@ def cell_rows(rows: Any, columns: Sequence[Column], model: str) -> list[list[Cel
     return [list(row) for row in zip(*cells, strict=True)]
 
 
+def column_rows(columns: Mapping[str, Any], model: str) -> list[dict[str, Any]]:
+    """Rows with names, of a dict of columns."""
+    lists = {name: list(values) for name, values in columns.items()}
+    lengths = {name: len(values) for name, values in lists.items()}
+    if len(set(lengths.values())) > 1:
+        raise InputError(f"rows for model {model!r}", f"expected columns of one length, got {lengths}")
+    return [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
+
+
+def text_rows(rows: Sequence[Mapping[str, Any]], model: str) -> list[Any]:
+    """The texts of rows with names, which have them by the name `text`."""
+    for index, row in enumerate(rows):
+        if "text" not in row:
+            reason = f"expected 'text' in row {index}, got {list(row)}"
+            raise InputError(f"rows for model {model!r}", reason)
+    return [row["text"] for row in rows]
+
+
 def to_numbers(rows: Sequence[Sequence[Cell]], columns: Sequence[Column], model: str) -> Array:
     """The numbers for rows of cells, as the network gets them; NaN stands for a blank."""
     numbers = np.empty((len(rows), len(columns)))

@@ -7,24 +7,17 @@ them without an event loop.
 from __future__ import annotations
 
 import functools
-import importlib
-import random
-import re
-import time
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import (
-    TYPE_CHECKING,
     Any,
     Concatenate,
     Literal,
     ParamSpec,
     Self,
-    TypeAlias,
-    TypedDict,
     TypeVar,
     Unpack,
+    cast,
     overload,
 )
 
@@ -33,144 +26,128 @@ import numpy as np
 from turnpike.client.cells import (
     are_plain,
     cell_rows,
+    column_rows,
     has_cells,
     has_names,
     model_columns,
     table_rows,
+    text_rows,
     to_numbers,
 )
-from turnpike.client.errors import (
-    DeadlineError,
-    InputError,
-    InputWarning,
-    RequestRefusedError,
-    ServerError,
-    UnavailableError,
+from turnpike.client.errors import InputError, InputWarning, ServerError, UnavailableError
+from turnpike.client.inputs import (
+    Array,
+    Call,
+    Inputs,
+    Rows,
+    TableType,
+    is_columns,
+    is_series,
+    is_table,
+    not_finite,
+    to_json_rows,
+    to_tensors,
 )
-from turnpike.client.inputs import Array, Call, Inputs, Rows, TableType, is_table, to_tensors
-from turnpike.client.results import Gates, Lesion, to_columns, to_table
-from turnpike.common.distribution import needing_extra
+from turnpike.client.options import CallOptions, Moves
+from turnpike.client.results import (
+    ClassScore,
+    Gates,
+    Lesion,
+    LesionCurve,
+    ModelMetadata,
+    Sample,
+    to_class_scores,
+    to_columns,
+    to_samples,
+    to_table,
+)
+from turnpike.client.sender import Sender, Version
 
-if TYPE_CHECKING:
-    import grpc
-    import httpx
-
-    Transport: TypeAlias = httpx.BaseTransport | httpx.AsyncBaseTransport | grpc.ChannelCredentials
-
-# a header holds no lines, and no spaces around its value
-VALID_KEY = re.compile(r"[!-~]([ -~]*[!-~])?")
-# for each scheme of an address, the module of a protocol and the extra that it needs. The module's
-# AsyncTransport and BlockingTransport, whose coroutines never wait, have `send`, `sleep` and `close`.
-TRANSPORTS = {
-    "http": ("turnpike.client.http", "client"),
-    "https": ("turnpike.client.http", "client"),
-    "grpc": ("turnpike.client.grpc", "client-grpc"),
-    "grpcs": ("turnpike.client.grpc", "client-grpc"),
-}
-# seconds before the first retry, which double with each further one, and their maximum
-FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
-
-Version = str | int
 Detail = Literal["summary", "units", "rows"]
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+# the arguments of gates and lesions that are no options of the call
+MOVES = ("close", "open", "shift")
 
 
-class Moves(TypedDict, total=False):
-    """The gates to move. A number is a layer, a name is one gate."""
+class BaseClient(Sender):
+    """The inputs of calls: tables, cells, and tensors."""
 
-    close: Sequence[int | str]
-    open: Sequence[int | str]
-    shift: Mapping[str, float]
-
-
-@dataclass(eq=False, repr=False)
-class BaseClient:
-    """The arguments of both clients, and requests that are tried again within one deadline."""
-
-    url: str
-    _: KW_ONLY
-    api_key: str | None = None
-    timeout: float = 30.0
-    retries: int = 3
-    transport: Transport | None = None
-    _transport_name = "AsyncTransport"
     # frames from a method's coroutine to its caller, so that a warning names the caller's line
     _stack_level = 2
 
-    def __post_init__(self) -> None:
-        scheme = self.url.partition("://")[0].lower()
-        if scheme not in TRANSPORTS:
-            raise ValueError(f"url: expected {', '.join(TRANSPORTS)} and ://HOST:PORT, got {self.url!r}")
-        if self.api_key is not None and not VALID_KEY.fullmatch(self.api_key):
-            raise ValueError(
-                "api_key: expected printable ASCII characters, without spaces or lines around them"
-            )
-        module, extra = TRANSPORTS[scheme]
-        with needing_extra(f"an address {scheme}://", extra):
-            transports = importlib.import_module(module)
-        self._transport = getattr(transports, self._transport_name)(self.url, self.api_key, self.transport)
-        self._metadata: dict[tuple[str, Version], Any] = {}
+    async def _run_inputs(self, call: Call, inputs: Any) -> Any:
+        """Run a model on inputs, in the form that its certificate describes if they are more than numbers."""
+        if not is_table(inputs) and not has_cells(inputs) and not await self._has_columns(call, inputs):
+            return await self._run_tensors(call, inputs)
 
-    async def _send(self, call: Call, deadline: float = 0, *, retries: int | None = None) -> Any:
-        of_model = f" of model {call.model!r}" if call.model else ""
-        subject = f"{call.operation}{of_model} at {self.url}"
-        deadline = deadline or time.monotonic() + self.timeout
-        attempt, retries = 0, self.retries if retries is None else retries
-        while (seconds := deadline - time.monotonic()) > 0:
-            try:
-                return await self._transport.send(call, subject, seconds)
-            except UnavailableError as error:
-                backoff = min(MAX_PAUSE, FIRST_PAUSE * 2**attempt) * random.uniform(0.5, 1)  # noqa: S311
-                pause = (error.retry_after or 0.0) + backoff
-                if error.retry_after is None or attempt >= retries or pause >= deadline - time.monotonic():
-                    raise
-            attempt += 1
-            await self._transport.sleep(pause)
-        raise DeadlineError(subject, f"expected an answer within {self.timeout} s, got none")
+        async def send(certificate: Any) -> Any:
+            return await self._run_rows(call, inputs, certificate)
 
-    async def _run(self, call: Call, inputs: Any, deadline: float = 0) -> Any:
-        """Send inputs, in the form that the model's certificate describes if they are more than numbers."""
-        deadline = deadline or time.monotonic() + self.timeout
-        if not is_table(inputs) and not has_cells(inputs):
-            return await self._run_tensors(call, inputs, deadline)
+        answer, certificate = await self._with_document("certificate", call, send)
+        # another version of the model may have its features in another order
         for _ in range(2):
-            certificate = await self._send(Call("certificate", call.model, call.version), deadline)
-            answer = await self._run_rows(call, inputs, certificate, deadline)
-            # another version of the model may have its features in another order
             if certificate["model_version"] == answer.get("model_version", answer.get("version")):
                 return answer
+            certificate = await self._document("certificate", call, outdated=certificate)
+            answer = await send(certificate)
         raise ServerError(f"model {call.model!r}", "expected one version to answer, got two each time")
 
-    async def _run_rows(self, call: Call, rows: Any, certificate: Mapping[str, Any], deadline: float) -> Any:
+    async def _has_columns(self, call: Call, inputs: Any) -> bool:
+        """Whether a dict has columns of a table, and not the inputs of the model."""
+        if not is_columns(inputs):
+            return False
+        metadata = await self._document("metadata", call)
+        if not inputs.keys().isdisjoint(tensor["name"] for tensor in metadata["inputs"]):
+            return False
+        certificate = await self._document("certificate", call)
+        return bool(certificate["features"] or certificate.get("text"))
+
+    async def _run_rows(self, call: Call, rows: Any, certificate: Mapping[str, Any]) -> Any:
         """Send a table, or rows that have names, words, dates or blanks."""
         columns = model_columns(certificate["features"])
+        if is_columns(rows) and (columns or certificate.get("text")):
+            rows = column_rows(rows, call.model)
         if not are_plain(columns):
             cells = cell_rows(rows, columns, call.model)
             if call.operation == "predict":
-                return await self._send(call._replace(fields={"instances": cells}), deadline)
-            return await self._run_tensors(call, to_numbers(cells, columns, call.model), deadline)
+                return await self._run(call._replace(fields={"instances": cells}))
+            return await self._run_tensors(call, to_numbers(cells, columns, call.model))
+        # the column of the service's CSV; an older service says nothing of texts
+        names = ["text"] if certificate.get("text") else [column.name for column in columns]
         if is_table(rows):
-            # the column of the service's CSV; an older service says nothing of texts
-            names = ["text"] if certificate.get("text") else [column.name for column in columns]
             rows = table_rows(rows, names, call.model)
-        elif columns and has_names(rows):
-            rows = cell_rows(rows, columns, call.model)
-        return await self._run_tensors(call, rows, deadline)
+        elif names and has_names(rows):
+            is_text = names == ["text"] and not columns
+            rows = text_rows(rows, call.model) if is_text else cell_rows(rows, columns, call.model)
+        return await self._run_tensors(call, rows)
 
-    async def _run_tensors(self, call: Call, inputs: Any, deadline: float) -> Any:
-        """Send inputs in the form that the model's metadata describes, kept until inputs do not fit."""
-        model = call.model, call.version
-        known = self._metadata.get(model)
-        if known is not None:
-            try:
-                return await self._send(call._replace(tensors=to_tensors(inputs, known)), deadline)
-            except (InputError, RequestRefusedError) as error:
-                # status 400: the model may have changed
-                if error.status not in {None, 400}:
-                    raise
-        self._metadata[model] = known = await self._send(Call("metadata", *model), deadline)
-        return await self._send(call._replace(tensors=to_tensors(inputs, known)), deadline)
+    async def _run_tensors(self, call: Call, inputs: Any) -> Any:
+        """Send inputs in the form that the model's metadata describes."""
+
+        async def send(metadata: Any) -> Any:
+            tensors = to_tensors(inputs, metadata)
+            if call.operation != "predict":
+                return await self._run(call._replace(tensors=tensors))
+            reason, may_be_blank = not_finite(tensors)
+            if reason and not (may_be_blank and await self._has_blanks(call)):
+                raise InputError(f"rows for model {call.model!r}", reason)
+            return await self._run(call._replace(fields={"instances": to_json_rows(tensors)}))
+
+        answer, _ = await self._with_document("metadata", call, send)
+        return answer
+
+    def _gates_call(
+        self, operation: str, model: str, version: Version, moves: Moves, body: Mapping[str, Any]
+    ) -> Call:
+        options = {name: value for name, value in moves.items() if name not in MOVES}
+        fields = {name: value for name, value in moves.items() if name in MOVES}
+        return self._call(operation, model, version, cast("CallOptions", options), {**body, **fields})
+
+    async def _has_blanks(self, call: Call) -> bool:
+        """Whether some column of a model may be blank, for which JSON has null."""
+        certificate = await self._document("certificate", call)
+        return any(column.blanks for column in model_columns(certificate["features"]))
 
 
 class AsyncClient(BaseClient):
@@ -183,41 +160,87 @@ class AsyncClient(BaseClient):
     ['digits-10']
     """
 
-    async def models(self) -> list[str]:
+    async def models(self, **options: Unpack[CallOptions]) -> list[str]:
         """The names of the models that are served."""
-        return (await self._send(Call("models")))["models"]
+        return (await self._send(self._call("models", options=options)))["models"]
 
-    async def ready(self, model: str = "", version: Version = "") -> bool:
+    async def ready(self, model: str = "", version: Version = "", **options: Unpack[CallOptions]) -> bool:
         """Whether the service accepts requests, or whether it serves a model."""
         try:
             # the state now, without retries
-            return (await self._send(Call("ready", model, version), retries=0))["ready"]
+            return (await self._send(self._call("ready", model, version, options), retries=0))["ready"]
         except UnavailableError as error:
             if error.status != 503:
                 raise
             return False
 
-    async def metadata(self, model: str, version: Version = "") -> dict[str, Any]:
+    async def metadata(
+        self, model: str, version: Version = "", **options: Unpack[CallOptions]
+    ) -> ModelMetadata:
         """The versions of a model, and name, datatype and shape of its inputs and outputs."""
-        return await self._send(Call("metadata", model, version))
+        return cast("ModelMetadata", await self._send(self._call("metadata", model, version, options)))
 
-    async def certificate(self, model: str, version: Version = "") -> dict[str, Any]:
+    async def certificate(
+        self, model: str, version: Version = "", **options: Unpack[CallOptions]
+    ) -> dict[str, Any]:
         """What was proved about the file of a model, and what the file says about itself."""
-        return await self._send(Call("certificate", model, version))
+        return await self._send(self._call("certificate", model, version, options))
+
+    async def samples(
+        self, model: str, version: Version = "", **options: Unpack[CallOptions]
+    ) -> list[Sample]:
+        """Rows to try the model with, from its file."""
+        return to_samples(await self._send(self._call("samples", model, version, options)))
+
+    async def profile(
+        self, model: str, version: Version = "", **options: Unpack[CallOptions]
+    ) -> dict[str, Any]:
+        """The gates of a model, their statistics on the rows of the export, and the effect of each layer."""
+        return await self._send(self._call("profile", model, version, options))
+
+    async def drift(
+        self, model: str, version: Version = "", **options: Unpack[CallOptions]
+    ) -> dict[str, Any]:
+        """The gates on live traffic, compared with those on the rows of the export. Over HTTP only."""
+        return await self._send(self._call("drift", model, version, options))
+
+    async def statistics(
+        self, model: str, version: Version = "", **options: Unpack[CallOptions]
+    ) -> list[dict[str, Any]]:
+        """Counts and times of requests, for each version of a model."""
+        return (await self._send(self._call("statistics", model, version, options)))["model_stats"]
+
+    async def load(self, model: str, **options: Unpack[CallOptions]) -> None:
+        """Serve the newest files of a model; needs the admin key."""
+        await self._send(self._call("load", model, options=options))
+
+    async def unload(self, model: str, **options: Unpack[CallOptions]) -> None:
+        """Stop serving a model; needs the admin key."""
+        await self._send(self._call("unload", model, options=options))
 
     @overload
-    async def predict(self, model: str, rows: TableType, version: Version = "") -> TableType: ...
+    async def predict(
+        self, model: str, rows: TableType, version: Version = "", **options: Unpack[CallOptions]
+    ) -> TableType: ...
 
     @overload
-    async def predict(self, model: str, rows: Rows, version: Version = "") -> dict[str, Array]: ...
+    async def predict(
+        self, model: str, rows: Rows, version: Version = "", **options: Unpack[CallOptions]
+    ) -> dict[str, Array]: ...
 
-    async def predict(self, model: str, rows: Inputs, version: Version = "") -> Any:
+    async def predict(
+        self, model: str, rows: Inputs, version: Version = "", **options: Unpack[CallOptions]
+    ) -> Any:
         """Labels and probabilities, or other outputs, as an array for each column of the service's CSV.
 
-        For a DataFrame the result is a DataFrame. For a Series, which is one row, it is a Series. Cells of a
-        table that are new to the training are an `InputWarning`, one for the call.
+        For a DataFrame the result is a DataFrame. For a Series, which is one row, it is a Series; a Series of
+        texts is a row for each text. Cells of a table that are new to the training are an `InputWarning`, one
+        for the call.
         """
-        answer = await self._run(Call("predict", model, version), rows)
+        call = self._call("predict", model, version, options)
+        if is_series(rows) and (await self._document("certificate", call)).get("text"):
+            rows = cast("Any", rows).to_frame("text")
+        answer = await self._run_inputs(call, rows)
         if cells := answer.get("warnings"):
             warning = InputWarning(model, cells, answer.get("more_warnings", 0))
             warnings.warn(warning, stacklevel=self._stack_level)
@@ -225,11 +248,32 @@ class AsyncClient(BaseClient):
         return to_table(columns, rows) if is_table(rows) else columns
 
     async def infer(
-        self, model: str, inputs: Inputs, outputs: Sequence[str] = (), version: Version = ""
+        self,
+        model: str,
+        inputs: Inputs,
+        outputs: Sequence[str] = (),
+        version: Version = "",
+        **options: Unpack[CallOptions],
     ) -> dict[str, Array]:
         """The outputs of a model by name, bit for bit. `outputs` may name hidden ones, such as gates."""
-        fields = {"outputs": [{"name": name} for name in outputs]} if outputs else {}
-        return (await self._run(Call("infer", model, version, fields=fields), inputs))["outputs"]
+        body = {"outputs": [{"name": name} for name in outputs]} if outputs else {}
+        call = self._call("infer", model, version, options, body)
+        return (await self._run_inputs(call, inputs))["outputs"]
+
+    async def classify(
+        self,
+        model: str,
+        inputs: Inputs,
+        count: int = 1,
+        version: Version = "",
+        **options: Unpack[CallOptions],
+    ) -> list[list[ClassScore]]:
+        """The `count` best classes of each row, with the values that the first output has for them."""
+        call = self._call("infer", model, version, options)
+        name = (await self._document("metadata", call))["outputs"][0]["name"]
+        body = {"outputs": [{"name": name, "parameters": {"classification": count}}]}
+        answer = await self._run_inputs(call._replace(fields=body), inputs)
+        return to_class_scores(answer["outputs"][name])
 
     async def gates(
         self,
@@ -240,8 +284,8 @@ class AsyncClient(BaseClient):
         **moves: Unpack[Moves],
     ) -> Gates:
         """The gates of a run. `detail` adds tensors: figures of each unit, or T of each row."""
-        fields = {"parameters": {"detail": detail}, **moves}
-        answer = await self._run(Call("gates", model, version, fields=fields), inputs)
+        call = self._gates_call("gates", model, version, moves, {"parameters": {"detail": detail}})
+        answer = await self._run_inputs(call, inputs)
         keys = ("model_version", "outputs", "gates", "route", "tensors")
         return Gates(model, *(answer[key] for key in keys))
 
@@ -249,10 +293,18 @@ class AsyncClient(BaseClient):
         self, model: str, inputs: Inputs, version: Version = "", **moves: Unpack[Moves]
     ) -> Lesion:
         """The outputs of a model without and with gates closed, opened or shifted."""
-        answer = await self._run(Call("lesion", model, version, fields=moves), inputs)
+        answer = await self._run_inputs(self._gates_call("lesion", model, version, moves, {}), inputs)
         report = answer["lesion"]
         changed = np.flatnonzero(report["by_row"]["flipped"]) if "by_row" in report else None
         return Lesion(answer["outputs"], answer["lesioned"]["outputs"], changed, report)
+
+    async def lesion_curve(
+        self, model: str, inputs: Inputs, version: Version = "", **options: Unpack[CallOptions]
+    ) -> LesionCurve:
+        """What closing each layer alone changes."""
+        call = self._call("lesion_curve", model, version, options, {"curve": True})
+        answer = await self._run_inputs(call, inputs)
+        return LesionCurve(answer["outputs"], answer["curve"]["layers"], answer["curve"])
 
     async def close(self) -> None:
         """Close the connections, as the end of a `with` block does."""
@@ -289,8 +341,11 @@ class Client(BaseClient):
         url: The address, such as `http://127.0.0.1:8000`, or `grpc://127.0.0.1:8001` for gRPC.
         api_key: A key, if the service requires one.
         timeout: Seconds for a method and its retries. The service does not begin a run after that.
-        retries: How often to try again if the service has no room or cannot be reached.
-        transport: A transport of httpx, for a proxy or certificates of your own, or credentials of grpcio.
+        retries: How often to try again if the service has no room or cannot be reached. A service that has
+            answered once and restarts is waited for until the timeout.
+        headers: Headers of every request, or metadata of gRPC.
+        tls: An `ssl.SSLContext` for certificates of your own, or credentials of grpcio for an address grpcs://.
+        max_answer: Bytes that an answer may have.
 
     >>> with Client("http://127.0.0.1:8000") as client:
     ...     predictions = client.predict("digits-10", digits)
@@ -304,20 +359,32 @@ class Client(BaseClient):
     ready = _blocking(AsyncClient.ready)
     metadata = _blocking(AsyncClient.metadata)
     certificate = _blocking(AsyncClient.certificate)
+    samples = _blocking(AsyncClient.samples)
+    profile = _blocking(AsyncClient.profile)
+    drift = _blocking(AsyncClient.drift)
+    statistics = _blocking(AsyncClient.statistics)
+    load = _blocking(AsyncClient.load)
+    unload = _blocking(AsyncClient.unload)
     infer = _blocking(AsyncClient.infer)
+    classify = _blocking(AsyncClient.classify)
     gates = _blocking(AsyncClient.gates)
     lesion = _blocking(AsyncClient.lesion)
+    lesion_curve = _blocking(AsyncClient.lesion_curve)
     close = _blocking(AsyncClient.close)
 
     # type checkers do not see overloads through `_blocking`
     @overload
-    def predict(self, model: str, rows: TableType, version: Version = "") -> TableType: ...
+    def predict(
+        self, model: str, rows: TableType, version: Version = "", **options: Unpack[CallOptions]
+    ) -> TableType: ...
 
     @overload
-    def predict(self, model: str, rows: Rows, version: Version = "") -> dict[str, Array]: ...
+    def predict(
+        self, model: str, rows: Rows, version: Version = "", **options: Unpack[CallOptions]
+    ) -> dict[str, Array]: ...
 
-    def predict(self, model: str, rows: Inputs, version: Version = "") -> Any:
-        return _predict(self, model, rows, version)
+    def predict(self, model: str, rows: Inputs, version: Version = "", **options: Unpack[CallOptions]) -> Any:
+        return _predict(self, model, rows, version, **options)
 
     predict.__doc__ = AsyncClient.predict.__doc__
 

@@ -5,16 +5,14 @@ The messages are those of the service, so another client of gRPC may be imported
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import time
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
-import numpy as np
 from google.protobuf.message import Message
 
 from turnpike.client.errors import (
@@ -26,13 +24,15 @@ from turnpike.client.errors import (
     UnavailableError,
 )
 from turnpike.client.inputs import Array, Call, datatype_of, to_bytes
-from turnpike.common.datatypes import DTYPE_BY_DATATYPE
+from turnpike.client.transport import AsyncWaits, BlockingWaits, TransportOptions, printable, read_array
 from turnpike.service.grpc.messages.descriptors import message_class
 
-INFERENCE, GATES = "inference.GRPCInferenceService", "turnpike.v1.GateService"
+INFERENCE = "inference.GRPCInferenceService"
+GATES, MODELS = "turnpike.v1.GateService", "turnpike.v1.ModelService"
+# the documents that Describe reads
+DOCUMENTS = {"certificate": "CERTIFICATE", "samples": "SAMPLES", "profile": "GATE_PROFILE"}
 OPTIONS = (
     # messages may be larger than 4 MiB
-    ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     # milliseconds between attempts to connect; the pauses of the client are added
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -51,27 +51,26 @@ REFUSALS = {
 }
 
 
-class AsyncTransport:
+class AsyncTransport(AsyncWaits):
     """Sends calls with a channel of `grpc.aio`, which belongs to the event loop of the first call."""
 
     grpc: Any = grpc.aio
-    sleep = staticmethod(asyncio.sleep)
 
-    def __init__(self, url: str, api_key: str | None, transport: Any) -> None:
+    def __init__(self, url: str, options: TransportOptions) -> None:
         address = urlsplit(url)
         if not address.port or address.path.strip("/"):
             raise ValueError(f"url: expected {address.scheme}://HOST:PORT, got {url!r}")
-        self._is_tls, self._target, self._credentials = address.scheme == "grpcs", address.netloc, transport
-        if transport is not None and not self._is_tls:
-            raise ValueError(f"transport: expected grpcs://HOST:PORT for credentials, got {url!r}")
-        self._metadata = () if api_key is None else (("authorization", f"Bearer {api_key}"),)
+        self._is_tls, self._target, self._options = address.scheme == "grpcs", address.netloc, options
+        if options.tls is not None and not self._is_tls:
+            raise ValueError(f"tls: expected grpcs://HOST:PORT for credentials, got {url!r}")
 
     @functools.cached_property
     def _channel(self) -> Any:
+        options = (*OPTIONS, ("grpc.max_receive_message_length", self._options.max_answer))
         if not self._is_tls:
-            return self.grpc.insecure_channel(self._target, OPTIONS)
-        credentials = self._credentials or grpc.ssl_channel_credentials()
-        return self.grpc.secure_channel(self._target, credentials, OPTIONS)
+            return self.grpc.insecure_channel(self._target, options)
+        credentials = self._options.tls or grpc.ssl_channel_credentials()
+        return self.grpc.secure_channel(self._target, credentials, options)
 
     async def send(self, call: Call, subject: str, seconds: float) -> dict[str, Any]:
         """The fields that the answer has over HTTP, with arrays by name in place of lists of tensors.
@@ -90,35 +89,32 @@ class AsyncTransport:
             f"/{service}/{name}", type(request).SerializeToString, answer.FromString
         )
         try:
-            return decode(call, await self._exchange(method, request, seconds))
+            metadata = tuple({**self._options.headers, **call.headers}.items())
+            return decode(call, await self._exchange(method, request, seconds, metadata))
         except grpc.RpcError as error:
             raise error_of(error, subject) from error
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise ServerError(subject, "expected an answer of the protocol, got another") from error
 
-    async def _exchange(self, method: Any, request: Any, seconds: float) -> Any:
-        return await method(request, timeout=seconds, metadata=self._metadata)
+    async def _exchange(self, method: Any, request: Any, seconds: float, metadata: Any) -> Any:
+        return await method(request, timeout=seconds, metadata=metadata)
 
     async def close(self) -> None:
         await self._channel.close()
 
 
-class BlockingTransport(AsyncTransport):
+class BlockingTransport(BlockingWaits, AsyncTransport):
     """Sends calls with a channel of `grpc`, and never suspends."""
 
     grpc = grpc
 
-    def __init__(self, url: str, api_key: str | None, transport: Any) -> None:
-        super().__init__(url, api_key, transport)
+    def __init__(self, url: str, options: TransportOptions) -> None:
+        super().__init__(url, options)
         # one for all threads
         self._channel = super()._channel
 
-    async def _exchange(self, method: Any, request: Any, seconds: float) -> Any:
-        return method(request, timeout=seconds, metadata=self._metadata)
-
-    @staticmethod
-    async def sleep(seconds: float) -> None:
-        time.sleep(seconds)
+    async def _exchange(self, method: Any, request: Any, seconds: float, metadata: Any) -> Any:
+        return method(request, timeout=seconds, metadata=metadata)
 
     async def close(self) -> None:
         self._channel.close()
@@ -127,9 +123,9 @@ class BlockingTransport(AsyncTransport):
 def encode(call: Call, subject: str) -> tuple[str, str, dict[str, Any]]:
     """The service, the method and the fields of the message for a call; raises InputError."""
     model = {"name": call.model, "version": str(call.version)}
+    document = {"model_name": call.model, "model_version": str(call.version)}
     infer = {
-        "model_name": call.model,
-        "model_version": str(call.version),
+        **document,
         "inputs": [
             {"name": name, "datatype": datatype_of(array), "shape": array.shape}
             for name, array in call.tensors.items()
@@ -144,24 +140,47 @@ def encode(call: Call, subject: str) -> tuple[str, str, dict[str, Any]]:
         moves[key] = list(map(str, moves[key]))
     match call.operation:
         case "infer":
-            return INFERENCE, "ModelInfer", infer | dict(call.fields)
+            outputs = [_with_parameters(output) for output in call.fields.get("outputs", ())]
+            return INFERENCE, "ModelInfer", infer | {"outputs": outputs}
         case "gates":
             detail = call.fields["parameters"]["detail"].upper()
             return GATES, "ReadGates", {"infer": infer, "moves": moves, "detail": detail}
         case "lesion":
             return GATES, "Lesion", {"infer": infer, "moves": moves}
+        case "lesion_curve":
+            return GATES, "LesionCurve", {"infer": infer}
+        case "predict":
+            return MODELS, "Predict", document | {"json": json.dumps(call.fields).encode()}
+        case "certificate" | "samples" | "profile":
+            return MODELS, "Describe", document | {"document": DOCUMENTS[call.operation]}
         case "metadata":
             return INFERENCE, "ModelMetadata", model
+        case "statistics":
+            return INFERENCE, "ModelStatistics", model
+        case "load" | "unload":
+            method = f"RepositoryModel{call.operation.capitalize()}"
+            return INFERENCE, method, {"model_name": call.model}
         case "models":
             return INFERENCE, "RepositoryIndex", {"ready": True}
         case "ready":
             return (INFERENCE, "ModelReady", model) if call.model else (INFERENCE, "ServerReady", {})
-    raise InputError(subject, f"expected an address of HTTP, as gRPC has no {call.operation} and no tables")
+    raise InputError(subject, f"expected an address of HTTP, as gRPC has no {call.operation}")
+
+
+def _with_parameters(output: Mapping[str, Any]) -> dict[str, Any]:
+    """A requested output, whose parameters are whole numbers."""
+    parameters = {name: {"int64_param": value} for name, value in output.get("parameters", {}).items()}
+    return {**output, "parameters": parameters}
 
 
 def decode(call: Call, message: Any) -> dict[str, Any]:
     """The fields of an answer, as those of HTTP."""
     answer: dict[str, Any] = to_fields(message)
+    if "json" in answer:
+        answer = json.loads(answer["json"])
+        if not isinstance(answer, dict):
+            raise TypeError("expected an object")
+        return answer
     if call.operation == "models":
         return {"models": sorted({entry["name"] for entry in answer["models"]})}
     if call.operation == "metadata":
@@ -199,18 +218,19 @@ def to_fields(value: Any) -> Any:
 
 
 def to_arrays(entries: Sequence[Any], contents: Sequence[bytes]) -> dict[str, Array]:
-    """Arrays by name, of tensors and their bytes. A copy can be changed."""
-    return {
-        entry["name"]: np.frombuffer(data, DTYPE_BY_DATATYPE[entry["datatype"]])
-        .reshape(entry["shape"])
-        .copy()
-        for entry, data in zip(entries, contents, strict=True)
-    }
+    """Arrays by name, of tensors and their bytes."""
+    arrays = {}
+    for entry, content in zip(entries, contents, strict=True):
+        arrays[entry["name"]], end = read_array(content, 0, entry)
+        if end != len(content):
+            raise ValueError(f"expected {end} bytes, got {len(content)}")
+    return arrays
 
 
 def error_of(error: Any, subject: str) -> ClientError:
     """The error that an answer with another code than OK, or none, means."""
-    code, reason, trailers = error.code(), error.details(), dict(error.trailing_metadata() or ())
+    code, trailers = error.code(), dict(error.trailing_metadata() or ())
+    reason = printable(error.details() or "")
     # what the service answers has the id of the request
     is_answer, after = "x-request-id" in trailers, trailers.get("retry-after")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -220,7 +240,9 @@ def error_of(error: Any, subject: str) -> ClientError:
     if code is grpc.StatusCode.UNAVAILABLE or after is not None:
         if is_answer:
             return UnavailableError(subject, reason, 503, None if after is None else float(after))
-        return UnavailableError(subject, f"expected an answer, got {reason}", retry_after=0.0)
+        # a bad certificate will not become a good one
+        again = None if "CERTIFICATE_VERIFY_FAILED" in reason else 0.0
+        return UnavailableError(subject, f"expected an answer, got {reason}", retry_after=again)
     if code in REFUSALS:
         return RequestRefusedError(subject, reason, REFUSALS[code])
     return ServerError(subject, f"{code.name}: {reason}", 500 if is_answer else None)

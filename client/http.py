@@ -1,17 +1,23 @@
-"""The transport over HTTP, with httpx: writes requests with binary tensors, reads answers and errors."""
+"""The transport over HTTP, with aiohttp: writes requests with binary tensors, reads answers and errors."""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
+import io
 import json
 import math
-import time
-from typing import Any
+import os
+import ssl
+import threading
+import weakref
+from collections.abc import Coroutine, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import httpx
-import numpy as np
+import aiohttp
+import yarl
 
 from turnpike.client.errors import (
     ClientError,
@@ -20,23 +26,55 @@ from turnpike.client.errors import (
     ServerError,
     UnavailableError,
 )
-from turnpike.client.inputs import TEXT, Array, Call, datatype_of, to_bytes
-from turnpike.common.datatypes import DTYPE_BY_DATATYPE
+from turnpike.client.inputs import Call, datatype_of, to_bytes
+from turnpike.client.transport import AsyncWaits, BlockingWaits, TransportOptions, printable, read_array
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 # as many threads or tasks keep their connections
-LIMITS = httpx.Limits(max_connections=128, max_keepalive_connections=128)
+MAX_CONNECTIONS = 128
+# aiohttp warns of a larger body that is not a file
+MAX_BODY_IN_MEMORY = 1 << 20
+# characters of an answer of another server that an error shows
+MAX_SHOWN = 200
+# seconds that the connections of a blocking client have to close
+CLOSE_SECONDS = 2.0
+# Methods and paths of operations with a model, whose place is {}. Others are read from /v2/{}/OPERATION.
+ROUTES = {
+    "metadata": ("GET", "/v2/{}"),
+    "predict": ("POST", "/v1/{}:predict"),
+    "infer": ("POST", "/v2/{}/infer"),
+    "gates": ("POST", "/v2/{}/gates"),
+    "lesion": ("POST", "/v2/{}/lesion"),
+    "lesion_curve": ("POST", "/v2/{}/lesion"),
+    "profile": ("GET", "/v2/{}/gates/profile"),
+    "drift": ("GET", "/v2/{}/gates/drift"),
+    "statistics": ("GET", "/v2/{}/stats"),
+    "load": ("POST", "/v2/repository/{}/load"),
+    "unload": ("POST", "/v2/repository/{}/unload"),
+}
 
 
-class AsyncTransport:
-    """Sends calls with an `httpx.AsyncClient`."""
+class Answer(NamedTuple):
+    """An answer as it came."""
 
-    http: Any = httpx.AsyncClient
-    sleep = staticmethod(asyncio.sleep)
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
 
-    def __init__(self, url: str, api_key: str | None, transport: Any) -> None:
-        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
-        self._http = self.http(base_url=url, headers=headers, limits=LIMITS, transport=transport)
+
+class AnswerTooLargeError(Exception):
+    """The answer has more bytes than the client reads."""
+
+
+class AsyncTransport(AsyncWaits):
+    """Sends calls with a session of aiohttp, which belongs to the event loop of the first call."""
+
+    def __init__(self, url: str, options: TransportOptions) -> None:
+        self._url, self._options = url.rstrip("/"), options
+        if options.tls is not None and not url.lower().startswith("https:"):
+            raise ValueError(f"tls: expected https://HOST:PORT for an SSLContext, got {url!r}")
+        self._http: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, call: Call, subject: str, seconds: float) -> dict[str, Any]:
         """The fields of the answer, with arrays by name in place of lists of tensors.
@@ -46,76 +84,157 @@ class AsyncTransport:
         """
         body, headers = encode(call)
         # the service begins no run after this time
-        headers["X-Request-Timeout-Ms"] = str(math.ceil(seconds * 1000))
-        method = "POST" if body else "GET"
-        request = self._http.build_request(method, path(call), content=body, headers=headers, timeout=seconds)
+        headers = {**headers, **call.headers, "X-Request-Timeout-Ms": str(math.ceil(seconds * 1000))}
         try:
-            response, content = await self._exchange(request, seconds)
-            if response.status_code == 200:
-                return decode(content, int(response.headers.get(LENGTH_HEADER, 0)))
-        except (httpx.TimeoutException, TimeoutError) as error:
+            answer = await self._exchange(call, body, headers, seconds)
+            if answer.status == 200:
+                return decode(answer.content, int(answer.headers.get(LENGTH_HEADER, 0)))
+        except AnswerTooLargeError as error:
+            reason = f"expected an answer of {self._options.max_answer:,} bytes or fewer, got more"
+            raise ServerError(subject, reason) from error
+        except TimeoutError as error:
             raise DeadlineError(subject, "expected an answer within the timeout, got none") from error
-        except httpx.RequestError as error:
-            reason = f"expected an answer, got {type(error).__name__}: {error}"
-            raise UnavailableError(subject, reason, retry_after=0.0) from error
-        except (ValueError, LookupError, TypeError) as error:
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, ConnectionError) as error:
+            raise connection_error(subject, error) from error
+        except (aiohttp.ClientError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise ServerError(subject, "expected an answer of the protocol, got another") from error
-        raise error_of(response, content, subject)
+        raise error_of(answer, subject)
 
-    async def _exchange(self, request: httpx.Request, seconds: float) -> tuple[httpx.Response, bytes]:
-        async with asyncio.timeout(seconds):
-            response = await self._http.send(request)
-        return response, response.content
-
-    async def close(self) -> None:
-        await self._http.aclose()
-
-
-class BlockingTransport(AsyncTransport):
-    """Sends calls with an `httpx.Client`, and never suspends."""
-
-    http = httpx.Client
-
-    async def _exchange(self, request: httpx.Request, seconds: float) -> tuple[httpx.Response, bytes]:
-        deadline, chunks = time.monotonic() + seconds, []
-        with contextlib.closing(self._http.send(request, stream=True)) as response:
-            for chunk in response.iter_bytes():
+    async def _exchange(self, call: Call, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
+        method, path = route(call)
+        async with self._session().request(
+            method,
+            yarl.URL(self._url + path, encoded=True),
+            data=io.BytesIO(body) if len(body) > MAX_BODY_IN_MEMORY else body or None,
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=seconds),
+            allow_redirects=False,
+        ) as response:
+            chunks, size = [], 0
+            async for chunk in response.content.iter_any():
                 chunks.append(chunk)
-                # httpx limits the time of each read only
-                if time.monotonic() > deadline:
-                    raise TimeoutError
-        return response, b"".join(chunks)
+                if (size := size + len(chunk)) > self._options.max_answer:
+                    raise AnswerTooLargeError
+            return Answer(response.status, response.headers, b"".join(chunks))
 
-    @staticmethod
-    async def sleep(seconds: float) -> None:
-        time.sleep(seconds)
+    def _session(self) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
+        if self._http is None:
+            self._loop = loop
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=self._options.tls or True),
+                headers={"Accept-Encoding": "gzip, deflate", **self._options.headers},
+                cookie_jar=aiohttp.DummyCookieJar(),
+                # proxies, as the environment names them
+                trust_env=True,
+            )
+        elif loop is not self._loop:
+            raise RuntimeError(
+                "expected the event loop of the first call, got another: each loop needs a client of its own"
+            )
+        return self._http
 
     async def close(self) -> None:
-        self._http.close()
+        if self._http is not None:
+            await self._http.close()
 
 
-def path(call: Call) -> str:
-    """The path of the route for an operation."""
+class BlockingTransport(BlockingWaits, AsyncTransport):
+    """Never suspends: an event loop in a thread sends the calls, so that a deadline ends any of them."""
+
+    def __init__(self, url: str, options: TransportOptions) -> None:
+        super().__init__(url, options)
+        self._starting = threading.Lock()
+        self._thread: LoopThread | None = None
+        self._is_closed = False
+
+    async def _exchange(self, call: Call, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
+        if self._is_closed:
+            raise RuntimeError("expected an open client, got one that was closed")
+        with self._starting:
+            thread = self._thread
+            # a process that was forked has no threads of the other one
+            if thread is None or thread.pid != os.getpid():
+                thread, self._http = LoopThread(), None
+                self._thread = thread
+                weakref.finalize(self, thread.end)
+        return thread.run(super()._exchange(call, body, headers, seconds))
+
+    def _session(self) -> aiohttp.ClientSession:
+        session = super()._session()
+        if self._thread is not None:
+            self._thread.session = session
+        return session
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._thread is not None:
+            self._thread.end()
+
+
+class LoopThread:
+    """A thread with an event loop, and the session that belongs to it."""
+
+    session: aiohttp.ClientSession | None = None
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run_loop, name="turnpike client", daemon=True)
+        self._thread.start()
+
+    def run(self, exchange: Coroutine[Any, Any, Answer]) -> Answer:
+        """Wait for the result of a coroutine; it is cancelled if the waiting ends earlier."""
+        future = asyncio.run_coroutine_threadsafe(exchange, self._loop)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError as error:
+            raise RuntimeError("the client was closed during the call") from error
+        except BaseException:
+            future.cancel()
+            raise
+
+    def end(self) -> None:
+        """Cancel what runs, close the connections, and end the thread."""
+        if self.pid != os.getpid() or self._loop.is_closed():
+            return
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._end()))
+        # the garbage collector may run in this very thread
+        if threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE_SECONDS)
+
+    def _run_loop(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.session is not None:
+            await self.session.close()
+        self._loop.stop()
+
+
+def route(call: Call) -> tuple[str, str]:
+    """The method and the path of the route for an operation."""
     if not call.model:
-        return "/v2/health/ready" if call.operation == "ready" else f"/v2/{call.operation}"
+        return "GET", "/v2/health/ready" if call.operation == "ready" else f"/v2/{call.operation}"
     model = f"models/{quote(call.model, safe='')}" + (
         f"/versions/{quote(str(call.version), safe='')}" if call.version else ""
     )
-    if call.operation == "predict":
-        return f"/v1/{model}:predict"
-    return f"/v2/{model}/{call.operation}".removesuffix("/metadata")
+    method, path = ROUTES.get(call.operation, ("GET", f"/v2/{{}}/{call.operation}"))
+    return method, path.format(model)
 
 
 def encode(call: Call) -> tuple[bytes, dict[str, str]]:
     """The body, empty for a request without tensors, and the headers that describe it."""
     if "instances" in call.fields:
-        return json.dumps({"instances": call.fields["instances"]}).encode(), {}
+        return json.dumps(call.fields).encode(), {}
     if not call.tensors:
         return b"", {}
-    if call.operation == "predict":
-        inputs = list(map(_to_lists, call.tensors.values()))
-        rows = [dict(zip(call.tensors, row, strict=True)) for row in zip(*inputs, strict=True)]
-        return json.dumps({"instances": rows if len(inputs) > 1 else inputs[0]}).encode(), {}
     contents = list(map(to_bytes, call.tensors.values()))
     entries = [
         {"name": name, "shape": array.shape, "datatype": datatype_of(array)}
@@ -129,20 +248,9 @@ def encode(call: Call) -> tuple[bytes, dict[str, str]]:
     return b"".join([head, *contents]), {LENGTH_HEADER: str(len(head))}
 
 
-def _to_lists(array: Array) -> list[Any]:
-    """The rows of a tensor in JSON, which has null for NaN."""
-    if array.dtype == TEXT:
-        return [text.decode() for text in array]
-    if array.dtype.kind == "f" and (missing := np.isnan(array)).any():
-        array = array.astype(object)
-        array[missing] = None
-    rows: list[Any] = array.tolist()
-    return rows
-
-
 def decode(content: bytes, offset: int) -> dict[str, Any]:
     """The fields of an answer, whose tensors begin at the offset, or 0 if it has none."""
-    answer = json.loads(content[: offset or None])
+    answer = json.loads(content[: offset or None] or b"{}")
     if not isinstance(answer, dict):
         raise TypeError("expected an object")
     # in the order of their bytes
@@ -150,24 +258,27 @@ def decode(content: bytes, offset: int) -> dict[str, Any]:
     for part, key in parts if offset else ():
         arrays = {}
         for tensor in part.get(key, ()):
-            shape = tensor["shape"]
-            values = np.frombuffer(content, DTYPE_BY_DATATYPE[tensor["datatype"]], math.prod(shape), offset)
-            # a copy can be changed
-            arrays[tensor["name"]] = values.reshape(shape).copy()
-            offset += values.nbytes
+            arrays[tensor["name"]], offset = read_array(content, offset, tensor)
         part[key] = arrays
     return answer
 
 
-def error_of(response: httpx.Response, content: bytes, subject: str) -> ClientError:
+def connection_error(subject: str, error: Exception) -> ClientError:
+    """The error for a connection that was not made, or broke. A bad certificate is not tried again."""
+    is_untrusted = isinstance(error, aiohttp.ClientSSLError | ssl.SSLError)
+    reason = printable(f"expected an answer, got {type(error).__name__}: {error}")
+    return UnavailableError(subject, reason, retry_after=None if is_untrusted else 0.0)
+
+
+def error_of(answer: Answer, subject: str) -> ClientError:
     """The error that an answer with another status than 200 means."""
-    status, after = response.status_code, response.headers.get("Retry-After")
+    status, after = answer.status, answer.headers.get("Retry-After")
     try:
-        reason = json.loads(content)["error"]
-    except (ValueError, LookupError, TypeError):
-        reason = content[:200].decode(errors="replace")
+        reason = str(json.loads(answer.content)["error"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        reason = answer.content[:MAX_SHOWN].decode(errors="replace")
     kind = {503: UnavailableError, 504: DeadlineError}.get(status)
     kind = kind or (RequestRefusedError if 400 <= status < 500 else ServerError)
     # a Retry-After may also be a date
-    seconds = None if after is None else float(after) if after.isdigit() else 0.0
-    return kind(subject, reason, status, seconds)
+    seconds = None if after is None else float(after) if after.isdecimal() else 0.0
+    return kind(subject, printable(reason), status, seconds)

@@ -44,13 +44,39 @@ MAX_SHOWN = 80  # characters of a text in an error
 
 
 class Call(NamedTuple):
-    """A request: an operation, its model, tensors in the model's datatypes, and other fields of the body."""
+    """A request of an operation.
+
+    Attributes:
+        operation: What to do.
+        model: The name of its model.
+        version: The version of the model; the newest one if it is empty.
+        tensors: The inputs, in the model's datatypes.
+        fields: Other fields of the body; `instances` has rows in place of tensors.
+        headers: Headers of this call, with names in lower case.
+        deadline: When the caller stops waiting, in seconds of `time.monotonic`.
+    """
 
     operation: str
     model: str = ""
     version: str | int = ""
     tensors: Mapping[str, Array] = {}
     fields: Mapping[str, Any] = {}
+    headers: Mapping[str, str] = {}
+    deadline: float = 0.0
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows; None if the inputs have different ones."""
+        if "instances" in self.fields:
+            return len(self.fields["instances"])
+        counts = {len(array) if array.ndim else 0 for array in self.tensors.values()}
+        return counts.pop() if len(counts) == 1 else None
+
+    def part(self, start: int, stop: int) -> Call:
+        """The call with some of the rows."""
+        if "instances" in self.fields:
+            return self._replace(fields={**self.fields, "instances": self.fields["instances"][start:stop]})
+        return self._replace(tensors={name: array[start:stop] for name, array in self.tensors.items()})
 
 
 def to_tensors(inputs: Any, metadata: Mapping[str, Any]) -> dict[str, Array]:
@@ -69,11 +95,29 @@ def to_tensors(inputs: Any, metadata: Mapping[str, Any]) -> dict[str, Array]:
     for name, tensor in expected.items():
         subject = f"input {name!r} of model {model!r}"
         texts = to_texts(inputs[name], subject) if "text" in tensor.get("parameters", {}) else None
-        array = to_datatype(inputs[name], tensor["datatype"], subject) if texts is None else texts
-        row = tensor["shape"][1:]
-        is_flat = array.ndim == 2 <= len(row) and array.shape[1] == math.prod(row)
-        tensors[name] = array.reshape(-1, *row) if is_flat else array
+        if texts is not None:
+            tensors[name] = texts
+            continue
+        array = to_datatype(inputs[name], tensor["datatype"], subject)
+        shape = tensor["shape"]
+        is_flat = array.ndim == 2 <= len(shape) - 1 and array.shape[1] == math.prod(shape[1:])
+        tensors[name] = array.reshape(-1, *shape[1:]) if is_flat else array
+        _expect_shape(tensors[name], shape, subject)
     return tensors
+
+
+def _expect_shape(array: Array, shape: Sequence[int], subject: str) -> None:
+    """Raise InputError unless an array has the shape of an input, in which -1 is any length."""
+    fits = array.ndim == len(shape) and all(
+        dim in (-1, length) for dim, length in zip(shape, array.shape, strict=True)
+    )
+    if fits:
+        return
+    row = math.prod(shape[1:])
+    is_row = shape[0] == -1 and row > 0 and (array.size == row and array.shape[:1] != (1,))
+    flat = f", or rows of {row} numbers" if len(shape) > 2 and row > 0 else ""
+    hint = "; put one row in a list" if is_row else ""
+    raise InputError(subject, f"expected the shape {list(shape)}{flat}, got {list(array.shape)}{hint}")
 
 
 def to_datatype(values: Any, datatype: str, subject: str) -> Array:
@@ -124,6 +168,47 @@ def _scalars(array: Array) -> Iterable[Any]:
     return array.flat if array.dtype.kind in "OU" else ()
 
 
+def not_finite(tensors: Mapping[str, Array]) -> tuple[str, bool]:
+    """Which number JSON cannot carry, in words, or none; and whether it is a NaN, which may be a blank.
+
+    An infinite number comes before a NaN.
+    """
+    found = "", True
+    for name, array in tensors.items():
+        if array.dtype.kind != "f" or np.isfinite(array).all():
+            continue
+        infinite = np.argwhere(np.isinf(array)).tolist()
+        (*at,) = infinite[0] if infinite else np.argwhere(np.isnan(array))[0].tolist()
+        number = array[tuple(at)]
+        found = (
+            f"expected finite numbers, since predict sends JSON, got {number} at {at} of input {name!r}: "
+            "infer sends bytes",
+            not infinite,
+        )
+        if infinite:
+            break
+    return found
+
+
+def to_json_rows(tensors: Mapping[str, Array]) -> list[Any]:
+    """The rows of tensors in JSON: values of the only input, or objects with those of each."""
+    inputs = list(map(_to_lists, tensors.values()))
+    if len(inputs) == 1:
+        return inputs[0]
+    return [dict(zip(tensors, row, strict=True)) for row in zip(*inputs, strict=True)]
+
+
+def _to_lists(array: Array) -> list[Any]:
+    """The rows of a tensor in JSON, which has null for NaN."""
+    if array.dtype == TEXT:
+        return [text.decode() for text in array]
+    if array.dtype.kind == "f" and (missing := np.isnan(array)).any():
+        array = array.astype(object)
+        array[missing] = None
+    rows: list[Any] = array.tolist()
+    return rows
+
+
 def datatype_of(array: Array) -> str:
     """The protocol's datatype of a tensor."""
     return BYTES if array.dtype == TEXT else DATATYPE_BY_DTYPE[array.dtype]
@@ -160,3 +245,18 @@ def is_table(rows: object) -> bool:
     """Whether this is a DataFrame, or a Series, which is one row."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(rows, (pandas.DataFrame, pandas.Series))
+
+
+def is_series(rows: object) -> bool:
+    """Whether this is a Series of pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(rows, pandas.Series)
+
+
+def is_columns(rows: object) -> bool:
+    """Whether this is a dict of lists or arrays, which may be columns of a table."""
+    return (
+        isinstance(rows, Mapping)
+        and bool(rows)
+        and all(isinstance(value, list | tuple | np.ndarray) or is_series(value) for value in rows.values())
+    )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
 from turnpike.client.inputs import Array
+from turnpike.common.datatypes import DTYPE_BY_DATATYPE
 
 # gates that are printed in a terminal
 MAX_PRINTED = 40
@@ -20,8 +22,66 @@ CELL = 'style="text-align:left;padding-right:1em"'
 BAR = (
     f'<td {CELL}><svg width="160" height="10" aria-hidden="true">'
     '<rect width="160" height="10" fill="currentColor" opacity="0.15"/>'
-    '<rect width="{:.0f}" height="10" fill="{}"/></svg> {:.2f}</td>'
+    '<rect width="{:.0f}" height="10" fill="{}"/></svg> {}</td>'
 )
+
+
+class TensorMetadata(TypedDict):
+    """An input or output of a model; -1 in the shape is any length."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    parameters: NotRequired[dict[str, Any]]
+
+
+class ModelMetadata(TypedDict):
+    """A model as the Open Inference Protocol describes it."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
+
+
+class ClassScore(NamedTuple):
+    """A class of an answer: its place among the values, its label, which may be empty, and its value."""
+
+    place: int
+    label: str
+    value: float
+
+
+class Sample(NamedTuple):
+    """A row to try a model with: its class, the text it was made from, and its inputs as a batch of one."""
+
+    label: str
+    text: str
+    inputs: dict[str, Array]
+
+
+def to_class_scores(texts: Array) -> list[list[ClassScore]]:
+    """The classes of each row, from the texts `value:index:label`."""
+    scores = []
+    for row in texts.reshape(len(texts), -1):
+        parts = [str(text).split(":", 2) for text in row]
+        scores.append([ClassScore(int(place), "".join(rest), float(value)) for value, place, *rest in parts])
+    return scores
+
+
+def to_samples(answer: Mapping[str, Any]) -> list[Sample]:
+    """The samples of an answer, in which a blank is null."""
+    samples = []
+    for sample in answer["samples"]:
+        inputs = {tensor["name"]: _sample_input(tensor) for tensor in sample["inputs"]}
+        samples.append(Sample(sample["label"], sample["text"], inputs))
+    return samples
+
+
+def _sample_input(tensor: Mapping[str, Any]) -> Array:
+    values = [math.nan if value is None else value for value in tensor["data"]]
+    return np.array(values, DTYPE_BY_DATATYPE[tensor["datatype"]]).reshape(tensor["shape"])
 
 
 def to_columns(predictions: Sequence[Any]) -> dict[str, Array]:
@@ -80,13 +140,44 @@ class Gates:
     route: dict[str, Any]
     tensors: dict[str, Array]
 
+    def __len__(self) -> int:
+        """The number of gates."""
+        return len(self.gates)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The figures of each gate."""
+        return iter(self.gates)
+
     def __getitem__(self, key: str) -> Array:
-        """One value for each gate, such as its `name`, or the `mean` of T."""
-        return np.array([gate[key] for gate in self.gates])
+        """One value for each gate, such as its `name`, or the `mean` of T; NaN for a figure of no rows."""
+        known = self._keys
+        if key not in known:
+            raise KeyError(f"expected one of {', '.join(known)}, got {key!r}")
+        values = [gate[key] for gate in self.gates]
+        return np.array([math.nan if value is None else value for value in values])
+
+    @property
+    def _keys(self) -> list[str]:
+        """The keys that all gates have."""
+        first = self.gates[0] if self.gates else {}
+        return [key for key in first if all(key in gate for gate in self.gates)]
+
+    def to_frame(self) -> Any:
+        """A DataFrame of pandas with a row for each gate, whose index is the names of the gates."""
+        import pandas
+
+        columns = [key for key in self._keys if not isinstance(self.gates[0][key], list | dict)]
+        frame = pandas.DataFrame(
+            [{key: gate[key] for key in columns} for gate in self.gates], columns=columns
+        )
+        return frame.set_index("name") if columns else frame
 
     def __repr__(self) -> str:
         title = f"Gates of model {self.model!r}, version {self.version}: mean of T, and of C (carried)"
-        lines = [f"{gate['name']:28}  T {gate['mean']:.2f}  C {gate['carried']:.2f}" for gate in self.gates]
+        lines = [
+            f"{gate['name']:28}  T {_two_digits(gate['mean'])}  C {_two_digits(gate['carried'])}"
+            for gate in self.gates
+        ]
         more = [f"and {len(lines) - MAX_PRINTED} more"] if len(lines) > MAX_PRINTED else []
         return "\n".join([title, *lines[:MAX_PRINTED], *more])
 
@@ -95,11 +186,18 @@ class Gates:
         for gate in self.gates:
             rows += f'<tr><th scope="row" {CELL}>{escape(gate["name"])}</th>'
             for key, color in COLORS.items():
-                rows += BAR.format(160 * min(max(gate[key], 0), 1), color, gate[key])
+                value = gate[key]
+                width = 0 if value is None else 160 * min(max(value, 0), 1)
+                rows += BAR.format(width, color, _two_digits(value))
             rows += "</tr>"
         title = escape(f"Gates of model {self.model!r}, version {self.version}")
         head = "".join(f'<th scope="col" {CELL}>{name}</th>' for name in ("gate", "mean of T", "carried"))
         return f"<table><caption>{title}</caption><tr>{head}</tr>{rows}</table>"
+
+
+def _two_digits(value: float | None) -> str:
+    """A share for people; a dash for a figure of no rows."""
+    return "-" if value is None else f"{value:.2f}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,3 +216,29 @@ class Lesion:
         moved = ", ".join([*self.report["closed"], *self.report["open"], *self.report["shifted"]])
         rows = "" if self.changed is None else f": {len(self.changed)} of {self.report['rows']} rows changed"
         return f"Lesion of {moved}{rows}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LesionCurve:
+    """What closing each layer alone changes.
+
+    `layers` has the figures of each layer, `before` the outputs of the network as it is, and `report` the
+    whole curve of the service.
+    """
+
+    before: dict[str, Array]
+    layers: list[dict[str, Any]]
+    report: dict[str, Any]
+
+    def __len__(self) -> int:
+        """The number of layers."""
+        return len(self.layers)
+
+    def __repr__(self) -> str:
+        changed = [
+            f"layer {layer['layer']}: {layer['flipped']} of {self.report['rows']} rows changed"
+            if layer.get("flipped") is not None
+            else f"layer {layer['layer']}: change {layer.get('change')}"
+            for layer in self.layers
+        ]
+        return "\n".join(["Lesion curve", *changed])

@@ -56,28 +56,34 @@ class PredictEndpoint(ModelEndpoint[Request]):
         return decode_instances(body, model.signature, self.context.limits)
 
     async def answer(self, call: InferenceCall, request: Request) -> ResponseBody | Response:
-        await call.start(call.plan(call.inference.form.output_names))
-        answer = call.infer_answer(call.result().arrays)
-        others = call.inference.others
-        more: dict[str, Any] = {}
-        if others and (summary := target_summary(call.model.manifest, others, answer.arrays[0])):
-            more["summary"] = summary
-        if (warnings := call.inference.warnings) is not None:
-            more |= warnings.listed()
-            call.model.counters.count_warnings(warnings.counts())
         wants_csv = request.head.wants_csv
-        content = encode_predictions(
-            answer,
-            call.model.distribution,
-            is_number=call.model.predicts_number,
-            interval=call.model.interval,
-            bare=self.context.settings.old_predict and not wants_csv,
-            more=more,
-        )
+        content = await predictions_json(call, bare=self.context.settings.old_predict and not wants_csv)
         if wants_csv:
             # in a thread, because a large table takes long
-            return Response(await asyncio.to_thread(_to_csv, content, others), CSV_LINES)
+            table = await asyncio.to_thread(_to_csv, content, call.inference.others)
+            return Response(table, CSV_LINES)
         return content, None
+
+
+async def predictions_json(call: InferenceCall, *, bare: bool) -> bytes:
+    """Run the model, and encode its predictions; `bare` is the form of earlier versions."""
+    await call.start(call.plan(call.inference.form.output_names))
+    answer = call.infer_answer(call.result().arrays)
+    others = call.inference.others
+    more: dict[str, Any] = {}
+    if others and (summary := target_summary(call.model.manifest, others, answer.arrays[0])):
+        more["summary"] = summary
+    if (warnings := call.inference.warnings) is not None:
+        more |= warnings.listed()
+        call.model.counters.count_warnings(warnings.counts())
+    return encode_predictions(
+        answer,
+        call.model.distribution,
+        is_number=call.model.predicts_number,
+        interval=call.model.interval,
+        bare=bare,
+        more=more,
+    )
 
 
 def _to_csv(content: bytes, others: Mapping[str, Sequence[str]] | None) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from turnpike.service.api.app import Application
@@ -14,6 +15,7 @@ from turnpike.service.grpc.methods.gates import GrpcLesionCurveEndpoint, GrpcLes
 from turnpike.service.grpc.methods.health import HealthMethods, WatchEndpoint
 from turnpike.service.grpc.methods.infer import GrpcInferEndpoint
 from turnpike.service.grpc.methods.open_inference import OpenInferenceMethods
+from turnpike.service.grpc.methods.predict import GrpcPredictEndpoint, describe
 from turnpike.service.grpc.methods.reflection import ReflectionEndpoint
 from turnpike.service.grpc.methods.stream_infer import StreamInferEndpoint
 from turnpike.service.grpc.methods.unary import UnaryEndpoint
@@ -27,6 +29,7 @@ from turnpike.service.requests.router import Endpoint, Router
 
 INFERENCE = "inference.GRPCInferenceService"
 GATES = "turnpike.v1.GateService"
+MODELS = "turnpike.v1.ModelService"
 HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection.v1.ServerReflection"
 # the name that reflection had before; its messages are the same
@@ -105,7 +108,10 @@ def _router(app: Application, handle: Callable[[Request], Coroutine[Any, Any, No
     add(GATES, "Lesion", "api", GrpcLesionEndpoint(context))
     add(GATES, "LesionCurve", "api", GrpcLesionCurveEndpoint(context))
 
-    services = (INFERENCE, GATES, HEALTH, REFLECTION, OLD_REFLECTION)
+    add(MODELS, "Predict", "api", GrpcPredictEndpoint(context))
+    add_unary(MODELS, "Describe", "api", partial(describe, context))
+
+    services = (INFERENCE, GATES, MODELS, HEALTH, REFLECTION, OLD_REFLECTION)
     health = HealthMethods(context.registry, frozenset(services), app.is_ready, is_draining)
     add_unary(HEALTH, "Check", "open", health.check, any_host=True)
     watch = WatchEndpoint(context.bodies, context.budget, health, is_draining)

@@ -43,6 +43,8 @@ FORMS: dict[str, Callable[[], Any]] = {
         [NAN if row["size"] is None else row["size"], row["color"], day.date(), np.bool_(row["ripe"])]
         for row, day in zip(ROWS, dates(row["day"] for row in ROWS), strict=True)
     ],
+    "dict of columns": lambda: {name: [row[name] for row in ROWS] for name in ("ripe", *OWN[:3])},
+    "dict of Series": lambda: dict(pd.DataFrame(ROWS).items()),
     "object array": pd.DataFrame(ROWS)[list(OWN)].to_numpy,
 }
 
@@ -121,7 +123,9 @@ def test_nan_in_arrays_is_a_blank(server: Server) -> None:
     cells = np.array([[NAN, 3, 1, 1]], np.float32)
     with pytest.raises(RequestRefusedError, match="feature 'day': expected a date as %d.%m.%Y, got 1"):
         call("blocking", server.url, "predict", "cells", cells)
-    with pytest.raises(RequestRefusedError, match=r"instances\[0\].*: expected a number, got null"):
+    with pytest.raises(
+        InputError, match=r"since predict sends JSON, got nan at \[0, 0\] of input 'x': infer"
+    ):
         call("blocking", server.url, "predict", "table", np.full((1, 4), NAN))
 
 
@@ -130,6 +134,19 @@ def test_dicts_are_rows_of_plain_numbers_too(server: Server) -> None:
     predictions = call("blocking", server.url, "predict", "table", rows)
     expected = call("blocking", server.url, "predict", "table", [[1, 2, 3, 4], [4, 3, 2, 1]])
     assert json.dumps(predictions["label"].tolist()) == json.dumps(expected["label"].tolist())
+
+
+def test_a_dict_of_columns_may_have_plain_numbers(server: Server) -> None:
+    columns = {name: np.arange(3.0) * place for place, name in enumerate(FEATURES)}
+    rows = np.stack(list(columns.values()), axis=1)
+    for method in ("predict", "infer"):
+        got = call("blocking", server.url, method, "table", dict(reversed(columns.items())))
+        expected = call("blocking", server.url, method, "table", rows)
+        assert {name: array.tolist() for name, array in got.items()} == {
+            name: array.tolist() for name, array in expected.items()
+        }
+    with pytest.raises(InputError, match=r"expected columns of one length, got {'mass': 1, 'age': 2}"):
+        call("blocking", server.url, "predict", "table", {"mass": [1], "age": [1, 2]})
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import subprocess
 import sys
 import threading
@@ -10,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import httpx
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.support.client_server import DTYPES, Kind, call
+from tests.support.cell_tables import ROWS
+from tests.support.client_server import DTYPES, FEATURES, Kind, call
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.identity_model import identity_model
 from tests.support.live_server import ROOT, Server, serving
@@ -158,7 +159,6 @@ def test_many_at_once_get_their_own_answers(server: Server, kind: Kind) -> None:
     ("method", "arguments", "status", "message"),
     [
         ("infer", ("gone", [[1]]), 404, "metadata of model 'gone' at URL: model 'gone': expected a model"),
-        ("infer", ("digits-10", [[1.0]]), 400, r"infer of model 'digits-10' at URL: inputs\[0\]\.shape: exp"),
         ("infer", ("digits-10", np.zeros((1, 64)), ["y"]), 400, "infer of model 'digits-10' at URL: outputs"),
         ("gates", ("bare", {"a": [[1, 2]], "b": [[1, 2, 3, 4]]}), 404, "gates of model 'bare' at URL: model"),
         ("gates", ("net", np.full((1, 4), np.nan)), 422, "gates of model 'net' at URL: "),
@@ -177,14 +177,48 @@ def test_a_refusal_is_that_of_http(
     assert reasons[0] == reasons[1]
 
 
-def test_what_http_alone_has_is_an_error(server: Server, kind: Kind, digits: Array, rows: Array) -> None:
-    url = f"grpc://{server.grpc_address}"
-    with pytest.raises(InputError, match="^predict of model 'digits-10' .*: expected an address of HTTP"):
-        call(kind, url, "predict", "digits-10", digits)
-    with pytest.raises(InputError, match="^certificate of model 'net' .*: expected an address of HTTP"):
-        call(kind, url, "certificate", "net")
-    with pytest.raises(InputError, match="expected an address of HTTP, .* no tables$"):
-        call(kind, url, "infer", "table", pd.DataFrame(rows))
+def test_what_http_alone_has_is_an_error(server: Server, kind: Kind) -> None:
+    with pytest.raises(InputError, match="^drift of model 'digits-10' .*: expected an address of HTTP"):
+        call(kind, f"grpc://{server.grpc_address}", "drift", "digits-10")
+
+
+@pytest.mark.parametrize("rows", ["digits", "table", "cells", "texts"])
+def test_predictions(server: Server, kind: Kind, digits: Array, rows: str) -> None:
+    """Of arrays, tables, cells and texts."""
+    model, inputs = {
+        "digits": ("digits-10", digits),
+        "table": ("table", pd.DataFrame(np.ones((2, 4)), columns=list(FEATURES))),
+        "cells": ("cells", ROWS[:3]),
+        "texts": ("texts", pd.Series(["AB", "C"], index=[3, 4])),
+    }[rows]
+    got, expected = both(server, kind, "predict", model, inputs)
+    assert list(got) == list(expected)
+    for name in expected:
+        assert list(got[name]) == list(expected[name])
+
+
+def test_documents(server: Server, kind: Kind) -> None:
+    for method in ("certificate", "profile"):
+        got, expected = both(server, kind, method, "digits-10")
+        assert got == expected
+    got, expected = both(server, kind, "samples", "digits-10")
+    assert len(got) == 10
+    for one, other in zip(got, expected, strict=True):
+        assert one[:2] == other[:2]
+        assert_same(one.inputs, other.inputs)
+
+
+def test_classes_and_curves(server: Server, kind: Kind, digits: Array) -> None:
+    got, expected = both(server, kind, "classify", "digits-10", digits, 3)
+    assert got == expected
+    assert [len(row) for row in got] == [3] * 5
+    got, expected = both(server, kind, "lesion_curve", "digits-10", digits)
+    assert [layer["flipped"] for layer in got.layers] == [layer["flipped"] for layer in expected.layers]
+
+
+def test_statistics(server: Server, kind: Kind) -> None:
+    got, expected = both(server, kind, "statistics", "digits-10")
+    assert [entry["version"] for entry in got] == [entry["version"] for entry in expected] == ["1"]
 
 
 @pytest.mark.parametrize(("detail", "moves"), [("all", {}), ("units", {"shift": {"layer00": "far"}})])
@@ -248,9 +282,10 @@ def test_an_address_has_a_host_and_a_port(kind: Kind, address: str) -> None:
 
 
 def test_credentials_need_tls(kind: Kind) -> None:
-    """A transport that an address cannot use is not ignored."""
-    with pytest.raises(ValueError, match="^transport: expected grpcs://HOST:PORT"):
-        call(kind, "grpc://host:1", "models", options={"transport": httpx.HTTPTransport()})
+    """What an address cannot use is not ignored."""
+    for address in ("grpc://host:1", "http://host:1"):
+        with pytest.raises(ValueError, match="^tls: expected (grpcs|https)://HOST:PORT"):
+            call(kind, address, "models", options={"tls": ssl.create_default_context()})
 
 
 WITHOUT = """

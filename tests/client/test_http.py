@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
+from tests.support.http_stand_in import Received, Reply, replying
 from turnpike.client.client import Client
 from turnpike.client.errors import (
     ClientError,
@@ -21,43 +22,45 @@ from turnpike.client.errors import (
     UnavailableError,
 )
 
-URL = "http://host:8000"
 METADATA = {"name": "net", "versions": ["3"], "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}]}
-Handler = Callable[[httpx.Request], httpx.Response]
 
 
-def binary(document: dict[str, Any], *arrays: np.ndarray[Any, Any], **headers: str) -> httpx.Response:
+def binary(document: dict[str, Any], *arrays: np.ndarray[Any, Any], **headers: str) -> Reply:
     """An answer of JSON with the bytes of these arrays after it."""
     head = json.dumps(document).encode()
     headers = {"Inference-Header-Content-Length": str(len(head)), **headers}
-    return httpx.Response(200, headers=headers, content=head + b"".join(array.tobytes() for array in arrays))
+    return Reply(200, head + b"".join(array.tobytes() for array in arrays), headers)
 
 
-def client_of(answer: httpx.Response | Handler, requests: list[httpx.Request], **options: Any) -> Client:
+@contextlib.contextmanager
+def client_of(
+    answer: Reply | Callable[[Received], Reply], requests: list[Received], **options: Any
+) -> Iterator[Client]:
     """A client whose requests for metadata are answered; other requests get the answer and go to the list."""
 
-    def handle(request: httpx.Request) -> httpx.Response:
-        if request.method == "GET" and request.url.path.endswith("/models/net"):
-            return httpx.Response(200, json=METADATA)
+    def reply(request: Received) -> Reply:
+        if request.method == "GET" and request.path.endswith("/models/net"):
+            return Reply(200, METADATA)
         requests.append(request)
         return answer(request) if callable(answer) else answer
 
-    return Client(URL, transport=httpx.MockTransport(handle), **options)
+    with replying(reply) as url, Client(url, **options) as client:
+        yield client
 
 
 def test_an_infer_request_is_the_binary_form_of_the_protocol() -> None:
     """JSON with the size of each tensor, then the tensors' bytes; and the same back."""
     output = np.array([[1.5], [np.nan]], np.float32)
     tensor = {"name": "y", "datatype": "FP32", "shape": [2, 1], "parameters": {"binary_data_size": 8}}
-    requests: list[httpx.Request] = []
+    requests: list[Received] = []
     with client_of(binary({"outputs": [tensor]}, output), requests, api_key="key", timeout=7) as client:
         got = client.infer("net", np.array([[1, 2], [3, 4]]), ["y"])
     (request,) = requests
-    assert (request.method, str(request.url)) == ("POST", f"{URL}/v2/models/net/infer")
-    assert request.headers["Authorization"] == "Bearer key"
-    assert 6000 < int(request.headers["X-Request-Timeout-Ms"]) <= 7000
-    body = request.read()
-    head, tail = (body[: (size := int(request.headers["Inference-Header-Content-Length"]))], body[size:])
+    assert (request.method, request.path) == ("POST", "/v2/models/net/infer")
+    assert request.headers["authorization"] == "Bearer key"
+    assert 6000 < int(request.headers["x-request-timeout-ms"]) <= 7000
+    size = int(request.headers["inference-header-content-length"])
+    head, tail = request.body[:size], request.body[size:]
     assert json.loads(head) == {
         "inputs": [
             {"name": "x", "datatype": "FP32", "shape": [2, 2], "parameters": {"binary_data_size": 16}}
@@ -104,25 +107,20 @@ def test_all_tensors_of_an_answer_are_read_in_order() -> None:
     ],
 )
 def test_paths(method: str, arguments: tuple[Any, ...], path: str) -> None:
-    requests: list[httpx.Request] = []
-    answer = httpx.Response(200, json={"models": [], "ready": True})
+    requests: list[Received] = []
+    answer = Reply(200, {"models": [], "ready": True})
     with client_of(answer, requests) as client:
         getattr(client, method)(*arguments)
     assert requests[0].method == "GET"
-    assert requests[0].url.raw_path == path.encode()
-    assert "Authorization" not in requests[0].headers
+    assert requests[0].path == path
+    assert "authorization" not in requests[0].headers
 
 
 def test_a_version_is_one_segment_of_the_path() -> None:
-    paths = []
-
-    def handle(request: httpx.Request) -> httpx.Response:
-        paths.append(request.url.raw_path)
-        return httpx.Response(200, json={})
-
-    with Client(URL, transport=httpx.MockTransport(handle)) as client:
+    requests: list[Received] = []
+    with client_of(Reply(200, {}), requests) as client:
         client.metadata("net", "1/stats")
-    assert paths == [b"/v2/models/net/versions/1%2Fstats"]
+    assert requests[0].path == "/v2/models/net/versions/1%2Fstats"
 
 
 def test_a_scheme_may_be_in_upper_case() -> None:
@@ -133,21 +131,22 @@ def test_a_scheme_may_be_in_upper_case() -> None:
 def test_a_key_fits_in_a_header(key: str) -> None:
     """The error does not show the key, which may be secret."""
     with pytest.raises(ValueError, match="^api_key: expected printable ASCII characters, without") as caught:
-        Client(URL, api_key=key)
+        Client("http://host:8000", api_key=key)
     assert not key or key not in str(caught.value)
-    Client(URL, api_key="a key").close()
+    Client("http://host:8000", api_key="a key").close()
 
 
 def test_the_address_may_have_a_path() -> None:
     paths = []
 
-    def handle(request: httpx.Request) -> httpx.Response:
-        paths.append(request.url.path)
-        return httpx.Response(200, json={"models": ["net"]})
+    def reply(request: Received) -> Reply:
+        paths.append(request.path)
+        return Reply(200, {"models": ["net"]})
 
-    for url in (f"{URL}/prefix", f"{URL}/prefix/"):
-        with Client(url, transport=httpx.MockTransport(handle)) as client:
-            assert client.models() == ["net"]
+    with replying(reply) as url:
+        for address in (f"{url}/prefix", f"{url}/prefix/"):
+            with Client(address) as client:
+                assert client.models() == ["net"]
     assert paths == ["/prefix/v2/models"] * 2
 
 
@@ -175,26 +174,26 @@ def test_an_unknown_scheme_is_an_error(url: str) -> None:
     ],
 )
 def test_a_status_is_an_error_in_the_words_of_the_service(status: int, error: type[ClientError]) -> None:
-    answer = httpx.Response(status, json={"error": "x: expected 1, got 2"})
+    answer = Reply(status, {"error": "x: expected 1, got 2"})
     with client_of(answer, []) as client, pytest.raises(ClientError) as caught:
         client.certificate("net")
     assert type(caught.value) is error
     assert (caught.value.status, caught.value.reason) == (status, "x: expected 1, got 2")
-    expected = f"certificate of model 'net' at {URL}: x: expected 1, got 2 (status {status})"
+    expected = f"certificate of model 'net' at {client.url}: x: expected 1, got 2 (status {status})"
     assert str(caught.value) == expected
 
 
 @pytest.mark.parametrize("body", [b"<html>no such page</html>", b"[1]", b'{"detail": 1}', b"\xff"])
 def test_an_error_of_another_server_is_shown_as_it_is(body: bytes) -> None:
-    with client_of(httpx.Response(404, content=body), []) as client, pytest.raises(ClientError) as caught:
+    with client_of(Reply(404, body), []) as client, pytest.raises(ClientError) as caught:
         client.models()
-    assert str(caught.value) == f"models at {URL}: {body.decode(errors='replace')} (status 404)"
+    assert str(caught.value) == f"models at {client.url}: {body.decode(errors='replace')} (status 404)"
 
 
 @pytest.mark.parametrize("body", [b'{"ready": false}', b"<html>bad gateway</html>"])
 def test_not_ready_is_no_error_whoever_says_so(body: bytes) -> None:
     """Such as a proxy whose service is gone."""
-    with client_of(httpx.Response(503, content=body), []) as client:
+    with client_of(Reply(503, body), []) as client:
         assert client.ready() is False
         assert client.ready("net") is False
 
@@ -205,9 +204,9 @@ X = {"name": "y", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_
 @pytest.mark.parametrize(
     "answer",
     [
-        httpx.Response(200, content=b"<html>"),
-        httpx.Response(200, content=b"\xff\xfe"),
-        httpx.Response(200, json=["net"]),
+        Reply(200, b"<html>"),
+        Reply(200, b"\xff\xfe"),
+        Reply(200, ["net"]),
         binary({"outputs": [X]}, np.zeros(1, "f4")),
         binary({"outputs": [{**X, "shape": 2}]}, np.zeros(2, "f4")),
         binary({"outputs": [{**X, "datatype": "BF16"}]}, np.zeros(2, "f4")),
@@ -215,24 +214,24 @@ X = {"name": "y", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_
         binary({"outputs": [X]}, np.zeros(2, "f4"), **{"Inference-Header-Content-Length": "x"}),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_an_error(answer: httpx.Response) -> None:
+def test_an_answer_that_makes_no_sense_is_an_error(answer: Reply) -> None:
     with client_of(answer, []) as client:
-        message = f"^infer of model 'net' at {URL}: expected an answer of the protocol, got another$"
+        message = f"^infer of model 'net' at {client.url}: expected an answer of the protocol, got another$"
         with pytest.raises(ServerError, match=message):
             client.infer("net", [[1, 2]])
 
 
 def test_a_compressed_answer_is_decompressed() -> None:
     body = gzip.compress(b'{"models": ["net"]}')
-    answer = httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(body))
+    answer = Reply(200, body, {"Content-Encoding": "gzip"})
     with client_of(answer, []) as client:
         assert client.models() == ["net"]
 
 
 def test_a_refused_request_is_sent_again_only_if_the_metadata_was_old() -> None:
     """The first request after the metadata is fresh, so its refusal is final. The second is not."""
-    requests: list[httpx.Request] = []
-    with client_of(httpx.Response(400, json={"error": "no"}), requests) as client:
+    requests: list[Received] = []
+    with client_of(Reply(400, {"error": "no"}), requests) as client:
         for count in (1, 3):
             with pytest.raises(RequestRefusedError):
                 client.infer("net", [[1, 2]])
@@ -241,8 +240,8 @@ def test_a_refused_request_is_sent_again_only_if_the_metadata_was_old() -> None:
 
 @pytest.mark.parametrize("status", [401, 404, 413, 422])
 def test_other_refusals_have_nothing_to_do_with_the_metadata(status: int) -> None:
-    requests: list[httpx.Request] = []
-    with client_of(httpx.Response(status), requests) as client:
+    requests: list[Received] = []
+    with client_of(Reply(status), requests) as client:
         for count in (1, 2):
             with pytest.raises(RequestRefusedError):
                 client.infer("net", [[1, 2]])
@@ -250,8 +249,8 @@ def test_other_refusals_have_nothing_to_do_with_the_metadata(status: int) -> Non
 
 
 def test_inputs_that_do_not_fit_are_not_sent() -> None:
-    requests: list[httpx.Request] = []
-    with client_of(httpx.Response(400), requests) as client:
+    requests: list[Received] = []
+    with client_of(Reply(400), requests) as client:
         for _ in range(2):
             with pytest.raises(InputError, match="input .x. of model .net.: expected numbers"):
                 client.infer("net", [[1, 1e300]])

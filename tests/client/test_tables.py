@@ -8,12 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pandas as pd
 import pytest
 
 from tests.support.client_server import FEATURES, LABELS, Kind, call, put_table_model
+from tests.support.http_stand_in import Received, Reply, replying
 from tests.support.live_server import ROOT, Server, serving
 from tests.support.tiny_highway import highway
 from tests.support.waiting import wait_until
@@ -164,22 +164,22 @@ def test_a_version_that_comes_between_two_requests_is_noticed(operation: str, fr
     versions = {"certificate": iter("12"), operation: iter("22")}
     rows: list[list[float]] = []
 
-    def handle(request: httpx.Request) -> httpx.Response:
-        if request.url.path.endswith("/models/table"):
+    def reply(request: Received) -> Reply:
+        if request.path.endswith("/models/table"):
             tensor = {"name": "x", "datatype": "FP64", "shape": [-1, 4]}
-            return httpx.Response(200, json={"name": "table", "inputs": [tensor]})
-        if request.url.path.endswith("/certificate"):
+            return Reply(200, {"name": "table", "inputs": [tensor]})
+        if request.path.endswith("/certificate"):
             version = next(versions["certificate"])
             features = [{"name": name} for name in orders[version]]
-            return httpx.Response(200, json={"model_version": version, "features": features})
+            return Reply(200, {"model_version": version, "features": features})
         version = next(versions[operation])
         if operation == "predict":
-            rows.append(json.loads(request.read())["instances"][0])
-            return httpx.Response(200, json={"version": version, "predictions": [[1]] * 7})
-        rows.append(np.frombuffer(request.read()[-7 * 4 * 8 :])[:4].tolist())
-        return httpx.Response(200, json={"model_version": version, "outputs": {}})
+            rows.append(json.loads(request.body)["instances"][0])
+            return Reply(200, {"version": version, "predictions": [[1]] * 7})
+        rows.append(np.frombuffer(request.body[-7 * 4 * 8 :])[:4].tolist())
+        return Reply(200, {"model_version": version, "outputs": {}})
 
-    with Client("http://host", transport=httpx.MockTransport(handle)) as client:
+    with replying(reply) as url, Client(url) as client:
         getattr(client, operation)("table", frame)
     assert rows == [frame.iloc[0][list(orders[version])].tolist() for version in "12"]
 
@@ -187,17 +187,18 @@ def test_a_version_that_comes_between_two_requests_is_noticed(operation: str, fr
 def test_versions_that_never_agree_are_an_error(frame: pd.DataFrame) -> None:
     """Something else answers, such as a proxy before two services."""
 
-    def handle(request: httpx.Request) -> httpx.Response:
-        if request.url.path.endswith("/models/table"):
+    def reply(request: Received) -> Reply:
+        if request.path.endswith("/models/table"):
             tensor = {"name": "x", "datatype": "FP64", "shape": [-1, 4]}
-            return httpx.Response(200, json={"name": "table", "inputs": [tensor]})
-        if request.url.path.endswith("/certificate"):
+            return Reply(200, {"name": "table", "inputs": [tensor]})
+        if request.path.endswith("/certificate"):
             features = [{"name": name} for name in FEATURES]
-            return httpx.Response(200, json={"model_version": "1", "features": features})
-        return httpx.Response(200, json={"model_version": "2", "outputs": {}})
+            return Reply(200, {"model_version": "1", "features": features})
+        return Reply(200, {"model_version": "2", "outputs": {}})
 
     with (
-        Client("http://host", transport=httpx.MockTransport(handle)) as client,
+        replying(reply) as url,
+        Client(url) as client,
         pytest.raises(ServerError, match="expected one version to answer, got two each time"),
     ):
         client.infer("table", frame)

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from fastapi import FastAPI, HTTPException
@@ -213,10 +213,10 @@ def test_compressed_bodies_take_turns_in_each_event_loop() -> None:
     body = gzip.compress(json.dumps(BODY).encode() + b" " * (4 << 20))
 
     async def ask() -> list[int]:
-        transport = httpx.ASGITransport(app)
+        transport = httpx2.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://x") as client,
+            httpx2.AsyncClient(transport=transport, base_url="http://x") as client,
         ):
             headers = {"Content-Encoding": "gzip"}
             asked = (client.post(INFER, content=body, headers=headers) for _ in range(3))
@@ -312,8 +312,8 @@ def test_a_probe_that_began_a_start_which_failed_keeps_nobody_waiting(tmp_path: 
     hidden = folder.rename(tmp_path / "hidden")
 
     async def test() -> tuple[int, int, dict[str, Any]]:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://x") as client:
             first = await client.get("/v2/health/ready")
             while (await client.get("/v2/models")).status_code != 503:
                 await asyncio.sleep(0.01)
