@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import io
 import json
 import math
@@ -14,7 +15,8 @@ import threading
 import weakref
 from collections.abc import Coroutine, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import yarl
@@ -52,6 +54,10 @@ ROUTES = {
     "load": ("POST", "/v2/repository/{}/load"),
     "unload": ("POST", "/v2/repository/{}/unload"),
 }
+
+
+# a layer may be an integer of NumPy
+ENCODER = json.JSONEncoder(default=lambda value: value.tolist())
 
 
 class Answer(NamedTuple):
@@ -101,21 +107,29 @@ class AsyncTransport(AsyncWaits):
         raise error_of(answer, subject)
 
     async def _exchange(self, call: Call, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
-        method, path = route(call)
+        method, address = _request_line(self._url, call.operation, call.model, str(call.version))
         async with self._session().request(
             method,
-            yarl.URL(self._url + path, encoded=True),
+            address,
             data=io.BytesIO(body) if len(body) > MAX_BODY_IN_MEMORY else body or None,
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=seconds),
             allow_redirects=False,
         ) as response:
-            chunks, size = [], 0
-            async for chunk in response.content.iter_any():
-                chunks.append(chunk)
-                if (size := size + len(chunk)) > self._options.max_answer:
-                    raise AnswerTooLargeError
-            return Answer(response.status, response.headers, b"".join(chunks))
+            return Answer(response.status, response.headers, await self._read(response))
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        """The body of an answer; raises AnswerTooLargeError."""
+        if "Content-Encoding" not in response.headers and response.content_length is not None:
+            if response.content_length > self._options.max_answer:
+                raise AnswerTooLargeError
+            return await response.read()
+        chunks, size = [], 0
+        async for chunk in response.content.iter_any():
+            chunks.append(chunk)
+            if (size := size + len(chunk)) > self._options.max_answer:
+                raise AnswerTooLargeError
+        return b"".join(chunks)
 
     def _session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
@@ -125,8 +139,8 @@ class AsyncTransport(AsyncWaits):
                 connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=self._options.tls or True),
                 headers={"Accept-Encoding": "gzip, deflate", **self._options.headers},
                 cookie_jar=aiohttp.DummyCookieJar(),
-                # proxies, as the environment names them
-                trust_env=True,
+                # not `trust_env`, which reads the environment for each request, in a thread
+                proxy=proxy_of(self._url),
             )
         elif loop is not self._loop:
             raise RuntimeError(
@@ -218,15 +232,23 @@ class LoopThread:
         self._loop.stop()
 
 
-def route(call: Call) -> tuple[str, str]:
-    """The method and the path of the route for an operation."""
-    if not call.model:
-        return "GET", "/v2/health/ready" if call.operation == "ready" else f"/v2/{call.operation}"
-    model = f"models/{quote(call.model, safe='')}" + (
-        f"/versions/{quote(str(call.version), safe='')}" if call.version else ""
-    )
-    method, path = ROUTES.get(call.operation, ("GET", f"/v2/{{}}/{call.operation}"))
-    return method, path.format(model)
+def proxy_of(url: str) -> str | None:
+    """The proxy for an address, as the environment names it."""
+    address = urlsplit(url)
+    if proxy_bypass(address.netloc):
+        return None
+    return getproxies().get(address.scheme.lower())
+
+
+@functools.lru_cache
+def _request_line(url: str, operation: str, model: str, version: str) -> tuple[str, yarl.URL]:
+    """The method and the address of the route for an operation."""
+    method, path = "GET", "/v2/health/ready" if operation == "ready" else f"/v2/{operation}"
+    if model:
+        name = f"models/{quote(model, safe='')}" + (f"/versions/{quote(version, safe='')}" if version else "")
+        method, path = ROUTES.get(operation, ("GET", f"/v2/{{}}/{operation}"))
+        path = path.format(name)
+    return method, yarl.URL(url + path, encoded=True)
 
 
 def encode(call: Call) -> tuple[bytes, dict[str, str]]:
@@ -243,8 +265,7 @@ def encode(call: Call) -> tuple[bytes, dict[str, str]]:
     ]
     parameters = {"binary_data_output": True, **call.fields.get("parameters", {})}
     document = {**call.fields, "inputs": entries, "parameters": parameters}
-    # a layer may be an integer of NumPy
-    head = json.dumps(document, default=lambda value: value.tolist()).encode()
+    head = ENCODER.encode(document).encode()
     return b"".join([head, *contents]), {LENGTH_HEADER: str(len(head))}
 
 

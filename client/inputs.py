@@ -131,6 +131,8 @@ def to_datatype(values: Any, datatype: str, subject: str) -> Array:
         raise InputError(subject, "expected an array, got lists of different lengths") from error
     if array.dtype.kind not in "biuf" or datatype not in DTYPE_BY_DATATYPE:
         raise InputError(subject, f"expected numbers, to be sent as {datatype}, got {array.dtype}")
+    if array.dtype == DTYPE_BY_DATATYPE[datatype]:
+        return array
     with np.errstate(all="ignore"):
         converted = array.astype(DTYPE_BY_DATATYPE[datatype], copy=False)
         lost = _is_lost(array, converted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -164,8 +165,8 @@ class Gates:
 
     def to_frame(self) -> Any:
         """A DataFrame of pandas with a row for each gate, whose index is the names of the gates."""
-        import pandas
-
+        # only for this method, since the client does not require it
+        pandas = importlib.import_module("pandas")
         columns = [key for key in self._keys if not isinstance(self.gates[0][key], list | dict)]
         frame = pandas.DataFrame(
             [{key: gate[key] for key in columns} for gate in self.gates], columns=columns

@@ -246,11 +246,14 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "search": set(),
     },
     "client": {
-        "client": {"http", "grpc", "cells", "inputs", "results"},
+        "client": {"sender", "cells", "inputs", "options", "results"},
+        "sender": {"http", "grpc", "transport", "inputs", "options"},
+        "http": {"transport", "inputs"},
+        "grpc": {"transport", "inputs"},
         "cells": {"inputs"},
-        "http": {"inputs"},
-        "grpc": {"inputs"},
+        "transport": {"inputs"},
         "results": {"inputs"},
+        "options": set(),
         "inputs": set(),
     },
     "benchmarks": {

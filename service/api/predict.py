@@ -53,7 +53,7 @@ class PredictEndpoint(ModelEndpoint[Request]):
     def decode(self, body: bytes, request: Request, model: Model) -> InferenceRequest:
         if request.head.sends_csv:
             return decode_csv(body, model.signature, self.context.limits)
-        return decode_instances(body, model.signature, self.context.limits)
+        return decode_rows(body, model, self.context)
 
     async def answer(self, call: InferenceCall, request: Request) -> ResponseBody | Response:
         wants_csv = request.head.wants_csv
@@ -63,6 +63,11 @@ class PredictEndpoint(ModelEndpoint[Request]):
             table = await asyncio.to_thread(_to_csv, content, call.inference.others)
             return Response(table, CSV_LINES)
         return content, None
+
+
+def decode_rows(body: bytes, model: Model, context: ServiceContext) -> InferenceRequest:
+    """Decode rows in JSON."""
+    return decode_instances(body, model.signature, context.limits)
 
 
 async def predictions_json(call: InferenceCall, *, bare: bool) -> bytes:

@@ -1,7 +1,7 @@
 """Highway networks: train them in PyTorch, export them to ONNX with proof, serve them, and see their gates.
 
 A package is imported only when one of its names is used. So `import turnpike` imports neither torch, onnx nor
-onnxruntime, and `from turnpike import Client` needs only NumPy and httpx.
+onnxruntime, and `from turnpike import Client` needs only NumPy and aiohttp.
 """
 
 from __future__ import annotations

@@ -125,8 +125,8 @@ def test_flat_rows_get_the_shape_of_the_input() -> None:
     flat = np.arange(128.0).reshape(2, 64)
     tensors = to_tensors(flat, DIGITS)
     np.testing.assert_array_equal(tensors["x"], flat.reshape(2, 1, 8, 8).astype("f4"))
-    # a row of another size is left to the service, which says what is wrong
-    assert to_tensors(flat[:, :63], DIGITS)["x"].shape == (2, 63)
+    with pytest.raises(InputError, match=r"\[-1, 1, 8, 8\], or rows of 64 numbers, got \[2, 63\]"):
+        to_tensors(flat[:, :63], DIGITS)
 
 
 def test_several_inputs_are_a_dict() -> None:

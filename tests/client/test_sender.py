@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import multiprocessing
 import pickle
@@ -12,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -370,14 +372,16 @@ def test_a_bad_certificate_is_not_tried_again(kind: Kind, scheme: str, tmp_path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_is_bounded(kind: Kind) -> None:
     """Also one that is small until it is decompressed."""
-    import gzip
-
     packed = Reply(200, gzip.compress(b" " * (10 << 20)), {"Content-Encoding": "gzip"})
     for reply in (Reply(200, b" " * 100_001), packed):
-        with replying(lambda _, reply=reply: reply) as url:
+        with replying(partial(answer_with, reply)) as url:
             message = "expected an answer of 100,000 bytes or fewer, got more"
             with pytest.raises(ServerError, match=message):
                 call(kind, url, "models", options={"max_answer": 100_000})
+
+
+def answer_with(reply: Reply, _: Received) -> Reply:
+    return reply
 
 
 HOSTILE = {
@@ -391,7 +395,7 @@ HOSTILE = {
 def test_json_that_no_service_sends_is_an_error(body: str) -> None:
     for status in (200, 400):
         with (
-            replying(lambda _, status=status: Reply(status, HOSTILE[body])) as url,
+            replying(partial(answer_with, Reply(status, HOSTILE[body]))) as url,
             pytest.raises((ServerError, RequestRefusedError)),
         ):
             call("blocking", url, "models")

@@ -182,6 +182,8 @@ def test_missing_data_is_explained(dashboard: OpenDashboard, all_models_server: 
         assert row.locator(".plot").count() == 0
     with dashboard(all_models_server.url, path=model_path("own"), allowed="400") as page:
         row = page.locator("#row")
+        expect(page.locator("#try .request-time")).to_contain_text("random row")
+        page.evaluate("async () => (await import('/dashboard/state/store.js')).publish('row', null)")
         expect(row.get_by_text("Make or choose a row under")).to_be_visible()
         publish_row(
             page, "own", "made", [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [1] * 6}]

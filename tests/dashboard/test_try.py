@@ -202,13 +202,16 @@ def test_a_late_file_does_not_replace_a_newer_row(
 @pytest.mark.thorough
 def test_the_board_follows_samples_with_dark_ink(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """If samples have dark ink, so do the board and drawings."""
+    from playwright.sync_api import expect
+
     response = bundled_server.get("/v2/models/digits-10/samples").json()
     for sample in response["samples"]:
         sample["inputs"][0]["data"] = [16 - value for value in sample["inputs"][0]["data"]]
     with dashboard(bundled_server.url, path="/docs") as page:
         page.route("**/samples", lambda route: route.fulfill(json=response))
         page.goto(bundled_server.url)
-        wait_for_prediction(page, OPENING_SAMPLE)
+        # which of them comes first depends on the CPU, since their answers are uncertain
+        expect(page.locator("#try .request-time")).to_contain_text("sample: ")
         board = page.get_by_role("application", name="Drawing board")
         board.scroll_into_view_if_needed()
         board.click()

@@ -196,7 +196,7 @@ def test_the_service_is_hardened(stack: Project) -> None:
 
 def test_the_image_holds_the_wheel_and_the_libraries_of_the_service(images: None) -> None:
     """The whole wheel, nothing of the build, and no module in the current folder."""
-    absent = ("torch", "onnx", "onnxscript", "sklearn", "locust", "httpx", "service", "models")
+    absent = ("torch", "onnx", "onnxscript", "sklearn", "locust", "aiohttp", "service", "models")
     assert importable("turnpike-service", "onnxruntime", "numpy", *absent) == ["onnxruntime", "numpy"]
     script = """if True:
         import importlib.metadata, os, pathlib, turnpike.service

@@ -30,6 +30,7 @@ OUTPUTS = {
     "inference.GRPCInferenceService/ModelInfer": '"bytesContents"',
     "inference.GRPCInferenceService/ServerMetadata": '"turnpike"',
     "inference.GRPCInferenceService/RepositoryModelUnload": '"isUnloaded": true',
+    "turnpike.v1.ModelService/Describe": '"json"',
     "turnpike.v1.GateService/Lesion": '"layer03.transform_gate"',
 }
 

@@ -8,8 +8,7 @@ from typing import Any, cast
 from turnpike.service.api.context import ServiceContext
 from turnpike.service.api.inference import InferenceCall
 from turnpike.service.api.model_facts import certificate_json, gate_profile_json, samples_json
-from turnpike.service.api.predict import predictions_json
-from turnpike.service.codec.predict_json import decode_instances
+from turnpike.service.api.predict import decode_rows, predictions_json
 from turnpike.service.errors import RequestError
 from turnpike.service.grpc.connection.call import Call, MessageRequest
 from turnpike.service.grpc.messages.descriptors import message_class, parse
@@ -38,7 +37,7 @@ class GrpcPredictEndpoint(GrpcModelEndpoint):
         return await self.run(find_named_model(self.context, message), request)
 
     def decode(self, body: bytes, request: MessageRequest, model: Model) -> InferenceRequest:
-        return decode_instances(body, model.signature, self.context.limits)
+        return decode_rows(body, model, self.context)
 
     async def answer(self, call: InferenceCall, request: MessageRequest) -> Response:
         content = await predictions_json(call, bare=self.context.settings.old_predict)

@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from tests.support.grpc_worker import GrpcWorker, grpc_worker, infer_request
-from turnpike.service.grpc.application import GATES, HEALTH, INFERENCE, OLD_REFLECTION, REFLECTION
+from turnpike.service.grpc.application import (
+    GATES,
+    HEALTH,
+    INFERENCE,
+    MODELS,
+    OLD_REFLECTION,
+    REFLECTION,
+)
 from turnpike.service.grpc.messages.descriptors import DESCRIPTORS, POOL, message_class
 from turnpike.service.requests.middleware import COMPRESSED_FROM_BYTES
 
@@ -35,7 +42,7 @@ def test_every_method_of_the_proto_files_is_served() -> None:
         async with grpc_worker() as worker:
             described = {
                 f"/{service.full_name}/{method.name}"
-                for name in (INFERENCE, GATES, HEALTH, REFLECTION)
+                for name in (INFERENCE, GATES, MODELS, HEALTH, REFLECTION)
                 for service in [POOL.FindServiceByName(name)]
                 for method in service.methods
             }

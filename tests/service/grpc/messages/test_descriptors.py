@@ -46,6 +46,7 @@ def test_every_service_is_in_the_pool() -> None:
     names = (
         "inference.GRPCInferenceService",
         "turnpike.v1.GateService",
+        "turnpike.v1.ModelService",
         "grpc.health.v1.Health",
         "grpc.reflection.v1.ServerReflection",
     )

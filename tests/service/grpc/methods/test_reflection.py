@@ -11,7 +11,14 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.support.grpc_worker import GrpcWorker, grpc_worker, infer_request
-from turnpike.service.grpc.application import GATES, HEALTH, INFERENCE, OLD_REFLECTION, REFLECTION
+from turnpike.service.grpc.application import (
+    GATES,
+    HEALTH,
+    INFERENCE,
+    MODELS,
+    OLD_REFLECTION,
+    REFLECTION,
+)
 from turnpike.service.grpc.messages.descriptors import POOL, message_class
 
 ReflectionRequest = message_class("grpc.reflection.v1.ServerReflectionRequest")
@@ -30,7 +37,7 @@ def test_all_services_are_listed() -> None:
         async with grpc_worker() as worker:
             (answer,) = await ask(worker, ReflectionRequest(list_services=""))
             names = {service.name for service in answer.list_services_response.service}
-            assert names == {INFERENCE, GATES, HEALTH, REFLECTION}
+            assert names == {INFERENCE, GATES, MODELS, HEALTH, REFLECTION}
             files = await ask(worker, *(ReflectionRequest(file_containing_symbol=name) for name in names))
             assert all(file.file_descriptor_response.file_descriptor_proto for file in files)
             old = worker.channel.stream_stream(
