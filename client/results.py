@@ -236,10 +236,14 @@ class LesionCurve:
         return len(self.layers)
 
     def __repr__(self) -> str:
-        changed = [
-            f"layer {layer['layer']}: {layer['flipped']} of {self.report['rows']} rows changed"
-            if layer.get("flipped") is not None
-            else f"layer {layer['layer']}: change {layer.get('change')}"
-            for layer in self.layers
-        ]
-        return "\n".join(["Lesion curve", *changed])
+        lines = ["Lesion curve"]
+        for layer in self.layers:
+            # a network without classes has outputs only
+            if "flipped" not in layer:
+                effect = ""
+            elif layer["flipped"] is None:
+                effect = ": no finite numbers without it"
+            else:
+                effect = f": {layer['flipped']} of {self.report['rows']} rows changed"
+            lines.append(f"layer {layer['layer']}{effect}")
+        return "\n".join(lines)

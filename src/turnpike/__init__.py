@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         ServerError,
         UnavailableError,
     )
-    from turnpike.client.results import Gates, Lesion
+    from turnpike.client.results import Gates, Lesion, LesionCurve
     from turnpike.export.compress.remove_units import CompressionResult, compress_model
     from turnpike.export.pipeline import ExportResult, export_model
     from turnpike.export.verify import VerificationResult, verify_model
@@ -96,6 +96,7 @@ __all__ = [
     "InputError",
     "InputWarning",
     "Lesion",
+    "LesionCurve",
     "Maxout",
     "Mlp",
     "MlpConfig",
@@ -137,7 +138,7 @@ _PUBLIC_NAMES = {
         "ServerError",
         "UnavailableError",
     ),
-    "turnpike.client.results": ("Gates", "Lesion"),
+    "turnpike.client.results": ("Gates", "Lesion", "LesionCurve"),
     "turnpike.export.compress.remove_units": ("CompressionResult", "compress_model"),
     "turnpike.export.pipeline": ("ExportResult", "export_model"),
     "turnpike.export.verify": ("VerificationResult", "verify_model"),

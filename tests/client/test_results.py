@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from turnpike.client.results import Gates, Lesion, to_columns
+from turnpike.client.results import Gates, Lesion, LesionCurve, to_columns
 from turnpike.service.codec.tables.predictions import predictions_csv
 
 LABELLED = {"label": "b", "probability": 0.75, "probabilities": {"a": 0.25, "b": 0.75}}
@@ -58,8 +58,34 @@ def test_gates_are_arrays_by_key() -> None:
     found = gates("a", "b")
     assert found["name"].tolist() == ["a", "b"]
     np.testing.assert_array_equal(found["mean"], [0.25, 0.25])
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="expected one of name, layer, mean, carried, got 'depth'"):
         found["depth"]
+    assert (len(found), [gate["layer"] for gate in found]) == (2, [0, 1])
+
+
+def test_gates_are_a_table() -> None:
+    """Without the keys that some gate lacks, and without figures that are lists."""
+    records: list[dict[str, Any]] = [
+        {"name": "a", "mean": 0.25, "quantiles": [0, 1], "depth": 3},
+        {"name": "b", "mean": None, "quantiles": [0, 1]},
+    ]
+    frame = Gates("net", "3", {}, records, {}, {}).to_frame()
+    assert (list(frame.index), list(frame.columns)) == (["a", "b"], ["mean"])
+    np.testing.assert_array_equal(frame["mean"].astype(float), [0.25, np.nan])
+    assert len(Gates("net", "3", {}, [], {}, {}).to_frame()) == 0
+    assert repr(Gates("net", "3", {}, [], {}, {})).startswith("Gates of model 'net'")
+
+
+def test_a_curve_prints_a_line_for_each_layer() -> None:
+    layers = [{"layer": 0, "flipped": 2, "change": -0.5}, {"layer": 1, "flipped": None}, {"layer": 2}]
+    curve = LesionCurve({}, layers, {"rows": 7, "layers": layers})
+    assert len(curve) == 3
+    assert repr(curve).splitlines() == [
+        "Lesion curve",
+        "layer 0: 2 of 7 rows changed",
+        "layer 1: no finite numbers without it",
+        "layer 2",
+    ]
 
 
 def test_gates_print_a_line_each() -> None:

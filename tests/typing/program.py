@@ -48,6 +48,7 @@ from turnpike import (
     InputError,
     InputWarning,
     Lesion,
+    LesionCurve,
     Maxout,
     Mlp,
     MlpConfig,
@@ -149,6 +150,11 @@ def service(client: Client) -> None:
     lesion = client.lesion("digits-10", rows, close=["layer00.transform_gate"])
     assert_type(lesion, Lesion)
     assert_type(lesion.before["output"].ndim, int)
+    curve = client.lesion_curve("digits-10", rows, timeout=3, request_id="mine")
+    assert_type(curve, LesionCurve)
+    assert_type(client.classify("digits-10", rows, count=3)[0][0].label, str)
+    assert_type(client.samples("digits-10")[0].label, str)
+    assert_type(client.metadata("digits-10")["inputs"][0]["shape"], list[int])
 
 
 def look_up(rows: dict[str, Array]) -> dict[str, Array]:
