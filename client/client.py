@@ -141,6 +141,9 @@ class BaseClient(Sender):
         self, operation: str, model: str, version: Version, moves: Moves, body: Mapping[str, Any]
     ) -> Call:
         options = {name: value for name, value in moves.items() if name not in MOVES}
+        if unknown := [name for name in options if name not in CallOptions.__annotations__]:
+            names = ", ".join([*MOVES, *CallOptions.__annotations__])
+            raise TypeError(f"{operation}: expected {names}, got {unknown[0]!r}")
         fields = {name: value for name, value in moves.items() if name in MOVES}
         return self._call(operation, model, version, cast("CallOptions", options), {**body, **fields})
 

@@ -218,7 +218,7 @@ def _read_options(options: CallOptions, operation: str) -> tuple[float | None, d
     unknown = [name for name in options if name not in CallOptions.__annotations__]
     if unknown:
         names = ", ".join(CallOptions.__annotations__)
-        raise TypeError(f"{operation}: expected {names} as options of a call, got {unknown[0]!r}")
+        raise TypeError(f"{operation}: expected {names}, got {unknown[0]!r}")
     timeout, request_id = options.get("timeout"), options.get("request_id", "")
     if request_id and not VALID_VALUE.fullmatch(request_id):
         raise ValueError("request_id: expected printable ASCII characters, without spaces around them")

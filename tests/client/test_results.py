@@ -77,7 +77,11 @@ def test_gates_are_a_table() -> None:
 
 
 def test_a_curve_prints_a_line_for_each_layer() -> None:
-    layers = [{"layer": 0, "flipped": 2, "change": -0.5}, {"layer": 1, "flipped": None}, {"layer": 2}]
+    layers: list[dict[str, Any]] = [
+        {"layer": 0, "flipped": 2, "change": -0.5},
+        {"layer": 1, "flipped": None},
+        {"layer": 2},
+    ]
     curve = LesionCurve({}, layers, {"rows": 7, "layers": layers})
     assert len(curve) == 3
     assert repr(curve).splitlines() == [
