@@ -87,6 +87,7 @@ def test_the_grpc_client_of_triton_works(triton: dict[str, Any]) -> None:
     del stream[50]
     assert [name for name, _ in stream] == [f"n{number}" for number in range(100) if number != 50]
     assert all(numbers == outputs for _, numbers in stream)
+    assert results["until_final"] == [["last", outputs]]
     assert results["stream_gzip"] == [[f"n{number}", outputs] for number in range(3)]
 
 
