@@ -17,7 +17,7 @@ from turnpike.service.grpc.connection.frames import (
     frame,
 )
 from turnpike.service.grpc.connection.header_blocks import OK_HEADERS, OK_TRAILERS, GrpcHead, literal
-from turnpike.service.grpc.connection.status import encode_message, status_of
+from turnpike.service.grpc.connection.status import StatusCode, encode_message, status_of
 from turnpike.service.requests.request import ClientGoneError, Request
 from turnpike.service.requests.response import ErrorResponse, Response
 
@@ -41,6 +41,12 @@ class MessageRequest(Request):
     message_id = b""
     infer_message: Any = None
     options: Any = None
+    # the status code of the answer, if there was one
+    _answer_code = StatusCode.OK
+
+    @property
+    def grpc_code(self) -> int:
+        return self._answer_code if self.status else StatusCode.CANCELLED
 
     def asgi(self) -> tuple[dict[str, Any], Any, Any]:
         raise NotImplementedError("calls of gRPC do not go to ASGI applications")
@@ -315,7 +321,8 @@ class Call(MessageRequest):
     def _write_error(self, response: ErrorResponse) -> None:
         """End the answer with an error, in trailers, which are all of the answer if nothing was sent."""
         block = b"" if self.headers_sent else self._header_block()
-        block += literal(b"grpc-status", b"%d" % status_of(response))
+        self._answer_code = status_of(response)
+        block += literal(b"grpc-status", b"%d" % self._answer_code)
         block += literal(b"grpc-message", encode_message(response.message))
         for name, value in response.headers:
             block += literal(name, value)
