@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 TRACES_PATH = "/v1/traces"
-# Status codes of gRPC that OpenTelemetry's conventions take for errors of a server: UNKNOWN, DEADLINE_EXCEEDED,
+# Codes of gRPC that OpenTelemetry's conventions take for errors of the server: UNKNOWN, DEADLINE_EXCEEDED,
 # UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
 GRPC_SERVER_ERRORS = frozenset({2, 4, 12, 13, 14, 15})
 # seconds that a worker waits at its end for a collector that does not respond
