@@ -111,6 +111,7 @@ class Application:
         self._tracing = Tracing.from_settings(settings)
         self.router = build_router(self.context, self.unready_reason)
         self.observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
+        self.compressor = AnswerCompressor(self.context.budget)
         self.middleware = RequestMiddleware(
             self.router,
             self.context.auth,
@@ -118,7 +119,7 @@ class Application:
             self.observer,
             AllowedHosts.from_settings(settings),
             preflight=Cors(settings.cors).apply if settings.cors else None,
-            compressor=AnswerCompressor(self.context.budget),
+            compressor=self.compressor,
         )
         # what the connections call
         self.handle = self.middleware.handle
