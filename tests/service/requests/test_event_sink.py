@@ -51,17 +51,21 @@ def test_the_time_is_that_of_the_whole_answer() -> None:
     """A receiver that sends a byte now and then does not hold up the sender."""
 
     async def scene() -> None:
+        ended = asyncio.Event()
+
         async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            for byte in b"HTTP/1.1 200 OK\r\n" + b"x" * 1000:
-                writer.write(bytes((byte,)))
-                await asyncio.sleep(0.02)
+            writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+            while not writer.is_closing():
+                writer.write(b"x")
+                await asyncio.sleep(0.01)
+            ended.set()
 
         server = await asyncio.start_server(drip, "127.0.0.1", 0)
         async with server:
             sink = EventSink(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 0.1)
             with pytest.raises(SinkError, match="expected an answer within 0.1 seconds, got none"):
                 await sink.post(LINES, b"x")
-            server.close()
+            await asyncio.wait_for(ended.wait(), 5)
 
     asyncio.run(scene())
 
