@@ -132,7 +132,11 @@ def test_the_grpc_client_of_triton_gets_exact_errors(triton: dict[str, Any]) -> 
             "UNIMPLEMENTED",
             "/inference.GRPCInferenceService/TraceSetting: there is no such method",
         ),
-        "unload": ("PERMISSION_DENIED", "admin routes are off here: they are on where an admin key is set"),
+        "unload": (
+            "PERMISSION_DENIED",
+            "loading and unloading models is off here: it is on where an admin key is set; "
+            "model-analyzer measures what is served with --reload-model-disable",
+        ),
     }
 
 
