@@ -29,8 +29,12 @@ log = logging.getLogger(__name__)
 # Events that wait to be sent, and bytes of their payloads. A worker holds them beside those of `--max-held`.
 MAX_EVENTS = 1000
 MAX_BYTES = 32 << 20
-# events that are sent at a time, each on a connection of its own
+# events that are sent at a time, each on a connection of its own; and how many wait for each before another
+# connection is opened
 MAX_SENDERS = 4
+EVENTS_PER_SENDER = 16
+# Seconds from an event until it is sent, so that sending does not delay the request that it belongs to.
+DELAY_SECONDS = 0.01
 # seconds that the receiver has for an event, and for which a sender stops after the receiver has failed
 SEND_SECONDS = 5.0
 PAUSE_SECONDS = 1.0
@@ -160,13 +164,14 @@ class PayloadEvents:
         is_grpc = request.grpc_code is not None
         self._queue.append(PayloadEvent(kind, event_id, time.time(), name, version, is_grpc, headers, body))
         self._bytes += len(body)
-        if len(self._senders) < MAX_SENDERS:
+        if len(self._queue) > EVENTS_PER_SENDER * len(self._senders) and len(self._senders) < MAX_SENDERS:
             sender = asyncio.get_running_loop().create_task(self._send_all())
             self._senders.add(sender)
             sender.add_done_callback(self._senders.discard)
 
     async def _send_all(self) -> None:
         """Send events until none is left."""
+        await asyncio.sleep(DELAY_SECONDS)
         while self._queue:
             event, outcome, is_down = self._queue.popleft(), "dropped", False
             try:

@@ -31,7 +31,7 @@ from tests.support.in_process_worker import (
 )
 from turnpike.service.config.settings import Settings
 from turnpike.service.grpc.messages.descriptors import message_class
-from turnpike.service.requests.payload_events import MAX_SENDERS, PayloadEvents
+from turnpike.service.requests.payload_events import EVENTS_PER_SENDER, MAX_SENDERS, PayloadEvents
 from turnpike.service.requests.response import Response
 
 REQUEST, RESPONSE = (f"org.kubeflow.serving.inference.{kind}" for kind in ("request", "response"))
@@ -208,23 +208,37 @@ async def settled(events: PayloadEvents, expected: dict[str, int]) -> None:
             await asyncio.sleep(0.002)
 
 
-@pytest.mark.parametrize(("limits", "kept"), [({"max_events": 3}, 3 + MAX_SENDERS), ({"max_bytes": 100}, 10)])
+@pytest.mark.parametrize(("limits", "kept"), [({"max_events": 3}, 4), ({"max_bytes": 100}, 10)])
 def test_a_slow_receiver_costs_no_more_than_the_queue(limits: dict[str, int], kept: int) -> None:
     """Adding never waits, and what has no room is dropped and counted."""
 
     async def scene() -> None:
         async with event_receiver() as receiver, queue_to(receiver, **limits) as (events, add):
             receiver.answers.clear()
-            for _ in range(MAX_SENDERS):
-                add(1, bytes(10))
-                await asyncio.sleep(0.01)
+            add(1, bytes(10))
+            await receiver.until(1)
             add(50, bytes(10))
-            assert outcomes(events) == {"dropped": 50 + MAX_SENDERS - kept}
+            assert outcomes(events) == {"dropped": 51 - kept}
             receiver.answers.set()
-            await settled(events, {"sent": kept, "dropped": 50 + MAX_SENDERS - kept})
+            await settled(events, {"sent": kept, "dropped": 51 - kept})
             # there is room again
             add(1)
-            await settled(events, {"sent": kept + 1, "dropped": 50 + MAX_SENDERS - kept})
+            await settled(events, {"sent": kept + 1, "dropped": 51 - kept})
+
+    asyncio.run(scene())
+
+
+def test_many_events_are_sent_on_several_connections() -> None:
+    async def scene() -> None:
+        async with event_receiver() as receiver, queue_to(receiver) as (events, add):
+            receiver.answers.clear()
+            add(MAX_SENDERS * EVENTS_PER_SENDER * 2)
+            await receiver.until(MAX_SENDERS)
+            await asyncio.sleep(0.05)
+            assert receiver.connections == len(receiver.events) == MAX_SENDERS
+            receiver.answers.set()
+            await settled(events, {"sent": MAX_SENDERS * EVENTS_PER_SENDER * 2})
+            assert receiver.connections == MAX_SENDERS
 
     asyncio.run(scene())
 
@@ -240,18 +254,18 @@ def test_a_payload_larger_than_the_queue_is_dropped() -> None:
 
 
 def test_a_receiver_that_fails_is_left_alone_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    """Each sender has lost one event, and says so once for all; then all that waited is sent."""
+    """It gets one event from each of two senders, and then all that waited. The log says it once."""
     caplog.set_level(logging.INFO)
 
     async def scene() -> None:
         async with event_receiver() as receiver, queue_to(receiver, pause_seconds=0.2) as (events, add):
             receiver.answer = receiver.answer.replace(b"202", b"503")
             add(20)
-            await settled(events, {"failed": MAX_SENDERS})
+            await settled(events, {"failed": 2})
             await asyncio.sleep(0.05)
-            assert outcomes(events) == {"failed": MAX_SENDERS}
+            assert outcomes(events) == {"failed": 2}
             receiver.answer = receiver.answer.replace(b"503", b"202")
-            await settled(events, {"failed": MAX_SENDERS, "sent": 20 - MAX_SENDERS})
+            await settled(events, {"failed": 2, "sent": 18})
 
     asyncio.run(scene())
     assert [record.message for record in caplog.records if "payload" in record.message] == [
@@ -301,12 +315,13 @@ def test_the_end_does_not_wait_for_a_receiver_that_hangs(caplog: pytest.LogCaptu
         async with event_receiver() as receiver, queue_to(receiver) as (events, add):
             receiver.answers.clear()
             add(10)
+            await receiver.until(1)
             async with asyncio.timeout(5):
                 await events.close(0.05)
             assert outcomes(events) == {"dropped": 10}
 
     asyncio.run(scene())
-    assert f"{10 - MAX_SENDERS} payload events were not sent before the end" in caplog.text
+    assert "9 payload events were not sent before the end" in caplog.text
 
 
 def test_requests_are_answered_while_the_receiver_hangs() -> None:
