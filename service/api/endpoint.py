@@ -105,7 +105,7 @@ class ModelEndpoint(ABC, Generic[RequestT]):
                 call.abandon()
             raise
         call.count_success(received_ns)
-        response: Response = answer if answer.__class__ is Response else body_response(answer)  # type: ignore
+        response = answer if isinstance(answer, Response) else body_response(answer)
         if self._events is not None:
             self._events.add_response(request, model.name, model.version, response)
         return response

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from functools import cached_property
 from urllib.parse import urlsplit
 
 import httptools
@@ -35,7 +34,8 @@ class EventSink:
     def __init__(self, url: str, seconds: float) -> None:
         parts = urlsplit(url)
         self._host, self._port = str(parts.hostname), parts.port or DEFAULT_PORTS[parts.scheme]
-        self._is_tls = parts.scheme == "https"
+        # now, since reading the certificates takes some milliseconds
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._first_lines = (
             f"POST {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nUser-Agent: turnpike/{VERSION}\r\n"
@@ -71,8 +71,7 @@ class EventSink:
                 # the receiver closed a connection that it had kept open
                 pass
         loop = asyncio.get_running_loop()
-        tls = self._tls if self._is_tls else None
-        _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=tls)
+        _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=self._tls)
         return await self._exchange(connection, head, body)
 
     async def _exchange(self, connection: _Connection, head: bytes, body: bytes) -> int:
@@ -85,10 +84,6 @@ class EventSink:
             else:
                 connection.transport.abort()
         return status
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return ssl.create_default_context()
 
 
 class _Connection(asyncio.Protocol):
