@@ -59,13 +59,15 @@ def expect_parameters(change: Literal["load", "unload"], names: Iterable[str]) -
     """Raise RequestError if a request to load or unload a model has parameters that would have no effect.
 
     Triton's `load` takes a configuration (`config`) and files (`file:1/model.onnx`) as parameters. A client
-    that sends them here must not believe that they are served.
+    that sends them here must not believe that they are served. Triton's model-analyzer sends configurations
+    that it wants to compare.
     """
     for name in names:
         if change == "load":
             raise RequestError(
                 f"parameters: expected none, got {quoted(name)}; models come from the repository of this "
-                "service only: put the files of the model there, and load it without parameters"
+                "service only: put the files of the model there, and load it without parameters; "
+                "model-analyzer needs --reload-model-disable"
             )
         if name != UNLOAD_DEPENDENTS:
             raise RequestError(f"parameters: expected only {UNLOAD_DEPENDENTS}, got {quoted(name)}")

@@ -48,6 +48,7 @@ from turnpike.service.requests.body import BodyReader
 from turnpike.service.requests.hosts import AllowedHosts
 from turnpike.service.requests.middleware import RequestMiddleware
 from turnpike.service.requests.observer import RequestObserver
+from turnpike.service.requests.payload_events import PayloadEvents
 from turnpike.service.requests.request import Request
 from turnpike.service.requests.response import Response
 from turnpike.service.requests.router import Router
@@ -94,7 +95,10 @@ class Application:
                 max_ratio=settings.max_inflate_ratio,
             ),
             supervisor=supervisor,
+            events=PayloadEvents.from_settings(settings),
         )
+        if self.context.events is not None:
+            counters.payload_events = self.context.events.counts
         self.draining = False
         # why an application of a user has not started the service; None once it has
         self.unstarted_reason: str | None = None
@@ -111,6 +115,7 @@ class Application:
         self._tracing = Tracing.from_settings(settings)
         self.router = build_router(self.context, self.unready_reason)
         self.observer = RequestObserver(counters, self._tracing, access_log if settings.access_log else None)
+        self.compressor = AnswerCompressor(self.context.budget)
         self.middleware = RequestMiddleware(
             self.router,
             self.context.auth,
@@ -118,7 +123,7 @@ class Application:
             self.observer,
             AllowedHosts.from_settings(settings),
             preflight=Cors(settings.cors).apply if settings.cors else None,
-            compressor=AnswerCompressor(self.context.budget),
+            compressor=self.compressor,
         )
         # what the connections call
         self.handle = self.middleware.handle
@@ -177,8 +182,10 @@ class Application:
         expect_device(self.context.settings.device, self.context.settings.precision)
 
     async def stop(self) -> None:
-        """Record the last requests, and send the last traces."""
+        """Record the last requests, and send the last payload events and traces."""
         self.observer.record()
+        if self.context.events is not None:
+            await self.context.events.close()
         if self._tracing is not None:
             self._tracing.close()
 

@@ -11,6 +11,7 @@ from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.registry.served_models import ModelRegistry
 from turnpike.service.requests.auth import Authenticator
 from turnpike.service.requests.body import BodyReader
+from turnpike.service.requests.payload_events import PayloadEvents
 from turnpike.service.telemetry.counters import RequestCounters
 
 
@@ -33,3 +34,5 @@ class ServiceContext:
     budget: MemoryBudget
     bodies: BodyReader
     supervisor: SupervisorClient
+    # None if no payload events are sent
+    events: PayloadEvents | None = None

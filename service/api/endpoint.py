@@ -37,10 +37,13 @@ class ModelEndpoint(ABC, Generic[RequestT]):
 
     # keys that the JSON body may have in addition to those of an infer request
     extra_keys: frozenset[str] = frozenset()
+    # whether its requests and answers are payload events
+    sends_events = False
 
     def __init__(self, context: ServiceContext) -> None:
         self.context = context
         self._bodies, self._budget = context.bodies, context.budget
+        self._events = context.events if self.sends_events else None
         self._max_gates = context.settings.max_gates
         # raises an error for a decoded request that is refused
         self.check = partial(check_gate_output_size, limit=self._max_gates)
@@ -84,6 +87,8 @@ class ModelEndpoint(ABC, Generic[RequestT]):
             if body is None:
                 body = await self._bodies.read(request)
             received_ns = perf_counter_ns()
+            if self._events is not None:
+                self._events.add_request(request, model.name, model.version, body)
             inference = self.decode(body, request, model)
             if request.budgeted_bytes > LARGE_BODY_BYTES or inference.form.has_texts:
                 self._release_body(request, inference)
@@ -100,9 +105,10 @@ class ModelEndpoint(ABC, Generic[RequestT]):
                 call.abandon()
             raise
         call.count_success(received_ns)
-        if answer.__class__ is Response:
-            return answer
-        return body_response(answer)  # type: ignore[arg-type]
+        response = answer if isinstance(answer, Response) else body_response(answer)
+        if self._events is not None:
+            self._events.add_response(request, model.name, model.version, response)
+        return response
 
     def _release_body(self, request: Request, inference: InferenceRequest) -> None:
         """Hold the decoded arrays of a request in place of its body, which they may be views of.

@@ -127,6 +127,12 @@ class MetricsCollector(Collector):
             refused.add_metric((reason,), count)
         yield refused
         yield from self._grpc_ends()
+        events = CounterMetricFamily(
+            "turnpike_payload_events", "Payload events, by what became of them.", labels=("outcome",)
+        )
+        for outcome, count in self._merged["payload_events"].items():
+            events.add_metric((outcome,), count)
+        yield events
 
     def _grpc_ends(self) -> Iterator[Metric]:
         for kind in ("stream", "connection"):

@@ -66,6 +66,8 @@ CONFIG = operation("Config", "A model's configuration, in Triton's format", TAG)
 class InferEndpoint(ModelEndpoint[Request]):
     """`POST …/infer`: tensors in, tensors out, as JSON or binary."""
 
+    sends_events = True
+
     async def answer(self, call: InferenceCall, request: Request) -> ResponseBody:
         form = call.inference.form
         if form.plan is None:

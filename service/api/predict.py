@@ -50,6 +50,8 @@ MODEL = operation("Ready", "Whether a model is served now", TAG)
 class PredictEndpoint(ModelEndpoint[Request]):
     """`{"instances": […]}` to `{"predictions": […]}`, each of them in JSON or as a table in CSV."""
 
+    sends_events = True
+
     def decode(self, body: bytes, request: Request, model: Model) -> InferenceRequest:
         if request.head.sends_csv:
             return decode_csv(body, model.signature, self.context.limits)

@@ -44,3 +44,5 @@ class ServiceSettings(TypedDict, total=False):
     drift_rows: int
     old_predict: bool
     otlp: str | None
+    payload_events: str | None
+    payload_mode: Literal["all", "request", "response"]

@@ -35,6 +35,10 @@ ALLOWED_HOST = re.compile(r"(?:\*|(?:\*\.)?[\w-]+(?:\.[\w-]+)*\.?|\[[\da-fA-F:.]
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]\S*|file:///\S+")
 PASSWORD = re.compile(r"://[^/]*:[^/]*@")
 
+# where payload events are sent: no password, which `--print-config` would show
+RECEIVER = re.compile(r"https?://(?:[\w.-]+|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?(?:/[!$-~]*)?", re.ASCII)
+MAX_PORT = 65_535
+
 Strings = tuple[str, ...]
 
 
@@ -200,6 +204,12 @@ class Settings(BaseModel):
         False, description="Answer :predict in the form of earlier versions, without outputs by name."
     )
     otlp: str | None = Field(None, description="URL of an OpenTelemetry collector (OTLP over HTTP).")
+    payload_events: str | None = Field(
+        None, description="URL to which requests and answers of models are sent, as KServe's CloudEvents."
+    )
+    payload_mode: Literal["all", "request", "response"] = Field(
+        "all", description="Which payload events to send."
+    )
 
     @field_validator("cors", "allowed_hosts", "api_keys", mode="before")
     @classmethod
@@ -274,6 +284,17 @@ class Settings(BaseModel):
             raise ValueError(f"expected an address such as http://127.0.0.1:4318, got {value!r}")
         return value
 
+    @field_validator("payload_events")
+    @classmethod
+    def _check_receiver(cls, value: str | None) -> str | None:
+        match = RECEIVER.fullmatch(value or "http://broker.example")
+        if match is None or int(match[1] or 0) > MAX_PORT:
+            # not repeated, as it may have a password
+            raise ValueError(
+                "expected an address such as http://broker.example/path without a user, got another"
+            )
+        return value
+
     @model_validator(mode="before")
     @classmethod
     def _poll_stores_seldom(cls, values: Any) -> Any:
@@ -301,6 +322,10 @@ class Settings(BaseModel):
             raise ValueError(
                 f"--precision: expected fp32 with --device {self.device}, got {self.precision}, "
                 "which needs --device openvino"
+            )
+        if self.payload_events is None and self.payload_mode != "all":
+            raise ValueError(
+                f"--payload-mode: expected none without --payload-events, got {self.payload_mode}"
             )
         if self.max_held < self.max_body:
             raise ValueError(

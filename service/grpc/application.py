@@ -52,6 +52,7 @@ class GrpcService:
     def __init__(self, app: Application) -> None:
         self.connection_limits = app.connection_limits
         self.count_refused = app.count_refused
+        self.compressed = app.compressor.compressed
         context = app.context
         self.count_stream_end = context.counters.count_stream_end
         self.count_connection_end = context.counters.count_connection_end
@@ -62,7 +63,7 @@ class GrpcService:
             context.budget,
             app.observer,
             AllowedHosts.from_settings(context.settings),
-            # no compressor: gRPC compresses messages, not bodies
+            # no compressor: a call compresses its messages one by one
         )
 
     def handle(self, request: Request) -> Coroutine[Any, Any, None]:

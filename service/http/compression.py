@@ -40,32 +40,32 @@ class AnswerCompressor:
         self._thread = ThreadPoolExecutor(1, "compressor")
 
     async def compress(self, request: Request, response: Response) -> None:
-        """Replace the body of a response by its compressed form, if the client accepts one.
-
-        The body stays as it is if it would not become much smaller, or if there is no memory or no thread.
-        """
+        """Replace the body of a response by its compressed form, if the client accepts one."""
         if not response.compressible:
             return
         response.lines += VARY
         encoding = _accepted_encoding(request)
         if encoding is None:
             return
-        body = response.body
-        try:
-            with self._budget.hold(len(body)):
-                compressed = await self._compressed(body, WINDOW_BITS[encoding])
-        except (OverloadedError, TooLargeError, MemoryError):
-            return
-        except RuntimeError:
-            # The system has no thread left. The pool is replaced because it keeps the slice.
-            self._thread = ThreadPoolExecutor(1, "compressor")
-            return
+        compressed = await self.compressed(response.body, encoding)
         if compressed is not None:
             # the header with the length of the JSON before binary tensors stays: it is that of the original
             response.body = compressed
             response.lines += b"content-encoding: %b\r\n" % encoding.encode()
 
-    async def _compressed(self, body: bytes, window_bits: int) -> bytes | None:
+    async def compressed(self, body: bytes, encoding: str) -> bytes | None:
+        """The compressed body; None if it would not be much smaller, or there is no memory or no thread."""
+        try:
+            with self._budget.hold(len(body)):
+                return await self._in_slices(body, WINDOW_BITS[encoding])
+        except (OverloadedError, TooLargeError, MemoryError):
+            return None
+        except RuntimeError:
+            # The system has no thread left. The pool is replaced because it keeps the slice.
+            self._thread = ThreadPoolExecutor(1, "compressor")
+            return None
+
+    async def _in_slices(self, body: bytes, window_bits: int) -> bytes | None:
         """The compressed body; None if it would not be much smaller."""
         loop, budget = asyncio.get_running_loop(), self._budget
         stream, data = zlib.compressobj(ZLIB_LEVEL, wbits=window_bits), memoryview(body)

@@ -21,7 +21,11 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 NO_KEY = "expected a key in the header Authorization (Bearer …) or X-Api-Key, got none"
 UNKNOWN_KEY = "expected a key that is known here, got another"
-ADMIN_OFF = "admin routes are off here: they are on where an admin key is set"
+# the admin level consists of loading and unloading models
+ADMIN_OFF = (
+    "loading and unloading models is off here: it is on where an admin key is set; "
+    "model-analyzer measures what is served with --reload-model-disable"
+)
 NOT_ADMIN = "expected the admin key, got an API key"
 
 

@@ -170,6 +170,11 @@ class Request(ABC):
         """How the body is compressed; None if it is not."""
         return self.head.fields.get(b"content-encoding")
 
+    @property
+    def grpc_code(self) -> int | None:
+        """How a call of gRPC has ended, as a status code; None if the request is one of HTTP."""
+        return None
+
     @abstractmethod
     async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
         """The next part of the body, and whether more follows.

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 
 TRACES_PATH = "/v1/traces"
+# Codes of gRPC that OpenTelemetry's conventions take for errors of the server: UNKNOWN, DEADLINE_EXCEEDED,
+# UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
+GRPC_SERVER_ERRORS = frozenset({2, 4, 12, 13, 14, 15})
 # seconds that a worker waits at its end for a collector that does not respond
 CLOSE_SECONDS = 2.0
 
@@ -71,21 +74,31 @@ class Tracing:
         """Make the spans of a request that has ended, and set its trace to the ids of its span."""
         ended = time.time_ns()
         api = self._trace
-        span = self._started_tracer().start_span(
-            f"{method} {route}",
-            context=self._parent_context(request.trace),
-            kind=api.SpanKind.SERVER,
-            attributes={
+        code = request.grpc_code
+        attributes: dict[str, str | int]
+        if code is None:
+            name = f"{method} {route}"
+            attributes = {
                 "http.request.method": method,
                 "http.route": route,
                 "http.response.status_code": status,
-                "turnpike.request_id": request.id,
-            },
+            }
+        else:
+            # `unknown`, without a service and a method, is a call that there is not
+            name = route.removeprefix("/")
+            service, _, method = name.partition("/")
+            called = {"rpc.service": service, "rpc.method": method} if method else {}
+            attributes = {"rpc.system": "grpc", **called, "rpc.grpc.status_code": code}
+        span = self._started_tracer().start_span(
+            name,
+            context=self._parent_context(request.trace),
+            kind=api.SpanKind.SERVER,
+            attributes={**attributes, "turnpike.request_id": request.id},
             start_time=ended - ns,
         )
         if span.is_recording():
             self._record_run(request, span, ended)
-            if status >= 500:
+            if status >= 500 if code is None else code in GRPC_SERVER_ERRORS:
                 span.set_status(api.StatusCode.ERROR, request.error_message)
         span.end(ended)
         span_context = span.get_span_context()

@@ -216,6 +216,8 @@ class RequestCounters:
         # streams and connections of gRPC that ended, by reason
         self._stream_ends: defaultdict[str, int] = defaultdict(int)
         self._connection_ends: defaultdict[str, int] = defaultdict(int)
+        # payload events by what became of them, which their sender counts
+        self.payload_events: dict[str, int] = {}
 
     def for_model(self, name: str, version: int) -> ModelCounters:
         """The counters of a loaded version; the same object each time."""
@@ -265,6 +267,7 @@ class RequestCounters:
             "refused": self._refused.copy(),
             "stream_ends": dict(self._stream_ends),
             "connection_ends": dict(self._connection_ends),
+            "payload_events": self.payload_events.copy(),
             "log_lines_dropped": log_writer.dropped,
             "models": models,
         }

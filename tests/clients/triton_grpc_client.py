@@ -90,6 +90,19 @@ requests[50] = {"model_name": "absent", "inputs": [given], "request_id": "bad"}
 results["stream"] = streamed(requests)
 results["stream_gzip"] = streamed(requests[:3], compression_algorithm="gzip", stream_timeout=30)
 
+# the loop of clients for models that answer a request several times
+answers = queue.Queue()
+client.start_stream(lambda result, error: answers.put(result or error))
+client.async_stream_infer(model, [given], request_id="last", enable_empty_final_response=True)
+results["until_final"] = []
+while True:
+    answer = answers.get(timeout=30)
+    response = answer.get_response()
+    results["until_final"].append([response.id, answer.as_numpy("output").tolist()])
+    if response.parameters["triton_final_response"].bool_param:
+        break
+client.stop_stream()
+
 # what is refused, with the codes
 wrong_rank = triton.InferInput("x", [1, 8, 8], "FP32")
 wrong_rank.set_data_from_numpy(rows[0])

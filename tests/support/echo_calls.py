@@ -17,6 +17,7 @@ from turnpike.service.grpc.connection.call import Call
 from turnpike.service.grpc.connection.header_turns import HeaderTurns
 from turnpike.service.grpc.connection.protocol import GrpcProtocol
 from turnpike.service.grpc.methods.read_messages import next_message, read_message
+from turnpike.service.http.compression import AnswerCompressor
 from turnpike.service.http.connection.shared_state import ConnectionLimits, SharedState
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.requests.auth import Authenticator
@@ -48,6 +49,7 @@ class EchoCalls:
             seconds=options.body_seconds,
             max_ratio=options.max_inflate_ratio,
         )
+        self.compressed = AnswerCompressor(self.budget).compressed
         observer = RequestObserver(self.counters, None, None)
         self.count_refused = observer.count_refused
         self.count_stream_end = self.counters.count_stream_end

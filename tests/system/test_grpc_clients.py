@@ -87,6 +87,7 @@ def test_the_grpc_client_of_triton_works(triton: dict[str, Any]) -> None:
     del stream[50]
     assert [name for name, _ in stream] == [f"n{number}" for number in range(100) if number != 50]
     assert all(numbers == outputs for _, numbers in stream)
+    assert results["until_final"] == [["last", outputs]]
     assert results["stream_gzip"] == [[f"n{number}", outputs] for number in range(3)]
 
 
@@ -131,7 +132,11 @@ def test_the_grpc_client_of_triton_gets_exact_errors(triton: dict[str, Any]) -> 
             "UNIMPLEMENTED",
             "/inference.GRPCInferenceService/TraceSetting: there is no such method",
         ),
-        "unload": ("PERMISSION_DENIED", "admin routes are off here: they are on where an admin key is set"),
+        "unload": (
+            "PERMISSION_DENIED",
+            "loading and unloading models is off here: it is on where an admin key is set; "
+            "model-analyzer measures what is served with --reload-model-disable",
+        ),
     }
 
 

@@ -16,8 +16,9 @@ from turnpike.service.grpc.connection.frames import (
     MAX_FRAME_BYTES,
     frame,
 )
-from turnpike.service.grpc.connection.header_blocks import OK_HEADERS, OK_TRAILERS, GrpcHead, literal
-from turnpike.service.grpc.connection.status import encode_message, status_of
+from turnpike.service.grpc.connection.header_blocks import OK_TRAILERS, GrpcHead, literal
+from turnpike.service.grpc.connection.status import StatusCode, encode_message, status_of
+from turnpike.service.requests.middleware import COMPRESSED_FROM_BYTES
 from turnpike.service.requests.request import ClientGoneError, Request
 from turnpike.service.requests.response import ErrorResponse, Response
 
@@ -41,6 +42,12 @@ class MessageRequest(Request):
     message_id = b""
     infer_message: Any = None
     options: Any = None
+    # the status code of the answer, if there was one
+    _answer_code = StatusCode.OK
+
+    @property
+    def grpc_code(self) -> int:
+        return self._answer_code if self.status else StatusCode.CANCELLED
 
     def asgi(self) -> tuple[dict[str, Any], Any, Any]:
         raise NotImplementedError("calls of gRPC do not go to ASGI applications")
@@ -267,11 +274,17 @@ class Call(MessageRequest):
     async def send_message(self, message: bytes) -> None:
         """Send one message, and return when the client's windows had room for it. Raises ClientGoneError."""
         self._expect_client()
-        connection = self.connection
+        connection, encoding, flag = self.connection, self.head.answer_encoding, b"\x00"
+        # smaller messages, which `respond` sends, are never compressed
+        if encoding is not None and len(message) >= COMPRESSED_FROM_BYTES:
+            compressed = await connection.app.compressed(message, encoding)
+            if compressed is not None:
+                message, flag = compressed, b"\x01"
+            self._expect_client()
         if not self.headers_sent:
             self.headers_sent = True
             self._write(frame(HEADERS, END_HEADERS, self.stream_id, self._header_block()))
-        self._outgoing, self._sent_bytes = b"\x00%b%b" % (len(message).to_bytes(4), message), 0
+        self._outgoing, self._sent_bytes = b"%b%b%b" % (flag, len(message).to_bytes(4), message), 0
         if not self.send_more():
             loop = connection.loop
             self.blocked_since, self._sending = loop.time(), loop.create_future()
@@ -315,7 +328,8 @@ class Call(MessageRequest):
     def _write_error(self, response: ErrorResponse) -> None:
         """End the answer with an error, in trailers, which are all of the answer if nothing was sent."""
         block = b"" if self.headers_sent else self._header_block()
-        block += literal(b"grpc-status", b"%d" % status_of(response))
+        self._answer_code = status_of(response)
+        block += literal(b"grpc-status", b"%d" % self._answer_code)
         block += literal(b"grpc-message", encode_message(response.message))
         for name, value in response.headers:
             block += literal(name, value)
@@ -329,8 +343,8 @@ class Call(MessageRequest):
     def _header_block(self) -> bytes:
         request_id = self.id.encode()
         if len(request_id) > MAX_SHORT_ID:
-            return OK_HEADERS + literal(b"x-request-id", request_id)
-        return b"%b%b%c%b" % (OK_HEADERS, REQUEST_ID_NAME, len(request_id), request_id)
+            return self.head.ok_headers + literal(b"x-request-id", request_id)
+        return b"%b%b%c%b" % (self.head.ok_headers, REQUEST_ID_NAME, len(request_id), request_id)
 
     def _write(self, data: bytes) -> None:
         if not self.client_gone:

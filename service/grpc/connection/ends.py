@@ -50,3 +50,6 @@ class GrpcConnectionApplication(HttpApplication, Protocol):
 
     def count_connection_end(self, reason: End) -> None:
         """Count a connection that ended."""
+
+    async def compressed(self, body: bytes, encoding: str) -> bytes | None:
+        """A message in its compressed form; None if that does not pay."""

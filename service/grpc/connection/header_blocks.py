@@ -14,6 +14,7 @@ from hpack import Decoder, HPACKError, OversizedHeaderListError
 
 from turnpike.service.bounded_cache import BoundedCache
 from turnpike.service.grpc.connection.frames import ErrorCode, Http2Error
+from turnpike.service.requests.decompression import WINDOW_BITS
 from turnpike.service.requests.request import Headers, RequestHead
 
 # blocks of one connection: methods times the metadata in use, which a client may change for each request
@@ -42,7 +43,7 @@ CONNECTION_HEADERS = frozenset(
 class GrpcHead(RequestHead):
     """The headers of a call."""
 
-    __slots__ = ("encoding", "is_grpc", "is_malformed", "timeout")
+    __slots__ = ("answer_encoding", "encoding", "is_grpc", "is_malformed", "ok_headers", "timeout")
 
     def __init__(self, path: str, headers: Headers, *, is_grpc: bool, is_malformed: bool = False) -> None:
         super().__init__("POST", path, path, b"", headers, http_version="2", content_length=None)
@@ -50,6 +51,14 @@ class GrpcHead(RequestHead):
         self.is_grpc, self.is_malformed = is_grpc, is_malformed
         # the compression of messages whose flag is 1
         self.encoding = self.fields.get(b"grpc-encoding")
+        # The compression of large answers. All libraries accept gzip, so what counts is what the client uses.
+        accepted = [name.strip() for name in self.fields.get(b"grpc-accept-encoding", b"").split(b",")]
+        encoding = self.encoding.decode("latin-1") if self.encoding in accepted else ""
+        self.answer_encoding = encoding if encoding in WINDOW_BITS else None
+        # the first headers of an answer
+        self.ok_headers = OK_HEADERS + (
+            literal(b"grpc-encoding", encoding.encode()) if self.answer_encoding else b""
+        )
         # how long the client waits
         self.timeout = self.fields.get(b"grpc-timeout")
         # messages are compressed one by one, and never the body

@@ -15,6 +15,7 @@ class StatusCode(IntEnum):
     """How a call ended; only the codes that this service uses."""
 
     OK = 0
+    CANCELLED = 1
     INVALID_ARGUMENT = 3
     DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5

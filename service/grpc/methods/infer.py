@@ -12,6 +12,8 @@ from turnpike.service.requests.response import Response
 class GrpcInferEndpoint(GrpcModelEndpoint):
     """One message of tensors in, one out."""
 
+    sends_events = True
+
     async def answer(self, call: InferenceCall, request: MessageRequest) -> Response:
         form = call.inference.form
         if form.plan is None:

@@ -10,8 +10,9 @@ from typing import Any
 from turnpike.service.errors import RequestError
 from turnpike.service.grpc.connection.call import Call, MessageRequest
 from turnpike.service.grpc.connection.header_blocks import GrpcHead
+from turnpike.service.grpc.connection.status import status_of
 from turnpike.service.grpc.messages.descriptors import message_class
-from turnpike.service.grpc.messages.infer_response import varint, with_id
+from turnpike.service.grpc.messages.infer_response import InferResponse, varint, with_id
 from turnpike.service.grpc.methods.read_messages import next_message
 from turnpike.service.memory.budget import MemoryBudget
 from turnpike.service.requests.body import BodyReader
@@ -22,6 +23,8 @@ from turnpike.service.requests.response import ErrorResponse, Response
 StreamResponse = message_class("inference.ModelStreamInferResponse")
 # first byte of the field `infer_response`
 INFER_RESPONSE = b"\x12"
+# As Triton sends it with every answer on a stream: its clients wait for it, since a request may have several.
+FINAL = InferResponse(parameters={"triton_final_response": {"bool_param": True}}).SerializeToString()
 INFER_PATH = "/inference.GRPCInferenceService/ModelInfer"
 # requests of one stream that are answered at a time; further ones stay with the client
 MAX_IN_FLIGHT = 64
@@ -46,6 +49,8 @@ class StreamedRequest(MessageRequest):
 
     def respond(self, response: Response) -> Awaitable[None] | None:
         self.answer, self.status = response, response.status
+        if isinstance(response, ErrorResponse):
+            self._answer_code = status_of(response)
         if not self.answered.done():
             self.answered.set_result(None)
         return None
@@ -148,10 +153,9 @@ def _encode(streamed: StreamedRequest) -> bytes:
     """The message for the answer to one request."""
     answer = streamed.answer
     if isinstance(answer, ErrorResponse):
-        request_id = streamed.message_id
         error: bytes = StreamResponse(error_message=answer.message).SerializeToString()
-        return error + _infer_response(with_id(b"", request_id)) if request_id else error
-    return _infer_response(answer.body if answer is not None else b"")
+        return error + _infer_response(with_id(FINAL, streamed.message_id))
+    return _infer_response((answer.body if answer is not None else b"") + FINAL)
 
 
 def _infer_response(data: bytes) -> bytes:

@@ -135,6 +135,12 @@ def check_head(head: bytes | bytearray, version: str, headers: Headers) -> int |
     return None
 
 
+def asks_to_close(headers: Headers) -> bool:
+    """Whether a header Connection has the option `close`; in HTTP/1.0, httptools lets keep-alive prevail."""
+    options = b",".join(value for name, value in headers if name == b"connection")
+    return b"close" in [option.strip() for option in options.lower().split(b",")]
+
+
 def with_host_of(target: bytes, headers: Headers) -> Headers:
     """The headers of a request to a URL. The host of the URL replaces the header Host, by RFC 9112."""
     match = HTTP_URL.match(target)

@@ -17,6 +17,7 @@ from turnpike.service.http.connection.head_cache import HEAD_END, HEAD_END_LENGT
 from turnpike.service.http.connection.http_state import BODY
 from turnpike.service.http.connection.malformed import (
     MalformedRequestError,
+    asks_to_close,
     check_head,
     malformed_request_error,
     with_host_of,
@@ -235,7 +236,7 @@ class RequestParser:
             url.query or b"",
             self._headers,
             http_version=version,
-            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            keep_alive=parser.should_keep_alive() and not (version == "1.0" and asks_to_close(self._headers)),
             content_length=length,
             # HTTP/1.0 has no 100 Continue
             expects_continue=self._expects_continue and version != "1.0",

@@ -199,7 +199,7 @@ class WireRequest(Request):
             shared.first_lines(status),
             response.lines,
             self.extra_lines,
-            b"connection: close\r\n" if self.closes else b"",
+            self._connection_line(),
             len(response.body),
             self.id.encode(),
             first_bytes,
@@ -208,6 +208,12 @@ class WireRequest(Request):
         self.status = status
         if not self.client_gone:
             connection.transport.write(data)
+
+    def _connection_line(self) -> bytes:
+        """The header that says whether the connection stays open; none if it does and HTTP/1.1 implies it."""
+        if self.closes:
+            return b"connection: close\r\n"
+        return b"connection: keep-alive\r\n" if self.head.http_version == "1.0" else b""
 
     async def _write_slices(self, data: bytes) -> None:
         """Write large data, and return when the client has read nearly all of it, or has gone."""
@@ -255,11 +261,14 @@ class WireRequest(Request):
             lines.append(b"x-request-id: %b\r\n" % self.id.encode())
         has_body = self.head.method != "HEAD" and status not in (204, 304)
         self._bytes_left = int(length) if has_body and length is not None else None if has_body else 0
-        if self._bytes_left is None and self.head.http_version != "1.0":
-            self._chunked = True
-            lines.append(b"transfer-encoding: chunked\r\n")
-        if self.closes:
-            lines.append(b"connection: close\r\n")
+        if self._bytes_left is None:
+            if self.head.http_version == "1.0":
+                # only the end of the connection tells the end of the answer
+                self.closes = True
+            else:
+                self._chunked = True
+                lines.append(b"transfer-encoding: chunked\r\n")
+        lines.append(self._connection_line())
         self.status = status
         if not self.client_gone:
             connection = self.connection

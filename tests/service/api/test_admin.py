@@ -61,12 +61,25 @@ def test_bodies_within_the_limits_are_accepted(body: bytes) -> None:
 CONFIG = (
     b'{"parameters":{"config":"{}"}}',
     "parameters: expected none, got 'config'; models come from the repository of this service only: "
-    "put the files of the model there, and load it without parameters",
+    "put the files of the model there, and load it without parameters; "
+    "model-analyzer needs --reload-model-disable",
 )
 FILE = (
     b'{"parameters":{"file:1/model.onnx":"AAAA"}}',
     CONFIG[1].replace("config", "file:1/model.onnx"),
 )
+
+
+def test_without_an_admin_key_a_load_is_refused_with_what_to_do() -> None:
+    """model-analyzer shows this sentence for each configuration that it tries."""
+
+    async def scene(worker: InProcessWorker) -> None:
+        reply = await worker.connect().ask(request(f"/v2/repository/models/{NAME}/load", CONFIG[0]))
+        assert reply.status == 403
+        assert reply.json["error"].startswith("loading and unloading models is off here")
+        assert "--reload-model-disable" in reply.json["error"]
+
+    run(scene)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ async def scrape(worker: InProcessWorker) -> dict[str, tuple[str, set[str]]]:
 
     worker.app.context.counters.count_stream_end("answered")
     worker.app.context.counters.count_connection_end("idle")
+    worker.app.context.counters.payload_events = {"sent": 1}
     worker.app.registry.find(NAME, None).counters.count_warnings({"outside_range": 1})
     # the counters of this worker are those of all
     vars(worker.app.context.supervisor)["ask"] = ask_supervisor

@@ -15,6 +15,10 @@ from turnpike.service.errors import SettingError
 
 pytestmark = pytest.mark.usefixtures("without_variables")
 
+RECEIVER = (
+    "--payload-events: expected an address such as http://broker.example/path without a user, got another"
+)
+
 
 def error_of(flags: dict[str, Any] | None = None, config: Path | None = None) -> str:
     """The message of the SettingError for these invalid settings."""
@@ -117,6 +121,14 @@ def test_the_environment_may_name_the_config_file(tmp_path: Path, monkeypatch: p
         ),
         ({"allowed_hosts": "a.*.org"}, "got 'a.*.org'"),
         ({"allowed_hosts": "a.org,,b.org"}, "and one of them is empty"),
+        ({"payload_events": "broker:80"}, RECEIVER),
+        ({"payload_events": "http://user:secret@broker/"}, RECEIVER),
+        ({"payload_events": "http://broker:99999/"}, RECEIVER),
+        ({"payload_events": "http://broker/a b"}, RECEIVER),
+        (
+            {"payload_mode": "request"},
+            "--payload-mode: expected none without --payload-events, got request",
+        ),
         ({"otlp": "localhost"}, "--otlp: expected an address such as http://127.0.0.1:4318, got 'localhost'"),
         ({"host": ""}, "--host: got an empty value: give one, or leave it out"),
         (

@@ -62,6 +62,8 @@ def test_an_error_ends_its_message_and_not_the_stream() -> None:
             assert second.error_message.startswith("model 'absent': expected a model that is served")
             assert second.infer_response.id == "bad"
             assert not first.error_message
+            for answer in (first, second, third):
+                assert answer.infer_response.parameters["triton_final_response"].bool_param
 
     asyncio.run(scene())
 

@@ -240,16 +240,6 @@ def test_the_host_of_a_url_replaces_the_header() -> None:
     run(test)
 
 
-def test_http_1_0_is_supported() -> None:
-    """HTTP/1.0 has one request per connection."""
-
-    async def test(echo: EchoServer) -> None:
-        raw = await echo.send_and_read_all(GET.replace(b"1.1", b"1.0"))
-        assert raw.startswith(b"HTTP/1.1 200")
-
-    run(test)
-
-
 def test_refused_requests_are_counted_and_have_an_id() -> None:
     """The answer has the id under which it was counted."""
     statuses = []
