@@ -26,23 +26,27 @@ DOCUMENTS = (certificate_json, samples_json, gate_profile_json)
 class GrpcPredictEndpoint(GrpcModelEndpoint):
     """`Predict`."""
 
+    sends_events = True
+
     async def __call__(self, request: MessageRequest) -> Response:
-        data = request.complete_body
-        if data is None:
-            data = await read_message(self._bodies, cast("Call", request))
+        if request.complete_body is None:
+            request.complete_body = await read_message(self._bodies, cast("Call", request))
             # counted again by `run`, which takes the complete body
             self._budget.release(request)
-        message = parse(message_class(f"{PACKAGE}.PredictRequest"), data)
-        request.complete_body = message.json
-        return await self.run(find_named_model(self.context, message), request)
+        model = find_named_model(self.context, _predict_request(request.complete_body))
+        return await self.run(model, request)
 
     def decode(self, body: bytes, request: MessageRequest, model: Model) -> InferenceRequest:
-        return decode_rows(body, model, self.context)
+        return decode_rows(_predict_request(body).json, model, self.context)
 
     async def answer(self, call: InferenceCall, request: MessageRequest) -> Response:
         content = await predictions_json(call, bare=self.context.settings.old_predict)
         answer = message_class(f"{PACKAGE}.PredictResponse")(json=content)
         return Response(answer.SerializeToString())
+
+
+def _predict_request(data: bytes) -> Any:
+    return parse(message_class(f"{PACKAGE}.PredictRequest"), data)
 
 
 async def describe(context: ServiceContext, request: Any) -> Any:

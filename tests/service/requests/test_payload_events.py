@@ -183,6 +183,20 @@ def test_calls_of_grpc_have_their_messages() -> None:
     asyncio.run(scene())
 
 
+def test_predictions_of_grpc_have_their_messages() -> None:
+    async def scene() -> None:
+        body = json.dumps({"instances": [[0] * 64]}).encode()
+        message = message_class("turnpike.v1.PredictRequest")(model_name=NAME, json=body)
+        async with event_receiver() as receiver, grpc_worker(payload_events=receiver.url) as worker:
+            answer = await worker.method("turnpike.v1.ModelService", "Predict")(message)
+            events = await receiver.until(2)
+            await worker.app.stop()
+        assert json.loads(answer.json)["predictions"][0]["label"]
+        assert [event.body for event in events] == [message.SerializeToString(), answer.SerializeToString()]
+
+    asyncio.run(scene())
+
+
 @asynccontextmanager
 async def queue_to(receiver: EventReceiver, **limits: Any) -> AsyncIterator[tuple[PayloadEvents, Any]]:
     """Events with these limits, and a function that adds some with one body."""
