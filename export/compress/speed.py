@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from turnpike.export.errors import CompressionError
+from turnpike.export.measure.run_times import time_in_turn
 from turnpike.export.network import Array, Rows
 from turnpike.service.artifact.runtime import Runtime
 
 BATCH_SIZES = (1, 8, 64)
-# at least this many runs of each graph at each size, and at least this many seconds of them
-MIN_RUNS, SECONDS = 7, 0.15
+# The noise above which nothing is decided. A graph against itself has 0.01 to 0.02 beside six busy processes.
+MAX_NOISE = 0.15
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Median seconds of a run of one graph, by the number of rows."""
+    """Seconds of a run of one graph, by the number of rows."""
 
     seconds: dict[int, float]
 
@@ -31,23 +32,25 @@ class Timing:
 def measure_speed(
     runtimes: Sequence[Runtime], outputs: Sequence[str], rows: Rows, sizes: Sequence[int] = BATCH_SIZES
 ) -> list[Timing]:
-    """Time the same rows on each graph, one run of each in turn, since the machine's speed changes."""
+    """Time the same rows on each graph.
+
+    Raises:
+        CompressionError: The machine is so busy that the times say nothing.
+    """
     fixed = runtimes[0].inputs[0].dims[0]
     chosen = [fixed] if isinstance(fixed, int) else sizes
     timings: list[dict[int, float]] = [{} for _ in runtimes]
     for size in chosen:
         feeds = {name: _repeated(array, size) for name, array in rows.inputs.items()}
-        runs: list[list[float]] = [[] for _ in runtimes]
-        for runtime in runtimes:
-            runtime.run(feeds, outputs)
-        ends = time.perf_counter() + SECONDS * len(runtimes)
-        while len(runs[0]) < MIN_RUNS or time.perf_counter() < ends:
-            for runtime, seconds in zip(runtimes, runs, strict=True):
-                start = time.perf_counter()
-                runtime.run(feeds, outputs)
-                seconds.append(time.perf_counter() - start)
-        for timing, seconds in zip(timings, runs, strict=True):
-            timing[size] = statistics.median(seconds)
+        times = time_in_turn([partial(runtime.run, feeds, outputs) for runtime in runtimes])
+        if times.noise > MAX_NOISE:
+            raise CompressionError(
+                f"not written: the speed cannot be measured now. How many times faster a graph is varied by "
+                f"{times.noise:.0%} with {size} row{'' if size == 1 else 's'} (expected {MAX_NOISE:.0%} or "
+                "less), probably because other programs use this machine: try again when it is idle"
+            )
+        for timing, seconds in zip(timings, times.seconds, strict=True):
+            timing[size] = seconds
     return [Timing(timing) for timing in timings]
 
 

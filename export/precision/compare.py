@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from turnpike.export.errors import PrecisionError
 from turnpike.export.measure.accuracy import judge
 from turnpike.export.measure.run_rows import round_figure, run_rows, spread_rows
+from turnpike.export.measure.run_times import time_in_turn
 from turnpike.export.network import Array, Rows
 from turnpike.export.options import AgreementLimits
 from turnpike.service.artifact.devices import DevicePrecision
@@ -28,7 +30,6 @@ NEAR_TOLERANCE = 0.01
 TIMED_ROWS = (1, 8, 64)
 # seconds of timing for each number of rows, both models together
 TIMING_SECONDS = 0.6
-MAX_RUNS, MIN_RUNS = 200, 3
 # smaller differences in speed count as none
 LEAST_FACTOR = 1.05
 
@@ -49,7 +50,7 @@ class TensorDifference:
 
 @dataclass(frozen=True)
 class Speed:
-    """Median milliseconds of one run of a batch of `rows`, and the median speed-up over fp32 (`ratio`)."""
+    """CPU milliseconds of one run of a batch of `rows`, and the speed-up over fp32 (`ratio`)."""
 
     rows: int
     fp32_ms: float
@@ -293,26 +294,19 @@ def _timed_rows(runtime: Runtime) -> tuple[int, ...]:
 def _time_alternately(
     fp32: Runtime, lower: Runtime, rows: Rows, outputs: Sequence[str], count: int, seconds: float
 ) -> Speed:
-    """Time both models alternately, so that other load slows both. Rows are repeated to fill a batch."""
+    """Time both models alternately. Rows are repeated to fill a batch."""
     indices = np.arange(count) % len(rows)
     feeds = {name: array[indices] for name, array in rows.inputs.items()}
-    for runtime in (fp32, lower):  # warm up
-        runtime.run(feeds, outputs)
-    times: list[tuple[float, float]] = []
-    deadline = time.perf_counter() + seconds
-    while len(times) < MIN_RUNS or (len(times) < MAX_RUNS and time.perf_counter() < deadline):
-        start = time.perf_counter()
-        fp32.run(feeds, outputs)
-        middle = time.perf_counter()
-        lower.run(feeds, outputs)
-        times.append((middle - start, time.perf_counter() - middle))
-    milliseconds = np.array(times) * 1000
-    fp32_ms, ms = np.median(milliseconds, axis=0).tolist()
+    runs = [partial(runtime.run, feeds, outputs) for runtime in (fp32, lower)]
+    # another device runs a graph outside of this thread
+    clock = time.thread_time if fp32.device == lower.device == "cpu" else time.perf_counter
+    times = time_in_turn(runs, seconds=seconds / 2, max_seconds=seconds, clock=clock)
+    fp32_seconds, lower_seconds = times.seconds
     return Speed(
         count,
-        round_figure(fp32_ms),
-        round_figure(ms),
-        round_figure(float(np.median(milliseconds[:, 0] / milliseconds[:, 1]))),
+        round_figure(fp32_seconds * 1000),
+        round_figure(lower_seconds * 1000),
+        round_figure(fp32_seconds / lower_seconds),
     )
 
 

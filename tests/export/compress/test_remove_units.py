@@ -16,7 +16,7 @@ import torch
 from tests.support.run_cli import run_in_process
 from tests.support.text_checkpoint import save_names_checkpoint
 from turnpike.export.cli.compress import curve_table
-from turnpike.export.compress import trials
+from turnpike.export.compress import speed, trials
 from turnpike.export.compress.graph.cut_graph import CutGraph, cut_units
 from turnpike.export.compress.remove_units import compress_model
 from turnpike.export.compress.selection import most_important, smallest_share
@@ -30,6 +30,7 @@ from turnpike.export.errors import (
     UsageError,
 )
 from turnpike.export.identity.decision import Verdict
+from turnpike.export.measure.run_times import RunTimes
 from turnpike.export.parity.batches import REAL_ROWS
 from turnpike.export.pipeline import export_model
 from turnpike.export.verify import VerificationResult, verify_model
@@ -417,6 +418,22 @@ def test_a_cut_that_is_not_faster_is_not_written(
     if 3 in gains and gains[3] < trials.MIN_GAIN:
         # before any unit was chosen
         assert set(kept) == {3}
+
+
+def test_nothing_is_decided_by_times_that_say_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under load, a cut was 11 times as fast as the whole network, or had 0.17 of its speed."""
+
+    def time(runs: Any) -> RunTimes:
+        return RunTimes(tuple(1.0 / (1 + number) for number in range(len(runs))), noise=0.3)
+
+    monkeypatch.setattr(speed, "time_in_turn", time)
+    with pytest.raises(CompressionError, match=r"^not written: the speed cannot be measured now\. .* by 30%"):
+        compress_model(
+            folder / "repository/net/1/model.onnx", tmp_path / "new", data=folder / "rows.npz", keep=0.25
+        )
+    assert not list(tmp_path.rglob("*.onnx"))
 
 
 @pytest.mark.slow
