@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +14,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from turnpike.score.job.options import OnError, OutputOptions
 
 
 class Engine(StrEnum):
@@ -26,6 +28,7 @@ class Engine(StrEnum):
 app = typer.Typer(add_completion=False)
 
 INTERRUPTED_EXIT_STATUS = 130
+MAX_LISTED_REASONS = 20
 # numbers are not highlighted: they are parts of names and paths too
 console = Console(highlight=False)
 
@@ -44,6 +47,24 @@ def command(
     gates: Annotated[bool, typer.Option("--gates", help="Add the mean of each gate for each row.")] = False,
     warnings: Annotated[
         bool, typer.Option("--warnings", help="Say which cells of a row the training did not have.")
+    ] = False,
+    on_error: Annotated[
+        OnError, typer.Option("--on-error", help="Rows that cannot be scored: fail, null or reject.")
+    ] = OnError.FAIL,
+    columns: Annotated[
+        str, typer.Option("--columns", metavar="NAMES", help="Predictions to write.", show_default="all")
+    ] = "",
+    label_only: Annotated[
+        bool, typer.Option("--label-only", help="Write the label or the value alone.")
+    ] = False,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep", metavar="NAMES", help="Input columns to write; or none.", show_default="unread ones"
+        ),
+    ] = None,
+    source_columns: Annotated[
+        bool, typer.Option("--source", help="Add the file and the number of each row.")
     ] = False,
     engine: Annotated[
         Engine, typer.Option(metavar="ENGINE", help="local, or ray for a Ray cluster.")
@@ -64,12 +85,35 @@ def command(
     same command continues it.
     """
     # imported here, so that --help needs neither pyarrow nor onnxruntime
+    from turnpike.score.errors import FilesError
     from turnpike.score.run import JobOptions, run_job
 
     console.quiet = quiet
-    options = JobOptions(model, source, output, gates, warnings, engine.value, workers, overwrite)
-    with interruptible(output), progress_bar() as on_progress:
-        result = run_job(options, on_progress)
+    rows = OutputOptions(
+        gates=gates,
+        warnings=warnings,
+        on_error=on_error,
+        columns=names_in(columns),
+        label_only=label_only,
+        keep=None if keep is None else names_in("" if keep == "none" else keep),
+        source=source_columns,
+    )
+    options = JobOptions(model, source, output, rows, engine.value, workers, overwrite)
+    try:
+        with interruptible(output), progress_bar() as on_progress:
+            result = run_job(options, on_progress)
+    except FilesError as error:
+        if len(error.reasons) > 1:
+            print_reasons(error.reasons)
+        raise
+    if result.changed_files:
+        console.print(f"{result.changed_files:,} files have changed, and were scored again")
+    if result.bad_rows:
+        fate = "are left out" if on_error == OnError.REJECT else "have no prediction"
+        console.print(
+            f"{result.bad_rows:,} rows cannot be scored and {fate}: {escape(str(result.bad_rows_file))}",
+            soft_wrap=True,
+        )
     if not result.rows and result.reused_parts:
         console.print(f"nothing is left to score: {escape(str(output))} has all rows", soft_wrap=True)
         return
@@ -80,6 +124,19 @@ def command(
         f"{escape(str(output))}, {result.parts} file{'s' if result.parts > 1 else ''}{earlier}",
         soft_wrap=True,
     )
+
+
+def print_reasons(reasons: Sequence[str]) -> None:
+    """Print why files cannot be scored, each in a line, as far as anybody would read it."""
+    for reason in sorted(reasons)[:MAX_LISTED_REASONS]:
+        typer.echo(reason, err=True)
+    if (more := len(reasons) - MAX_LISTED_REASONS) > 0:
+        typer.echo(f"... and {more:,} more", err=True)
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names in a list with commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 @contextmanager

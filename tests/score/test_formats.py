@@ -135,7 +135,7 @@ def test_files_say_what_they_were_scored_with(tmp_path: Path) -> None:
     model, source = table_model(tmp_path / "models"), tmp_path / "rows.parquet"
     write_parquet(source, ROWS)
     score(model, source, tmp_path / "out")
-    metadata = parquet.read_schema(tmp_path / "out/part-00000.parquet").metadata
+    metadata = parquet.read_schema(tmp_path / "out/part-000000-00000.parquet").metadata
     assert metadata[b"turnpike.model"] == b"table/1"
     assert (
         metadata[b"turnpike.digest"].decode()
