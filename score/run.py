@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from turnpike.common.distribution import needs_extra
+from turnpike.common.durable_files import replacing, write_texts
 from turnpike.score.engines.local import run_local
 from turnpike.score.engines.ray_cluster import run_on_ray
-from turnpike.score.errors import FilesError, UsageError
+from turnpike.score.errors import FilesError, RowsError, UsageError
 from turnpike.score.job.folder import job_folder, write_bad_rows
+from turnpike.score.job.one_file import ENDINGS, write_parts
 from turnpike.score.job.options import OutputOptions
 from turnpike.score.job.plan import Plan, with_files
 from turnpike.score.job.scoring_model import ScoringModel
 from turnpike.score.readers.files import find_files
 
 Engine = Literal["local", "ray"]
+STANDARD_STREAM = "-"
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What to score, with what, and where to."""
+    """What to score, with what, and where to.
+
+    Attributes:
+        model: An .onnx file, or a folder with one model.
+        input: A file, a folder, a pattern, or - for standard input.
+        output: A folder, a .parquet, .csv or .jsonl file, or - for standard output.
+        rows: What is written for each row.
+        engine: What runs the parts.
+        workers: Processes; by default one for each CPU.
+        overwrite: Whether what another job has written there is replaced.
+        format: Of standard input, and of standard output if it is "jsonl"; that is CSV otherwise.
+    """
 
     model: Path
     input: str
@@ -33,6 +52,7 @@ class JobOptions:
     engine: Engine = "local"
     workers: int | None = None
     overwrite: bool = False
+    format: str = "csv"
 
 
 @dataclass(frozen=True)
@@ -61,25 +81,101 @@ class JobResult:
 def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -> JobResult:
     """Score all rows; parts that an earlier, interrupted run has finished are kept.
 
+    One file, or standard output, gets the rows when all of them are scored. Until then its parts are in a
+    folder beside it.
+
     `on_progress` is called with the finished parts, all parts, and the rows that were scored since the start.
 
     Raises:
         FilesError: Files cannot be scored. All others are.
     """
-    if options.engine == "ray" and find_spec("ray") is None:
-        raise UsageError(needs_extra("--engine ray", "ray", "ray"))
+    _expect_options(options)
+    with ExitStack() as stack:
+        if options.input == STANDARD_STREAM:
+            source = stack.enter_context(_standard_input(options.format))
+            options = dataclasses.replace(options, input=str(source))
+        if str(options.output) == STANDARD_STREAM:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="turnpike-score-")))
+            result, parts = _run_parts(options, folder, on_progress)
+            ending = ".jsonl" if options.format == "jsonl" else ".csv"
+            write_parts(parts, sys.stdout.buffer, ending)
+            sys.stdout.buffer.flush()
+            return _with_bad_rows(result, None)
+        ending = options.output.suffix.lower()
+        if ending not in ENDINGS:
+            return _run_parts(options, options.output, on_progress)[0]
+        folder = options.output.with_name(f"{options.output.name}.parts")
+        result, parts = _run_parts(options, folder, on_progress)
+        result = _with_bad_rows(result, options.output.with_suffix(".bad_rows.csv"))
+        with replacing(options.output) as draft, draft.open("wb") as file:
+            write_parts(parts, file, ending)
+        shutil.rmtree(folder)
+        return result
+
+
+@contextmanager
+def _standard_input(ending: str) -> Iterator[Path]:
+    """Copy standard input into a file, which several processes can read. Errors name no folder of it."""
+    with tempfile.TemporaryDirectory(prefix="turnpike-score-") as folder:
+        source = Path(folder, f"stdin.{ending}")
+        with source.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        try:
+            yield source
+        except FilesError as error:
+            raise RowsError(str(error).replace(f"{folder}/", "")) from error
+
+
+def _expect_options(options: JobOptions) -> None:
+    """Raise a UsageError for options that do not go together."""
+    if options.rows.label_only and options.rows.columns:
+        raise UsageError(f"--label-only: expected no --columns, got {','.join(options.rows.columns)}")
+    is_stream = STANDARD_STREAM in (options.input, str(options.output))
+    if options.engine == "ray":
+        if find_spec("ray") is None:
+            raise UsageError(needs_extra("--engine ray", "ray", "ray"))
+        if is_stream:
+            raise UsageError("--engine ray: expected files that all nodes see, got standard input or output")
+    is_folder = str(options.output) != STANDARD_STREAM and options.output.suffix.lower() not in ENDINGS
+    if options.rows.partition_by is not None and not is_folder:
+        raise UsageError(f"--partition-by: expected a folder as --output, got {options.output}")
+    if not is_folder and options.output.exists():
+        if options.output.is_dir():
+            raise UsageError(f"--output: expected a file, got a folder: {options.output}")
+        if not options.overwrite:
+            raise UsageError(f"--output: {options.output} exists; choose another file, or --overwrite")
+
+
+def _with_bad_rows(result: JobResult, target: Path | None) -> JobResult:
+    """Move the bad rows of a job to where they stay: a file, or standard error."""
+    if not result.bad_rows:
+        if target is not None:
+            target.unlink(missing_ok=True)
+        return result
+    text = result.bad_rows_file.read_text(encoding="utf-8")
+    if target is None:
+        sys.stderr.write(text)
+        return dataclasses.replace(result, bad_rows_file=Path("standard error"))
+    write_texts({target: text})
+    return dataclasses.replace(result, bad_rows_file=target)
+
+
+def _run_parts(
+    options: JobOptions, output: Path, on_progress: Callable[[int, int, int], None]
+) -> tuple[JobResult, list[Path]]:
+    """Score all parts into a folder. Returns the result and the files of the parts."""
     model = ScoringModel(options.model, options.rows)
-    if options.output.resolve().is_relative_to(Path(options.input).resolve()):
+    if output.resolve().is_relative_to(Path(options.input).resolve()):
         raise UsageError("--output: expected a folder outside of --input, whose files would be read again")
     root, files = find_files(options.input)
     plan = Plan(str(options.model.resolve()), model.digest, options.rows)
     with job_folder(
-        options.output,
+        output,
         plan,
         lambda earlier: with_files(plan, earlier, root, files),
         overwrite=options.overwrite,
     ) as changes:
-        targets = changes.plan.targets(options.output)
+        targets = changes.plan.targets(output)
         total = len(targets)
         missing = {file: part for file, part in targets.items() if not file.exists()}
         reused = total - len(missing)
@@ -101,11 +197,12 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
                 on_progress=show,
             )
         seconds = time.perf_counter() - start
-        bad_rows_file, bad_rows = write_bad_rows(options.output, changes.plan)
+        bad_rows_file, bad_rows = write_bad_rows(output, changes.plan)
         # the first reason of each file
         reasons = changes.unreadable | {
             targets[target].path: reason for target, reason in sorted(failures.items(), reverse=True)
         }
         if reasons:
-            raise FilesError(list(reasons.values()), len(files), options.output)
-        return JobResult(rows, total, reused, seconds, len(changes.changed), bad_rows, bad_rows_file)
+            raise FilesError(list(reasons.values()), len(files), output)
+        result = JobResult(rows, total, reused, seconds, len(changes.changed), bad_rows, bad_rows_file)
+    return result, list(targets)

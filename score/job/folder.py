@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from turnpike.common.durable_files import replacing
 from turnpike.score.errors import UsageError
 from turnpike.score.job.options import OnError, OutputOptions
-from turnpike.score.job.plan import Changes, Plan, read_plan
+from turnpike.score.job.plan import MARKERS_FOLDER, Changes, Plan, read_plan
 from turnpike.score.job.score_part import BAD_ROWS_FOLDER, bad_rows_file
 
 # programs that read a folder of Parquet files leave out names that begin with an underscore
@@ -56,11 +57,14 @@ def job_folder(
             if earlier is None or not overwrite:
                 raise
             changes = find_changes(None)
-            _remove(folder.glob("part-*.parquet"))
+            _remove(folder.rglob("part-*.parquet"))
         numbers = {f"part-{number:06}" for number in changes.changed}
-        _remove(part for part in folder.glob("part-*.parquet") if part.name[:11] in numbers)
+        if numbers:
+            _remove(part for part in folder.rglob("part-*.parquet") if part.name[:11] in numbers)
         with replacing(folder / PLAN_FILE, folder_is_locked=True) as draft:
             draft.write_text(changes.plan.to_json(), encoding="utf-8")
+        if plan.options.partition_by is not None:
+            (folder / MARKERS_FOLDER).mkdir(exist_ok=True)
         yield changes
     finally:
         os.close(lock)
@@ -90,8 +94,12 @@ def write_bad_rows(folder: Path, plan: Plan) -> tuple[Path, int]:
 
 def _remove_drafts(folder: Path) -> None:
     """Remove what a killed job left half-written."""
+    for drafts in folder.glob(f"{MARKERS_FOLDER}/.part-*.drafts"):
+        shutil.rmtree(drafts)
     for pattern in (
         ".part-*",
+        f"{MARKERS_FOLDER}/.part-*",
+        f"{MARKERS_FOLDER}/{BAD_ROWS_FOLDER}/.part-*",
         f".{Path(PLAN_FILE).stem}.*",
         f".{BAD_ROWS_FOLDER}.*",
         f"{BAD_ROWS_FOLDER}/.part-*",
@@ -116,13 +124,14 @@ def _earlier_plan(folder: Path, plan: Plan, *, overwrite: bool) -> Plan | None:
         return earlier
     if overwrite:
         path.unlink()
-        _remove(folder.glob("part-*.parquet"))
+        _remove(folder.rglob("part-*.parquet"))
         return None
     raise UsageError(f"--output: {folder} has a job with {difference}; choose another folder, or --overwrite")
 
 
 def _remove(parts: Iterator[Path]) -> None:
-    for part in list(parts):
+    # those that say that a part is done first
+    for part in sorted(parts, key=lambda part: part.parent.name != MARKERS_FOLDER):
         part.unlink()
         bad_rows_file(part).unlink(missing_ok=True)
 

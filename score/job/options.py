@@ -26,6 +26,7 @@ class OutputOptions:
         label_only: Whether the first of them is the only one.
         keep: The columns of the input beside them; None stands for all that the model does not read.
         source: Whether the output has the file and the number of each row.
+        partition_by: The column whose values are folders; None if all files are in one folder.
     """
 
     gates: bool = False
@@ -35,3 +36,4 @@ class OutputOptions:
     label_only: bool = False
     keep: tuple[str, ...] | None = None
     source: bool = False
+    partition_by: str | None = None

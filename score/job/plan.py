@@ -17,6 +17,7 @@ from turnpike.score.readers.images import PART_IMAGES
 from turnpike.score.readers.parts import Part, spans
 
 FORMAT = 2
+MARKERS_FOLDER = "_parts"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,11 @@ class Plan:
     inputs: tuple[Input, ...] = ()
 
     def targets(self, folder: Path) -> dict[Path, Part]:
-        """The file of each part; names sort in the order of the rows."""
+        """The file of each part; names sort in the order of the rows.
+
+        If rows are in folders for values of a column, the files here are empty and say that a part is done.
+        """
+        folder = folder if self.options.partition_by is None else folder / MARKERS_FOLDER
         return {
             folder / f"part-{number:06}-{place:05}.parquet": part
             for number, source in enumerate(self.inputs)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from turnpike.common.durable_files import WriteError, replacing
 from turnpike.score.errors import RowsError, ScoreError
 from turnpike.score.job.options import OnError
 from turnpike.score.job.part_writer import PartWriter
+from turnpike.score.job.partitions import PartitionedWriter
 from turnpike.score.job.scoring_model import ScoringModel
 from turnpike.score.readers.files import read_part
 from turnpike.score.readers.parts import Part, RowBatch
@@ -35,6 +37,10 @@ def score_part(model: ScoringModel, part: Part, target: Path, on_rows: Callable[
         ScoreError: The model or the disk fails, and would for other parts.
     """
     rows, bad = 0, []
+
+    def new_writer(path: Path) -> PartWriter:
+        return PartWriter(path, model.schema, metadata, part.path)
+
     metadata = {
         "turnpike.model": f"{model.name}/{model.version}",
         "turnpike.digest": model.digest,
@@ -42,7 +48,7 @@ def score_part(model: ScoringModel, part: Part, target: Path, on_rows: Callable[
     }
     try:
         with replacing(target, folder_is_locked=True) as draft:
-            with PartWriter(draft, model.schema, metadata, part.path) as writer:
+            with _writer(draft, target, new_writer, model.options.partition_by) as writer:
                 for batch in read_part(part, model.signature, model.batch_rows, model.options.keep):
                     if batch.bad and model.options.on_error == OnError.FAIL:
                         raise RowsError(batch.bad[min(batch.bad)])
@@ -55,6 +61,19 @@ def score_part(model: ScoringModel, part: Part, target: Path, on_rows: Callable[
     except WriteError as error:
         raise ScoreError(str(error)) from error
     return rows
+
+
+@contextmanager
+def _writer(
+    draft: Path, target: Path, new_writer: Callable[[Path], PartWriter], partition_by: str | None
+) -> Iterator[PartWriter | PartitionedWriter]:
+    """Yield what writes the rows: into the draft, or elsewhere, so that the draft stays empty."""
+    with new_writer(draft) as writer:
+        if partition_by is None:
+            yield writer
+        else:
+            with PartitionedWriter(target, partition_by, new_writer) as partitioned:
+                yield partitioned
 
 
 def bad_rows_file(target: Path) -> Path:

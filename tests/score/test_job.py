@@ -143,27 +143,47 @@ def test_a_part_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_job_killed_twenty_times_has_each_row_once(tmp_path: Path) -> None:
-    """SIGKILL at random moments; the same command continues, and no process is left."""
-    model, output = table_model(tmp_path / "models"), tmp_path / "out"
+def test_a_job_killed_ten_times_with_ten_bad_files_has_each_row_once(tmp_path: Path) -> None:
+    """SIGKILL at random moments. The same command continues, also after a repair, and no process is left."""
+    model, output, folder = table_model(tmp_path / "models"), tmp_path / "out", tmp_path / "rows"
     count, files = 40_000, 60
-    (tmp_path / "rows").mkdir()
+    folder.mkdir()
     rows = random_rows(count * files)
-    for number in range(files):
-        start = number * count
-        table = as_table(rows[start : start + count], id=pyarrow.array(range(start, start + count)))
-        parquet.write_table(table, tmp_path / f"rows/{number:03}.parquet")
-    words = command("score", "-m", str(model), "-i", str(tmp_path / "rows"), "-o", str(output), "-q")
     generator = random.Random(0)
+    bad = set(generator.sample(range(files), 10))
+
+    def write(number: int) -> None:
+        span = slice(number * count, (number + 1) * count)
+        table = as_table(rows[span], id=pyarrow.array(range(span.start, span.stop)))
+        parquet.write_table(table, folder / f"{number:03}.parquet")
+
+    for number in range(files):
+        if number not in bad:
+            write(number)
+        elif number % 2:
+            (folder / f"{number:03}.parquet").write_bytes(b"damaged")
+        else:
+            parquet.write_table(pyarrow.table({"id": range(count)}), folder / f"{number:03}.parquet")
+    words = command("score", "-m", str(model), "-i", str(folder), "-o", str(output), "-q")
     unfinished = 0
-    for _ in range(20):
-        process = subprocess.Popen(words, env=environment())
+    for kill in range(10):
+        process = subprocess.Popen(words, env=environment(), stderr=subprocess.DEVNULL)
         time.sleep(generator.uniform(0.5, 0.9))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        unfinished += len(list(output.glob("part-*"))) < files
+        unfinished += len(list(output.glob("part-*"))) < files - len(bad)
+        if kill == 5:  # half of them are repaired meanwhile
+            for number in sorted(bad)[:5]:
+                write(number)
+    ran = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False, timeout=200)
+    assert ran.returncode == 1
+    assert [line.split(": ")[0] for line in ran.stderr.splitlines()[:-1]] == [
+        f"{folder}/{number:03}.parquet" for number in sorted(bad)[5:]
+    ]
+    for number in sorted(bad)[5:]:
+        write(number)
     subprocess.run(words, env=environment(), check=True, timeout=200)
     table = scored(output)
     np.testing.assert_array_equal(table["id"].to_numpy(), np.arange(count * files))
     assert table["label"].to_pylist() == expected_labels(model, rows)
-    assert unfinished > 5, "most of the kills came after the end"
+    assert unfinished > 3, "most of the kills came after the end"
