@@ -18,6 +18,8 @@ from turnpike.service.artifact.signature import Signature
 
 DELIMITERS = ",;\t"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# what Python decodes bytes to that are not UTF-8
+REPLACEMENT = "\ufffd"
 
 
 class CsvReader:
@@ -66,7 +68,7 @@ class _Header:
 
 
 class _CsvTable:
-    """Reads the rows of pieces of text: fast, and again slowly from the first row on that may be bad."""
+    """Reads the rows of pieces of text, by Arrow if it can."""
 
     def __init__(
         self, names: list[str], columns: ColumnMap, signature: Signature, delimiter: str, path: str
@@ -77,67 +79,73 @@ class _CsvTable:
         self._types = dict.fromkeys(columns.kept, pyarrow.string()) | dict.fromkeys(columns.read, read)
 
     def read(self, piece: Piece, batch_rows: int) -> Iterator[RowBatch]:
-        done = 0
         try:
-            for batch in self._parse(piece.text).to_batches(max_chunksize=batch_rows):
-                rows = self._columns.to_rows(batch, lambda _: f"from line {piece.first_line} on")
-                if rows.bad:
-                    break
-                yield rows
-                done += batch.num_rows
-            else:
-                return
+            table = self._parse(piece.text)
         except pyarrow.ArrowInvalid:
-            if not piece.text.strip():
-                return
-        yield from self._read_slowly(piece, done, batch_rows)
+            yield from self._read_slowly(piece, batch_rows)
+            return
+        lines = _Lines(piece, self._delimiter, self._path)
+        for batch in table.to_batches(max_chunksize=batch_rows):
+            yield self._columns.to_rows(batch, lines.place)
+            lines.skip(batch.num_rows)
 
     def _parse(self, text: bytes) -> pyarrow.Table:
         return arrow_csv.read_csv(
             io.BytesIO(text),
             arrow_csv.ReadOptions(use_threads=False, column_names=self._names, block_size=max(len(text), 1)),
             arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
-            arrow_csv.ConvertOptions(column_types=self._types, null_values=[], strings_can_be_null=False),
+            arrow_csv.ConvertOptions(column_types=self._types, null_values=[""], strings_can_be_null=False),
         )
 
-    def _read_slowly(self, piece: Piece, done: int, batch_rows: int) -> Iterator[RowBatch]:
-        """The rows after the first `done`, with the line of each that is bad."""
-        rows, lines = self._rows(piece)
+    def _read_slowly(self, piece: Piece, batch_rows: int) -> Iterator[RowBatch]:
+        """Rows of which one has a wrong number of cells, or a text in place of a number."""
+        rows, lines = _rows(piece, self._delimiter, self._path)
         width = len(self._names)
-        for start, stop in spans(len(rows) - done, batch_rows):
-            some, places = rows[done + start : done + stop], lines[done + start : done + stop]
-            bad = {
-                index: f"{self._path}, line {line}: expected {width} columns, got {len(cells)}"
-                for index, (cells, line) in enumerate(zip(some, places, strict=True))
-                if len(cells) != width
-            }
-            bad |= {
-                index: f"{self._path}, line {places[index]}: expected text in UTF-8, got other bytes"
-                for index, cells in enumerate(some)
-                if "\ufffd" in "".join(cells) and b"\xef\xbf\xbd" not in piece.text
-            }
-            cells = zip(*(cells if len(cells) == width else [None] * width for cells in some), strict=True)
-            table = pyarrow.RecordBatch.from_arrays(
-                [pyarrow.array(column, pyarrow.string()) for column in cells], self._names
-            )
-            yield self._columns.to_rows(table, partial(_line_text, places), bad)
+        has_other_bytes = REPLACEMENT.encode() not in piece.text
+        for start, stop in spans(len(rows), batch_rows):
+            bad = {}
+            for index, cells in enumerate(rows[start:stop]):
+                where = f"{self._path}, line {lines[start + index]}"
+                if len(cells) != width:
+                    bad[index] = f"{where}: expected {width} columns, got {len(cells)}"
+                elif has_other_bytes and REPLACEMENT in "".join(cells):
+                    bad[index] = f"{where}: expected text in UTF-8, got other bytes"
+            whole = (cells if len(cells) == width else [None] * width for cells in rows[start:stop])
+            columns = [pyarrow.array(column, pyarrow.string()) for column in zip(*whole, strict=True)]
+            table = pyarrow.RecordBatch.from_arrays(columns, self._names)
+            yield self._columns.to_rows(table, partial(_line_text, lines[start:stop]), bad)
 
-    def _rows(self, piece: Piece) -> tuple[list[list[str]], list[int]]:
-        """The cells of each row, and the line at which it ends."""
-        text = io.StringIO(piece.text.decode("utf-8", "replace"), newline="")
-        reader = csv.reader(text, delimiter=self._delimiter)
-        rows, lines = [], []
-        try:
-            for cells in reader:
-                if cells:
-                    rows.append(cells)
-                    lines.append(piece.first_line + reader.line_num - 1)
-        except csv.Error as error:
-            line = piece.first_line + reader.line_num - 1
-            raise RowsError(
-                f"{self._path}, line {line}: expected CSV, got something else ({error})"
-            ) from error
-        return rows, lines
+
+class _Lines:
+    """The lines of rows, which are only looked for if one of them is bad."""
+
+    def __init__(self, piece: Piece, delimiter: str, path: str) -> None:
+        self._find = partial(_rows, piece, delimiter, path)
+        self._lines: list[int] = []
+        self._skipped = 0
+
+    def skip(self, rows: int) -> None:
+        self._skipped += rows
+
+    def place(self, index: int) -> str:
+        self._lines = self._lines or self._find()[1]
+        return f"line {self._lines[self._skipped + index]}"
+
+
+def _rows(piece: Piece, delimiter: str, path: str) -> tuple[list[list[str]], list[int]]:
+    """The cells of each row, and the line at which it ends."""
+    text = io.StringIO(piece.text.decode("utf-8", "replace"), newline="")
+    reader = csv.reader(text, delimiter=delimiter)
+    rows, lines = [], []
+    try:
+        for cells in reader:
+            if cells:
+                rows.append(cells)
+                lines.append(piece.first_line + reader.line_num - 1)
+    except csv.Error as error:
+        line = piece.first_line + reader.line_num - 1
+        raise RowsError(f"{path}, line {line}: expected CSV, got something else ({error})") from error
+    return rows, lines
 
 
 def _line_text(lines: Sequence[int], index: int) -> str:

@@ -21,8 +21,9 @@ def numbers_of(column: pyarrow.Array) -> Array | None:
         column = column.dictionary_decode()
     kind = column.type
     if is_text(kind):
+        column = compute.utf8_trim_whitespace(column.cast(pyarrow.string()))
         try:
-            column = compute.cast(column, pyarrow.float64())
+            column = compute.cast(compute.if_else(compute.equal(column, ""), None, column), pyarrow.float64())
         except pyarrow.ArrowInvalid:
             return np.array([number_in(text) for text in column.to_pylist()], np.float64)
     elif types.is_decimal(kind):

@@ -44,7 +44,7 @@ BAD = {
     ),
     "quoted.csv": (
         f'{HEADER}"a\n1",{GOOD}\n\nb,1,2,nan,4\nc,{GOOD}\n',
-        "line 5, column 'age': expected a finite number, got 'nan'",
+        "line 5, column 'age': expected a finite number, got nan",
     ),
     "short.csv": (f"{HEADER}a,{GOOD}\nb,1\nc,{GOOD}\n", "line 3: expected 5 columns, got 2"),
     "json.jsonl": (

@@ -24,11 +24,11 @@ HEADER = ",".join(FEATURES)
 CSV_FAULTS = {
     f"{HEADER}\n1,2,3,4\n1,2,,4\n": "line 3, column 'age': expected a finite number, got a missing value",
     f"{HEADER}\n1,2,x,4\n": "line 2, column 'age': expected a finite number, got 'x'",
-    f"{HEADER}\n1,2,3,4\n\n1,2,3,inf\n": "line 4, column 'width': expected a finite number, got 'inf'",
+    f"{HEADER}\n1,2,3,4\n\n1,2,3,inf\n": "line 4, column 'width': expected a finite number, got inf",
     f"{HEADER}\n1,2,3\n": "line 2: expected 4 columns, got 3",
     f"{HEADER.replace('mass', 'Mass')}\n1,2,3,4\n": "and 'mass' is missing; did you mean 'mass'?",
     f"{HEADER},age\n1,2,3,4,5\n": "expected distinct names of columns, got 'age' twice",
-    f"{HEADER}\n1,2,3,4e39\n": "line 2, column 'width': expected a finite number, got '4e39'",
+    f"{HEADER}\n1,2,3,4e39\n": "line 2, column 'width': expected a finite number, got 4e+39",
 }
 
 
