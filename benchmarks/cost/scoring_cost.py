@@ -1,8 +1,9 @@
 """Measures `turnpike score`: rows per second and memory, compared with onnxruntime alone on the same rows.
 
-    python -m benchmarks.cost.scoring_cost [--rows N] [--rounds N]
+    python -m benchmarks.cost.scoring_cost [--rows N] [--rounds N] [--flat]
 
-The rows are pictures for the bundled digits model, in one Parquet file. "onnxruntime alone" runs the model in
+The rows are pictures for the bundled digits model, in one Parquet file: a list for each, or with --flat a
+column for each pixel. "onnxruntime alone" runs the model in
 as many processes, each on rows that are in memory already, and keeps no result. The two take turns, and the
 ratio is that of each round.
 """
@@ -32,14 +33,15 @@ from turnpike.service.artifact.runtime import open_model
 BUNDLED_MODEL = Path(service.__file__).parent / "default/digits-10/1/model.onnx"
 ROWS_PER_GROUP = 50_000
 # rows of a run, as in score/job/scoring_model.py
-RUN_ROWS = 1024
-ALONE_RUNS = 400
+RUN_ROWS = 512
+ALONE_RUNS = 800
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost.scoring_cost", description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000, help="(default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
+    parser.add_argument("--flat", action="store_true", help="a column for each pixel, beside an id")
     arguments = parser.parse_args()
     processes = whole_cpus()
     print(
@@ -48,7 +50,7 @@ def main() -> None:
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.parquet"
-        write_rows(rows, arguments.rows)
+        write_rows(rows, arguments.rows, flat=arguments.flat)
         for number in range(1, arguments.rounds + 1):
             scored = arguments.rows / score_seconds(rows, Path(folder) / "scored")
             alone = rows_per_second_alone(processes)
@@ -59,13 +61,18 @@ def main() -> None:
     print(f"largest process: {memory:.0f} MiB, for {arguments.rows:,} rows")
 
 
-def write_rows(path: Path, count: int) -> None:
-    """Random pictures, each as a list of 64 pixels."""
+def write_rows(path: Path, count: int, *, flat: bool) -> None:
+    """Random pictures, each as a list of 64 pixels or as 64 columns beside an id."""
     generator = np.random.default_rng(0)
     writer = None
     for _ in range(0, count, ROWS_PER_GROUP):
-        pixels = pyarrow.array(generator.integers(0, 17, ROWS_PER_GROUP * 64, np.uint8))
-        table = pyarrow.table({"x": pyarrow.FixedSizeListArray.from_arrays(pixels, 64)})
+        pixels = generator.integers(0, 17, (ROWS_PER_GROUP, 64), np.uint8)
+        if flat:
+            columns = {f"pixel_{index}": pixels[:, index] for index in range(64)}
+            table = pyarrow.table({"id": np.arange(ROWS_PER_GROUP), **columns})
+        else:
+            lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(pixels.reshape(-1)), 64)
+            table = pyarrow.table({"x": lists})
         writer = writer or parquet.ParquetWriter(path, table.schema)
         writer.write_table(table)
     if writer is not None:

@@ -107,22 +107,24 @@ class ColumnMap:
 
     def _join_cells(self, table: pyarrow.RecordBatch, tensor: Tensor, place: PlaceOf) -> Array:
         """One value of a row in each column."""
-        # one column after the other in memory is much faster to fill, and copied to rows at the end
-        values = np.empty((len(self._cells), table.num_rows), WIRE_DTYPES[tensor.dtype])
+        dtype = np.dtype(WIRE_DTYPES[tensor.dtype])
+        values = np.empty((table.num_rows, len(self._cells)), dtype)
+        columns = {name: self._numbers(table.column(name), name) for name in self._cells}
+        # numbers that are too large become infinite, so one look at all floats is enough
+        with np.errstate(over="ignore", invalid="ignore"):
+            for index, numbers in enumerate(columns.values()):
+                values[:, index] = numbers
+        if dtype.kind == "f" and not len(misfits(values, dtype)):
+            return shaped(values, tensor, self._where)
         reasons: dict[int, str] = {}
-        for index, name in enumerate(self._cells):
-            column = table.column(name)
-            numbers = self._numbers(column, name)
-            if len(bad := misfits(numbers, values.dtype)):
-                expected = expected_number(values.dtype)
-                reasons = {
-                    row: self._reason(place, row, name, expected, shown(column[row])) for row in bad.tolist()
-                } | reasons
-            elif not reasons:
-                values[index] = numbers
+        expected = expected_number(dtype)
+        for name, numbers in columns.items():
+            for row in misfits(numbers, dtype).tolist():
+                got = shown(table.column(name)[row])
+                reasons.setdefault(row, self._reason(place, row, name, expected, got))
         if reasons:
             raise BadRowsError(reasons)
-        return shaped(np.ascontiguousarray(values.T), tensor, self._where)
+        return shaped(values, tensor, self._where)
 
     def _read_input(self, table: pyarrow.RecordBatch, tensor: Tensor, place: PlaceOf) -> tuple[str, Array]:
         """An input from the column of its name: texts, or lists of numbers."""

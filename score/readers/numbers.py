@@ -54,7 +54,7 @@ def misfits(numbers: Array, dtype: np.dtype[Any]) -> Array:
             return np.empty(0, np.intp)
         limit = np.finfo(dtype).max
         # False for NaN
-        if not len(numbers) or (-limit <= numbers.min() and numbers.max() <= limit):
+        if not numbers.size or (-limit <= numbers.min() and numbers.max() <= limit):
             return np.empty(0, np.intp)
         fits = np.abs(numbers) <= limit
     elif dtype.kind in "iu":
