@@ -20,7 +20,7 @@ from turnpike.service.inference_types import Array
 from turnpike.service.registry.loader import load
 from turnpike.service.telemetry.counters import RequestCounters
 
-# rows of one run: for models of any size within 10 % of the fastest number
+# rows of one run: at most 10 % slower than the fastest number for networks from 32 to 1,024 wide
 MAX_RUN_ROWS = 512
 # rows that are read and converted together, in several runs
 MAX_BATCH_ROWS = 32 * MAX_RUN_ROWS
