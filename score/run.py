@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -78,13 +79,18 @@ class JobResult:
     bad_rows_file: Path
 
 
-def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -> JobResult:
+def run_job(
+    options: JobOptions,
+    on_progress: Callable[[int, int, int], None],
+    on_note: Callable[[str], None] = lambda _: None,
+) -> JobResult:
     """Score all rows; parts that an earlier, interrupted run has finished are kept.
 
     One file, or standard output, gets the rows when all of them are scored. Until then its parts are in a
     folder beside it.
 
-    `on_progress` is called with the finished parts, all parts, and the rows that were scored since the start.
+    `on_progress` is called with the finished parts, all parts, and the rows that were scored since the start;
+    `on_note` with what the user may want to know meanwhile, such as the loss of a node.
 
     Raises:
         FilesError: Files cannot be scored. All others are.
@@ -96,16 +102,16 @@ def run_job(options: JobOptions, on_progress: Callable[[int, int, int], None]) -
             options = dataclasses.replace(options, input=str(source))
         if str(options.output) == STANDARD_STREAM:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="turnpike-score-")))
-            result, parts = _run_parts(options, folder, on_progress)
+            result, parts = _run_parts(options, folder, on_progress, on_note)
             ending = ".jsonl" if options.format == "jsonl" else ".csv"
             write_parts(parts, sys.stdout.buffer, ending)
             sys.stdout.buffer.flush()
             return _with_bad_rows(result, None)
         ending = options.output.suffix.lower()
         if ending not in ENDINGS:
-            return _run_parts(options, options.output, on_progress)[0]
+            return _run_parts(options, options.output, on_progress, on_note)[0]
         folder = options.output.with_name(f"{options.output.name}.parts")
-        result, parts = _run_parts(options, folder, on_progress)
+        result, parts = _run_parts(options, folder, on_progress, on_note)
         result = _with_bad_rows(result, options.output.with_suffix(".bad_rows.csv"))
         with replacing(options.output) as draft, draft.open("wb") as file:
             write_parts(parts, file, ending)
@@ -161,7 +167,10 @@ def _with_bad_rows(result: JobResult, target: Path | None) -> JobResult:
 
 
 def _run_parts(
-    options: JobOptions, output: Path, on_progress: Callable[[int, int, int], None]
+    options: JobOptions,
+    output: Path,
+    on_progress: Callable[[int, int, int], None],
+    on_note: Callable[[str], None],
 ) -> tuple[JobResult, list[Path]]:
     """Score all parts into a folder. Returns the result and the files of the parts."""
     model = ScoringModel(options.model, options.rows)
@@ -188,7 +197,7 @@ def _run_parts(
 
         start = time.perf_counter()
         if missing:
-            run_parts = run_on_ray if options.engine == "ray" else run_local
+            run_parts = partial(run_on_ray, on_note=on_note) if options.engine == "ray" else run_local
             failures = run_parts(
                 options.model,
                 options=options.rows,

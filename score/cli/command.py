@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -131,7 +132,7 @@ def command(
     options = JobOptions(model, source, output, rows, engine.value, workers, overwrite, stream_format.value)
     try:
         with interruptible(output), progress_bar() as on_progress:
-            result = run_job(options, on_progress)
+            result = run_job(options, on_progress, partial(typer.echo, err=True))
     except BrokenPipeError:
         # what reads the rows has ended, such as `head`; Python would complain when it closes the stream
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
