@@ -31,6 +31,7 @@ class PartitionedWriter:
         self._drafts = marker.with_name(f".{marker.stem}.drafts")
         self._folder, self._name = marker.parent.parent, marker.name
         self._column, self._new_writer = column, new_writer
+        # by the value, in the order in which they came; the draft of each is named by its place
         self._writers: dict[str, PartWriter] = {}
         self._open = ExitStack()
 
@@ -42,10 +43,10 @@ class PartitionedWriter:
         try:
             self._open.__exit__(kind, *details)  # type: ignore[arg-type]
             if kind is None:
-                for value in self._writers:
+                for place, value in enumerate(self._writers):
                     folder = self._folder / f"{quote(self._column, ' ')}={value}"
                     folder.mkdir(exist_ok=True)
-                    move_durably(self._drafts / value, folder / self._name)
+                    move_durably(self._drafts / str(place), folder / self._name)
         finally:
             shutil.rmtree(self._drafts, ignore_errors=True)
 
@@ -56,9 +57,11 @@ class PartitionedWriter:
             )
         values = table[self._column].cast(pyarrow.string())
         others = table.drop_columns([self._column])
+        # an empty text cannot be told from none in the name of a folder
+        values = compute.if_else(compute.equal(values, ""), None, values)
         for value in values.unique().to_pylist():
             is_value = compute.is_null(values) if value is None else compute.equal(values, value)
-            self._writer(NO_VALUE if value is None else quote(value, " ")).write(others.filter(is_value))
+            self._writer(quote(value, " ") if value else NO_VALUE).write(others.filter(is_value))
 
     def _writer(self, value: str) -> PartWriter:
         if value not in self._writers:
@@ -67,5 +70,7 @@ class PartitionedWriter:
                     f"--partition-by: expected at most {MAX_VALUES} values of {self._column!r} in "
                     f"{self._name}, got more"
                 )
-            self._writers[value] = self._open.enter_context(self._new_writer(self._drafts / value))
+            self._writers[value] = self._open.enter_context(
+                self._new_writer(self._drafts / str(len(self._writers)))
+            )
         return self._writers[value]

@@ -49,7 +49,7 @@ def find_files(pattern: str) -> tuple[Path, list[Path]]:
             for file in sorted(path.rglob("*"))
             if _is_known(file)
             and not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
-            and file.is_file()
+            and not file.is_dir()
         ]
     else:
         names = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207, the pattern may be absolute

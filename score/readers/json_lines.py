@@ -73,6 +73,8 @@ class _JsonRows:
         names = max(
             Counter(tuple(row) for row in rows if row).items(), key=lambda item: item[1], default=((), 0)
         )[0]
+        if not names:
+            return RowBatch({}, {}, len(rows), bad)
         for index, row in enumerate(rows):
             if row.keys() != set(names):
                 bad.setdefault(

@@ -133,6 +133,24 @@ def test_rows_of_each_batch_are_found(tmp_path: Path) -> None:
         assert labels["lists.parquet", 10] == labels["rows.npy", 10] == labels["flat.parquet", 10]
 
 
+def test_a_file_may_have_only_broken_lines(tmp_path: Path) -> None:
+    model, source = table_model(tmp_path / "models"), tmp_path / "rows.jsonl"
+    source.write_text("{\n{\n")
+    with pytest.raises(RowsError, match="line 1: expected JSON"):
+        score(model, source, tmp_path / "out")
+    assert score(model, source, tmp_path / "out", on_error=OnError.NULL).bad_rows == 2
+    assert scored(tmp_path / "out")["label"].to_pylist() == [None, None]
+
+
+def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    model, folder = table_model(tmp_path / "models"), tmp_path / "rows"
+    write_files(folder, 1)
+    (folder / "gone.csv").symlink_to(tmp_path / "nothing")
+    with pytest.raises(RowsError, match=r"gone\.csv: expected a file that can be read"):
+        score(model, folder, tmp_path / "out")
+    assert scored(tmp_path / "out").num_rows == 20
+
+
 def test_cells_and_images_may_be_bad(tmp_path: Path) -> None:
     put_cell_model(tmp_path / "models")
     (tmp_path / "rows.csv").write_text(CSV + "e,x,red,02.01.1970,\n")

@@ -103,6 +103,11 @@ def test_folders_give_columns_and_get_them(tmp_path: Path, model: Path) -> None:
     table = dataset.dataset(tmp_path / "labels", partitioning="hive").to_table().sort_by("id")
     assert table["label"].to_pylist() == labels
     assert score(model, tmp_path / "rows", tmp_path / "labels", partition_by="label").rows == 0
+    values = ["a/b", "..", "", None, "x=y"] * 4
+    parquet.write_table(as_table(ROWS[10:], id=range(10, 30), k=values), tmp_path / "k.parquet")
+    score(model, tmp_path / "k.parquet", tmp_path / "k", partition_by="k")
+    table = dataset.dataset(tmp_path / "k", partitioning="hive").to_table().sort_by("id")
+    assert table["k"].to_pylist() == [value or None for value in values]
     # a changed file leaves none of its rows
     parquet.write_table(as_table(ROWS[:1], id=[0]), tmp_path / "rows/year=2023/part.parquet")
     assert score(model, tmp_path / "rows", tmp_path / "labels", partition_by="label").rows == 1
