@@ -20,10 +20,10 @@ from turnpike.common.durable_files import replacing, write_texts
 from turnpike.score.engines.local import run_local
 from turnpike.score.engines.ray_cluster import run_on_ray
 from turnpike.score.errors import FilesError, RowsError, UsageError
-from turnpike.score.job.folder import job_folder, write_bad_rows
+from turnpike.score.job.folder import job_folder, remove_inputs, write_bad_rows
 from turnpike.score.job.one_file import ENDINGS, write_parts
 from turnpike.score.job.options import OutputOptions
-from turnpike.score.job.plan import Plan, with_files
+from turnpike.score.job.plan import Plan, changed_inputs, with_files
 from turnpike.score.job.scoring_model import ScoringModel
 from turnpike.score.readers.files import find_files
 
@@ -138,10 +138,10 @@ def _expect_options(options: JobOptions) -> None:
         raise UsageError(f"--label-only: expected no --columns, got {','.join(options.rows.columns)}")
     is_stream = STANDARD_STREAM in (options.input, str(options.output))
     if options.engine == "ray":
-        if find_spec("ray") is None:
-            raise UsageError(needs_extra("--engine ray", "ray", "ray"))
         if is_stream:
             raise UsageError("--engine ray: expected files that all nodes see, got standard input or output")
+        if find_spec("ray") is None:
+            raise UsageError(needs_extra("--engine ray", "ray", "ray"))
     is_folder = str(options.output) != STANDARD_STREAM and options.output.suffix.lower() not in ENDINGS
     if options.rows.partition_by is not None and not is_folder:
         raise UsageError(f"--partition-by: expected a folder as --output, got {options.output}")
@@ -206,11 +206,19 @@ def _run_parts(
                 on_progress=show,
             )
         seconds = time.perf_counter() - start
+        # the parts of a file that has changed meanwhile may have halves of rows
+        numbers = changed_inputs(changes.plan)
+        remove_inputs(output, numbers)
+        changed = {
+            path: f"{path}: expected a file that does not change while it is scored, got one that did"
+            for path in (changes.plan.inputs[number].path for number in numbers)
+        }
         bad_rows_file, bad_rows = write_bad_rows(output, changes.plan)
         # the first reason of each file
         reasons = changes.unreadable | {
             targets[target].path: reason for target, reason in sorted(failures.items(), reverse=True)
         }
+        reasons = changed | reasons
         if reasons:
             raise FilesError(list(reasons.values()), len(files), output)
         result = JobResult(rows, total, reused, seconds, len(changes.changed), bad_rows, bad_rows_file)

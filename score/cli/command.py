@@ -209,9 +209,8 @@ def interruptible(output: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.print(
-            f"interrupted: the same command continues the job in {escape(str(output))}", soft_wrap=True
-        )
+        where = "" if str(output) == "-" else f": the same command continues the job in {escape(str(output))}"
+        console.print(f"interrupted{where}", soft_wrap=True)
         raise typer.Exit(INTERRUPTED_EXIT_STATUS) from None
     finally:
         signal.signal(signal.SIGTERM, previous)

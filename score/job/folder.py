@@ -7,7 +7,7 @@ import dataclasses
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,9 +58,7 @@ def job_folder(
                 raise
             changes = find_changes(None)
             _remove(folder.rglob("part-*.parquet"))
-        numbers = {f"part-{number:06}" for number in changes.changed}
-        if numbers:
-            _remove(part for part in folder.rglob("part-*.parquet") if part.name[:11] in numbers)
+        remove_inputs(folder, changes.changed)
         with replacing(folder / PLAN_FILE, folder_is_locked=True) as draft:
             draft.write_text(changes.plan.to_json(), encoding="utf-8")
         if plan.options.partition_by is not None:
@@ -70,6 +68,13 @@ def job_folder(
         os.close(lock)
         with contextlib.suppress(OSError):  # it has files, unless nothing was done
             folder.rmdir()
+
+
+def remove_inputs(folder: Path, numbers: Collection[int]) -> None:
+    """Remove all rows of some inputs."""
+    if numbers:
+        names = {f"part-{number:06}" for number in numbers}
+        _remove(part for part in folder.rglob("part-*.parquet") if part.name[: part.name.rfind("-")] in names)
 
 
 def write_bad_rows(folder: Path, plan: Plan) -> tuple[Path, int]:

@@ -140,6 +140,15 @@ def with_files(plan: Plan, earlier: Plan | None, root: Path, files: Sequence[Pat
     return changes
 
 
+def changed_inputs(plan: Plan) -> list[int]:
+    """The numbers of the inputs that have changed since the plan was made."""
+    return [
+        number
+        for number, source in enumerate(plan.inputs)
+        if _stamp([Path(path) for path in source.files]) != source.stamp
+    ]
+
+
 def _split(path: Path, root: Path, changes: Changes) -> Input:
     stamp = _stamp([path])
     try:

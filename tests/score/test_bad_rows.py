@@ -29,6 +29,7 @@ from tests.support.score_models import (
 from turnpike.score.errors import RowsError, UsageError
 from turnpike.score.job.folder import BAD_ROWS_FILE
 from turnpike.score.job.options import OnError
+from turnpike.score.run import JobOptions, run_job
 
 HEADER = "id,height [m],mass,age,width\n"
 GOOD = "1,2,3,4"
@@ -219,6 +220,26 @@ def test_images_may_be_added_and_changed(tmp_path: Path) -> None:
     Image.new("L", (8, 8), 9).save(folder / "b.png")
     assert score(BUNDLED_MODEL, folder, output).rows == 1
     assert scored(output)["file"].to_pylist() == ["b.png", "a.png"]
+
+
+def test_a_file_that_changes_meanwhile_is_scored_again(tmp_path: Path) -> None:
+    """Nothing of it is left, since a part may have halves of two rows."""
+    model, folder, output = table_model(tmp_path / "models"), tmp_path / "rows", tmp_path / "out"
+    write_files(folder, 2)
+    changed = as_table(random_rows(3), id=range(3))
+
+    def on_progress(*_: int) -> None:
+        if not output.joinpath("part-000001-00000.parquet").exists():
+            parquet.write_table(changed, folder / "0.parquet")
+
+    options = JobOptions(model, str(folder), output, workers=1)
+    with pytest.raises(
+        RowsError, match=r"0\.parquet: expected a file that does not change while it is scored"
+    ):
+        run_job(options, on_progress)
+    assert scored(output)["id"].to_pylist() == [*range(20, 40)]
+    assert score(model, folder, output).rows == 3
+    assert scored(output)["id"].to_pylist() == [*range(3), *range(20, 40)]
 
 
 def test_a_repaired_file_has_no_bad_rows_left(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from tests.support.score_models import (
 )
 from turnpike.score.errors import FilesError, RowsError, UsageError
 from turnpike.score.job.options import OnError
+from turnpike.score.job.partitions import MAX_VALUES
 
 ROWS = random_rows(30)
 CELLS = [[str(number), *map(str, row)] for number, row in enumerate(ROWS)]
@@ -183,10 +184,34 @@ def test_standard_streams(tmp_path: Path, model: Path) -> None:
     assert not ran.stderr
 
 
+def test_a_closed_pipe_is_no_error(tmp_path: Path, model: Path) -> None:
+    np.save(tmp_path / "rows.npy", random_rows(20_000))
+    words = command("score", "-m", str(model), "-i", str(tmp_path / "rows.npy"), "-o", "-", "-q")
+    with subprocess.Popen(
+        words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_partitions_have_a_limit(tmp_path: Path, model: Path) -> None:
+    """Each is an open file."""
+    rows = as_table(random_rows(MAX_VALUES + 1), id=range(MAX_VALUES + 1))
+    parquet.write_table(rows, tmp_path / "rows.parquet")
+    with pytest.raises(RowsError, match="--partition-by: expected at most 500 values of 'id'"):
+        score(model, tmp_path / "rows.parquet", tmp_path / "out", partition_by="id")
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
 def test_options_that_do_not_go_together(tmp_path: Path, model: Path, source: Path) -> None:
     for words, message in (
         (["-o", "-", "--partition-by", "label"], "--partition-by: expected a folder as --output, got -"),
         (["-o", f"{tmp_path}/models.csv"], "expected a file, got a folder"),
+        (["-o", "-", "--engine", "ray"], "--engine ray: expected files that all nodes see, got standard"),
         (
             ["-o", f"{tmp_path}/x", "--columns", "label", "--label-only"],
             "--label-only: expected no --columns",
