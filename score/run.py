@@ -102,16 +102,16 @@ def run_job(
             options = dataclasses.replace(options, input=str(source))
         if str(options.output) == STANDARD_STREAM:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="turnpike-score-")))
-            result, parts = _run_parts(options, folder, on_progress, on_note)
+            result, parts = stack.enter_context(_scored_parts(options, folder, on_progress, on_note))
             ending = ".jsonl" if options.format == "jsonl" else ".csv"
             write_parts(parts, sys.stdout.buffer, ending)
             sys.stdout.buffer.flush()
             return _with_bad_rows(result, None)
         ending = options.output.suffix.lower()
         if ending not in ENDINGS:
-            return _run_parts(options, options.output, on_progress, on_note)[0]
+            return stack.enter_context(_scored_parts(options, options.output, on_progress, on_note))[0]
         folder = options.output.with_name(f"{options.output.name}.parts")
-        result, parts = _run_parts(options, folder, on_progress, on_note)
+        result, parts = stack.enter_context(_scored_parts(options, folder, on_progress, on_note))
         result = _with_bad_rows(result, options.output.with_suffix(".bad_rows.csv"))
         with replacing(options.output) as draft, draft.open("wb") as file:
             write_parts(parts, file, ending)
@@ -166,13 +166,14 @@ def _with_bad_rows(result: JobResult, target: Path | None) -> JobResult:
     return dataclasses.replace(result, bad_rows_file=target)
 
 
-def _run_parts(
+@contextmanager
+def _scored_parts(
     options: JobOptions,
     output: Path,
     on_progress: Callable[[int, int, int], None],
     on_note: Callable[[str], None],
-) -> tuple[JobResult, list[Path]]:
-    """Score all parts into a folder. Returns the result and the files of the parts."""
+) -> Iterator[tuple[JobResult, list[Path]]]:
+    """Score all parts into a folder, locked until the end of the block. Yields the result and their files."""
     model = ScoringModel(options.model, options.rows)
     if output.resolve().is_relative_to(Path(options.input).resolve()):
         raise UsageError("--output: expected a folder outside of --input, whose files would be read again")
@@ -215,11 +216,9 @@ def _run_parts(
         }
         bad_rows_file, bad_rows = write_bad_rows(output, changes.plan)
         # the first reason of each file
-        reasons = changes.unreadable | {
-            targets[target].path: reason for target, reason in sorted(failures.items(), reverse=True)
-        }
-        reasons = changed | reasons
+        reasons = changed | changes.unreadable
+        reasons |= {targets[target].path: failures[target] for target in sorted(failures, reverse=True)}
         if reasons:
             raise FilesError(list(reasons.values()), len(files), output)
         result = JobResult(rows, total, reused, seconds, len(changes.changed), bad_rows, bad_rows_file)
-    return result, list(targets)
+        yield result, list(targets)
