@@ -85,7 +85,7 @@ def test_arrays_and_lists_are_read_in_order(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"id": range(300), "x": list(ROWS)}), tmp_path / "rows.parquet")
     np.savetxt(tmp_path / "rows.csv", ROWS, "%.9g", ",")
     for source in sorted(tmp_path.glob("rows.*")):
-        output = tmp_path / f"out{source.suffix}"
+        output = tmp_path / f"out-{source.suffix[1:]}"
         score(model, source, output)
         assert scored(output)["label"].to_pylist() == expected_labels(model, ROWS), source
 
