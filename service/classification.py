@@ -10,13 +10,16 @@ import numpy as np
 from turnpike.service.inference_types import Array
 
 
-def probabilities(values: Array, *, distribution: bool) -> Array:
-    """Probabilities along the last axis: the softmax of logits, or a distribution as it is, in float64."""
+def probabilities(values: Array, *, distribution: bool, axis: int = -1) -> Array:
+    """Probabilities along an axis: the softmax of logits, or a distribution as it is, in float64."""
     values = values.astype(np.float64)
     if distribution:
         return values
-    powers = np.exp(values - values.max(axis=-1, keepdims=True, initial=-np.inf))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    # in place: the copy of float64 is ours
+    values -= values.max(axis=axis, keepdims=True, initial=-np.inf)
+    np.exp(values, out=values)
+    values /= values.sum(axis=axis, keepdims=True)
+    return values
 
 
 def top_classes(values: Array, count: int) -> Array:

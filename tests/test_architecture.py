@@ -231,7 +231,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "workload": set(),
     },
     "score": {
-        "cli": {"run"},
+        "cli": {"run", "job"},
         "run": {"engines", "job", "readers"},
         "engines": {"job", "readers"},
         "job": {"readers"},

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
+import numpy as np
 import pyarrow
-from pyarrow import parquet
 
 from turnpike.common.durable_files import WriteError, replacing
-from turnpike.score.errors import ScoreError
+from turnpike.score.errors import RowsError, ScoreError
+from turnpike.score.job.options import OnError
+from turnpike.score.job.part_writer import PartWriter
+from turnpike.score.job.partitions import PartitionedWriter
 from turnpike.score.job.scoring_model import ScoringModel
 from turnpike.score.readers.files import read_part
-from turnpike.score.readers.parts import Part
+from turnpike.score.readers.parts import Part, RowBatch
 
-# rows that are held until they are written together
-ROW_GROUP_ROWS = 65_536
+# rows that cannot be scored: a file for each part, in this folder beside the parts
+BAD_ROWS_FOLDER = "_bad_rows"
 
 
 def score_part(model: ScoringModel, part: Part, target: Path, on_rows: Callable[[int], None]) -> int:
@@ -27,64 +31,109 @@ def score_part(model: ScoringModel, part: Part, target: Path, on_rows: Callable[
         part: Which rows.
         target: The file to write.
         on_rows: Called with the number of rows of each batch. It may raise, to stop.
+
+    Raises:
+        RowsError: The file cannot be read, or a row cannot be scored and the job is to fail then.
+        ScoreError: The model or the disk fails, and would for other parts.
     """
-    rows = 0
+    rows, bad = 0, []
+
+    def new_writer(path: Path) -> PartWriter:
+        return PartWriter(path, model.schema, metadata, part.path)
+
+    metadata = {
+        "turnpike.model": f"{model.name}/{model.version}",
+        "turnpike.digest": model.digest,
+        "turnpike.input": part.path,
+    }
     try:
-        with replacing(target, folder_is_locked=True) as draft, _Writer(draft, model, part) as writer:
-            for batch in read_part(part, model.signature, model.batch_rows):
-                writer.write(pyarrow.table(_columns(batch.kept, model.score(batch))))
-                rows += batch.rows
-                on_rows(batch.rows)
+        with replacing(target, folder_is_locked=True) as draft:
+            with _writer(draft, target, new_writer, model.options.partition_by) as writer:
+                for batch in read_part(part, model.signature, model.batch_rows, model.options.keep):
+                    if batch.bad and model.options.on_error == OnError.FAIL:
+                        raise RowsError(batch.bad[min(batch.bad)])
+                    bad += [_bad_row(part, rows, index, batch.bad[index]) for index in sorted(batch.bad)]
+                    writer.write(_table(model, part, batch, rows))
+                    rows += batch.rows
+                    on_rows(batch.rows)
+            # before the part, which says by its presence that both are there
+            _write_bad_rows(bad_rows_file(target), bad)
     except WriteError as error:
         raise ScoreError(str(error)) from error
     return rows
 
 
-class _Writer:
-    """Writes tables to a Parquet file, many of them in each row group."""
+@contextmanager
+def _writer(
+    draft: Path, target: Path, new_writer: Callable[[Path], PartWriter], partition_by: str | None
+) -> Iterator[PartWriter | PartitionedWriter]:
+    """Yield what writes the rows: into the draft, or elsewhere, so that the draft stays empty."""
+    with new_writer(draft) as writer:
+        if partition_by is None:
+            yield writer
+        else:
+            with PartitionedWriter(target, partition_by, new_writer) as partitioned:
+                yield partitioned
 
-    def __init__(self, path: Path, model: ScoringModel, part: Part) -> None:
-        self._path = path
-        self._empty = model.schema.empty_table()
-        self._metadata = {
-            "turnpike.model": f"{model.name}/{model.version}",
-            "turnpike.digest": model.digest,
-            "turnpike.input": part.path,
-        }
-        self._pending: list[pyarrow.Table] = []
-        self._file: parquet.ParquetWriter | None = None
 
-    def __enter__(self) -> Self:
-        return self
+def bad_rows_file(target: Path) -> Path:
+    """The file of a part's rows that could not be scored; there is none if all could be."""
+    return target.parent / BAD_ROWS_FOLDER / f"{target.stem}.csv"
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._write_pending()
-        if self._file is not None:
-            self._file.close()
 
-    def write(self, table: pyarrow.Table) -> None:
-        self._pending.append(table)
-        if sum(table.num_rows for table in self._pending) >= ROW_GROUP_ROWS:
-            self._write_pending()
-
-    def _write_pending(self) -> None:
-        table = pyarrow.concat_tables(self._pending) if self._pending else self._empty
-        self._pending.clear()
-        if self._file is None:
-            # numbers seldom repeat, so a dictionary of them only takes time
-            words = [field.name for field in table.schema if not _is_number(field.type)]
-            self._file = parquet.ParquetWriter(
-                self._path, table.schema.with_metadata(self._metadata), use_dictionary=words
+def _table(model: ScoringModel, part: Part, batch: RowBatch, rows_before: int) -> pyarrow.Table:
+    """The columns of the input, the source and the model: of all rows, or of those that can be scored."""
+    kept, predicted = dict(batch.kept), model.score(batch)
+    source = _source(part, batch, rows_before) if model.options.source else {}
+    if part.files and source:
+        kept.pop("file", None)
+    if batch.bad:
+        is_good = np.ones(batch.rows, bool)
+        is_good[list(batch.bad)] = False
+        if model.options.on_error == OnError.REJECT:
+            kept, source = (
+                {name: column.filter(is_good) for name, column in some.items()} for some in (kept, source)
             )
-        if table.num_rows:
-            self._file.write_table(table, ROW_GROUP_ROWS)
+        else:
+            places = pyarrow.array(np.cumsum(is_good) - 1, mask=~is_good)
+            predicted = {name: column.take(places) for name, column in predicted.items()}
+    return pyarrow.table(_renamed(_renamed(kept, source, "source"), predicted, "predicted"))
 
 
-def _is_number(kind: pyarrow.DataType) -> bool:
-    return bool(pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind))
+def _source(part: Part, batch: RowBatch, rows_before: int) -> dict[str, pyarrow.Array]:
+    """The file and the number of each row. Each image is the only row of its file."""
+    if part.files:
+        names = part.files[rows_before : rows_before + batch.rows]
+        return {"file": pyarrow.array(names), "row": pyarrow.array(np.ones(batch.rows, np.int64))}
+    first = part.first_row + rows_before
+    return {
+        "file": pyarrow.repeat(part.name, batch.rows),
+        "row": pyarrow.array(np.arange(first, first + batch.rows)),
+    }
 
 
-def _columns(kept: dict[str, pyarrow.Array], added: dict[str, pyarrow.Array]) -> dict[str, pyarrow.Array]:
-    """Columns of the input, and those of the model; `predicted` is put before names that both have."""
-    return kept | {(f"predicted {name}" if name in kept else name): values for name, values in added.items()}
+def _renamed(
+    columns: Mapping[str, pyarrow.Array], added: Mapping[str, pyarrow.Array], prefix: str
+) -> dict[str, pyarrow.Array]:
+    """All columns; the prefix is put before names of the added ones that both have."""
+    return {**columns, **{(f"{prefix} {name}" if name in columns else name): added[name] for name in added}}
+
+
+def _bad_row(part: Part, rows_before: int, index: int, reason: str) -> tuple[str, int, str]:
+    """The file, the number of the row in it, and the reason without the path."""
+    if part.files:
+        name = part.files[rows_before + index]
+        return name, 1, reason.removeprefix(f"{Path(part.path) / name}: ")
+    return part.name, part.first_row + rows_before + index, reason.removeprefix(f"{part.path}, ")
+
+
+def _write_bad_rows(path: Path, rows: list[tuple[str, int, str]]) -> None:
+    if not rows:
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(exist_ok=True)
+    with (
+        replacing(path, folder_is_locked=True) as draft,
+        draft.open("w", encoding="utf-8", newline="") as file,
+    ):
+        csv.writer(file).writerows(rows)

@@ -6,59 +6,49 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import pyarrow
 from pyarrow import csv as arrow_csv
 
 from turnpike.score.errors import RowsError
-from turnpike.score.readers.cells import cell_feeds
 from turnpike.score.readers.columns import ColumnMap
-from turnpike.score.readers.parts import Part, RowBatch
-from turnpike.score.readers.text_parts import split_lines
+from turnpike.score.readers.parts import Part, RowBatch, spans
+from turnpike.score.readers.text_parts import MAX_RECORD_BYTES, Piece, opened, pieces_of, split_text
 from turnpike.service.artifact.signature import Signature
-from turnpike.service.codec.predict_csv import TEXT_COLUMN
 
 DELIMITERS = ",;\t"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-MAX_SHOWN_CHARACTERS = 40
-MAX_FLOAT32 = 3.4028234663852886e38
+# what Python decodes bytes to that are not UTF-8
+REPLACEMENT = "\ufffd"
 
 
 class CsvReader:
     """Reads comma-separated text; semicolons and tabs separate, too, if the first line has more of them."""
 
-    def split(self, path: Path) -> Iterator[Part]:
+    def split(self, path: str) -> Iterator[Part]:
         header = _Header(path)
-        yield from split_lines(path, header.length, header.lines + 1, quotes=True)
+        yield from split_text(path, header.length, header.lines + 1, quotes=True)
 
-    def read(self, part: Part, signature: Signature, batch_rows: int) -> Iterator[RowBatch]:
-        header = _Header(Path(part.path))
-        with Path(part.path).open("rb") as file:
-            file.seek(part.start)
-            text = file.read(part.stop - part.start)
-        names = header.names or _numbered(header.width, signature)
-        columns = ColumnMap(names, signature, part.path)
-        table = _parse(text, names, columns, header.delimiter, part, signature)
-        for batch in table.to_batches(max_chunksize=batch_rows):
-            try:
-                yield columns.to_rows(batch, lambda _: f"from line {part.first_line} on")
-            except RowsError as error:
-                fault = _first_fault(text, names, columns, header.delimiter, part, signature)
-                raise (fault or error) from error
+    def read(
+        self, part: Part, signature: Signature, batch_rows: int, keep: Sequence[str] | None
+    ) -> Iterator[RowBatch]:
+        header = _Header(part.path)
+        # columns without names have those of the model's features, or their numbers
+        names = header.names or list(signature.features) or [str(n + 1) for n in range(header.width)]
+        columns = ColumnMap(names, signature, part, keep)
+        table = _CsvTable(names, columns, signature, header.delimiter, part.path)
+        for piece in pieces_of(part, quotes=True):
+            yield from table.read(piece, batch_rows)
 
 
 class _Header:
     """The first line of a file: its names, unless one of its cells is a number."""
 
-    def __init__(self, path: Path) -> None:
-        try:
-            with path.open("rb") as file:
-                line = file.readline()
-                while line.count(b'"') % 2 and (more := file.readline()):
-                    line += more
-        except OSError as error:
-            raise RowsError(f"{path}: expected a file that can be read ({error.strerror})") from error
+    def __init__(self, path: str) -> None:
+        with opened(path) as file:
+            line = file.readline()
+            while line.count(b'"') % 2 and len(line) < MAX_RECORD_BYTES and (more := file.readline()):
+                line += more
         try:
             text = line.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -77,61 +67,89 @@ class _Header:
                 raise RowsError(f"{path}: expected distinct names of columns, got {repeated[0]!r} twice")
 
 
-def _numbered(width: int, signature: Signature) -> list[str]:
-    """Names for columns without names: those of the model's features, or their numbers."""
-    return list(signature.features) or [str(number) for number in range(1, width + 1)]
+class _CsvTable:
+    """Reads the rows of pieces of text, by Arrow if it can."""
 
+    def __init__(
+        self, names: list[str], columns: ColumnMap, signature: Signature, delimiter: str, path: str
+    ) -> None:
+        self._names, self._columns, self._delimiter, self._path = names, columns, delimiter, path
+        # numbers in columns that are plain numbers, text as it is in all others
+        read = pyarrow.string() if signature.columns or columns.has_texts else pyarrow.float64()
+        self._types = dict.fromkeys(columns.kept, pyarrow.string()) | dict.fromkeys(columns.read, read)
 
-def _parse(
-    text: bytes, names: list[str], columns: ColumnMap, delimiter: str, part: Part, signature: Signature
-) -> pyarrow.Table:
-    """The cells: numbers in columns that are plain numbers, text as it is in all others."""
-    read = pyarrow.string() if signature.columns or columns.has_texts else pyarrow.float64()
-    types = dict.fromkeys(columns.read, read) | dict.fromkeys(columns.kept, pyarrow.string())
-    try:
+    def read(self, piece: Piece, batch_rows: int) -> Iterator[RowBatch]:
+        try:
+            table = self._parse(piece.text)
+        except pyarrow.ArrowInvalid:
+            yield from self._read_slowly(piece, batch_rows)
+            return
+        lines = _Lines(piece, self._delimiter, self._path)
+        for batch in table.to_batches(max_chunksize=batch_rows):
+            yield self._columns.to_rows(batch, lines.place)
+            lines.skip(batch.num_rows)
+
+    def _parse(self, text: bytes) -> pyarrow.Table:
         return arrow_csv.read_csv(
             io.BytesIO(text),
-            arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=max(len(text), 1)),
-            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            arrow_csv.ConvertOptions(column_types=types, null_values=[], strings_can_be_null=False),
+            arrow_csv.ReadOptions(use_threads=False, column_names=self._names, block_size=max(len(text), 1)),
+            arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+            arrow_csv.ConvertOptions(column_types=self._types, null_values=[""], strings_can_be_null=False),
         )
-    except pyarrow.ArrowInvalid as error:
-        if not text.strip():
-            return pyarrow.table({name: pyarrow.array([], types[name]) for name in names})
-        fault = _first_fault(text, names, columns, delimiter, part, signature)
-        raise fault or RowsError(
-            f"{part.path}: expected CSV from line {part.first_line} on, got something else ({error})"
-        ) from error
+
+    def _read_slowly(self, piece: Piece, batch_rows: int) -> Iterator[RowBatch]:
+        """Rows of which one has a wrong number of cells, or a text in place of a number."""
+        rows, lines = _rows(piece, self._delimiter, self._path)
+        width = len(self._names)
+        has_other_bytes = REPLACEMENT.encode() not in piece.text
+        for start, stop in spans(len(rows), batch_rows):
+            bad = {}
+            for index, cells in enumerate(rows[start:stop]):
+                where = f"{self._path}, line {lines[start + index]}"
+                if len(cells) != width:
+                    bad[index] = f"{where}: expected {width} columns, got {len(cells)}"
+                elif has_other_bytes and REPLACEMENT in "".join(cells):
+                    bad[index] = f"{where}: expected text in UTF-8, got other bytes"
+            whole = (cells if len(cells) == width else [None] * width for cells in rows[start:stop])
+            columns = [pyarrow.array(column, pyarrow.string()) for column in zip(*whole, strict=True)]
+            table = pyarrow.RecordBatch.from_arrays(columns, self._names)
+            yield self._columns.to_rows(table, partial(_line_text, lines[start:stop]), bad)
 
 
-def _first_fault(
-    text: bytes, names: Sequence[str], columns: ColumnMap, delimiter: str, part: Part, signature: Signature
-) -> RowsError | None:
-    """Read the text again, slowly, to find the line and the column that cannot be read."""
-    reader = csv.reader(io.StringIO(text.decode("utf-8", "replace"), newline=""), delimiter=delimiter)
-    for cells in reader:
-        where = f"{part.path}, line {part.first_line + reader.line_num - 1}"
-        if cells and len(cells) != len(names):
-            return RowsError(f"{where}: expected {len(names)} columns, got {len(cells)}")
-        if signature.columns and cells:
-            try:
-                named = {name: [cell] for name, cell in zip(names, cells, strict=True)}
-                cell_feeds(named, signature, partial(_cell_place, where))
-            except RowsError as error:
-                return error
-            continue
-        if columns.has_texts:
-            continue
-        for name, cell in zip(names, cells, strict=False):
-            if name in columns.read and not (_is_number(cell) and abs(float(cell)) <= MAX_FLOAT32):
-                shown = repr(cell[:MAX_SHOWN_CHARACTERS]) if cell.strip() else "a missing value"
-                hint = "" if signature.text is None else f"; texts are read from a column {TEXT_COLUMN!r}"
-                return RowsError(f"{where}, column {name!r}: expected a finite number, got {shown}{hint}")
-    return None
+class _Lines:
+    """The lines of rows, which are only looked for if one of them is bad."""
+
+    def __init__(self, piece: Piece, delimiter: str, path: str) -> None:
+        self._find = partial(_rows, piece, delimiter, path)
+        self._lines: list[int] = []
+        self._skipped = 0
+
+    def skip(self, rows: int) -> None:
+        self._skipped += rows
+
+    def place(self, index: int) -> str:
+        self._lines = self._lines or self._find()[1]
+        return f"line {self._lines[self._skipped + index]}"
 
 
-def _cell_place(where: str, _: int, name: str) -> str:
-    return f"{where}, column {name!r}"
+def _rows(piece: Piece, delimiter: str, path: str) -> tuple[list[list[str]], list[int]]:
+    """The cells of each row, and the line at which it ends."""
+    text = io.StringIO(piece.text.decode("utf-8", "replace"), newline="")
+    reader = csv.reader(text, delimiter=delimiter)
+    rows, lines = [], []
+    try:
+        for cells in reader:
+            if cells:
+                rows.append(cells)
+                lines.append(piece.first_line + reader.line_num - 1)
+    except csv.Error as error:
+        line = piece.first_line + reader.line_num - 1
+        raise RowsError(f"{path}, line {line}: expected CSV, got something else ({error})") from error
+    return rows, lines
+
+
+def _line_text(lines: Sequence[int], index: int) -> str:
+    return f"line {lines[index]}"
 
 
 def _is_number(cell: str) -> bool:

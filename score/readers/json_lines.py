@@ -2,99 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow
 
-from turnpike.score.errors import RowsError
+from turnpike.score.readers.bad_rows import good_rows
 from turnpike.score.readers.cells import cell_feeds
 from turnpike.score.readers.columns import ColumnMap
+from turnpike.score.readers.kept import choose_kept, folder_columns
 from turnpike.score.readers.parts import Part, RowBatch
-from turnpike.score.readers.text_parts import split_lines
+from turnpike.score.readers.text_parts import pieces_of, split_text
 from turnpike.service.artifact.signature import Signature
 from turnpike.service.codec.feature_names import expect_columns
 from turnpike.service.errors import RequestError
+from turnpike.service.inference_types import Array
 
 
 class JsonLinesReader:
     """Reads lines as `turnpike predict` does; blank lines are left out."""
 
-    def split(self, path: Path) -> Iterator[Part]:
-        yield from split_lines(path, 0, 1, quotes=False)
+    def split(self, path: str) -> Iterator[Part]:
+        yield from split_text(path, 0, 1, quotes=False)
 
-    def read(self, part: Part, signature: Signature, batch_rows: int) -> Iterator[RowBatch]:
-        rows: list[Any] = []
-        lines: list[int] = []
-        with Path(part.path).open("rb") as file:
-            file.seek(part.start)
-            for number, line in enumerate(file.read(part.stop - part.start).split(b"\n"), part.first_line):
-                if not line.strip():
-                    continue
+    def read(
+        self, part: Part, signature: Signature, batch_rows: int, keep: Sequence[str] | None
+    ) -> Iterator[RowBatch]:
+        rows = _JsonRows(signature, part, keep)
+        for piece in pieces_of(part, quotes=False):
+            for number, line in enumerate(piece.text.split(b"\n"), piece.first_line):
+                if line.strip():
+                    rows.add(line, number)
+                if len(rows.lines) == batch_rows:
+                    yield rows.to_batch()
+        if rows.lines:
+            yield rows.to_batch()
+
+
+class _JsonRows:
+    """Collects the values of some lines, and converts them together."""
+
+    def __init__(self, signature: Signature, part: Part, keep: Sequence[str] | None) -> None:
+        self._signature, self._part, self._keep = signature, part, keep
+        self._path, self._folder_columns = part.path, folder_columns(part)
+        self.lines: list[int] = []
+        self._rows: list[dict[str, Any]] = []
+        self._bad: dict[int, str] = {}
+        # names of rows that were checked
+        self._known: set[frozenset[str]] = set()
+
+    def add(self, line: bytes, number: int) -> None:
+        row = {}
+        try:
+            row = self._named(orjson.loads(line))
+        except orjson.JSONDecodeError as error:
+            self._bad[len(self.lines)] = f"{self._path}, line {number}: expected JSON ({error})"
+        except RequestError as error:
+            self._bad[len(self.lines)] = f"{self._path}, line {number}: {error}"
+        self._rows.append(row)
+        self.lines.append(number)
+
+    def to_batch(self) -> RowBatch:
+        rows, lines, bad = self._rows, self.lines, self._bad
+        self._rows, self.lines, self._bad = [], [], {}
+        if self._signature.columns:
+            return self._cells_batch(rows, lines, bad)
+        names = max(
+            Counter(tuple(row) for row in rows if row).items(), key=lambda item: item[1], default=((), 0)
+        )[0]
+        if not names:
+            return RowBatch({}, {}, len(rows), bad)
+        for index, row in enumerate(rows):
+            if row.keys() != set(names):
+                bad.setdefault(
+                    index,
+                    f"{self._path}, line {lines[index]}: expected the keys of the other lines, got others",
+                )
+                rows[index] = {}
+        columns = ColumnMap(names, self._signature, self._part, self._keep)
+        arrays = [_to_arrow([row.get(name) for row in rows]) for name in names]
+        table = pyarrow.RecordBatch.from_arrays(arrays, names=list(names))
+        return columns.to_rows(table, lambda index: f"line {lines[index]}", bad)
+
+    def _named(self, row: Any) -> dict[str, Any]:
+        """A row by the names of its cells or inputs."""
+        signature = self._signature
+        if signature.columns:
+            return self._with_blanks(row)
+        if isinstance(row, dict):
+            return row
+        if signature.features and isinstance(row, list):
+            if len(row) != len(signature.features):
+                raise RequestError(f"expected {len(signature.features)} numbers, or an object by features")
+            return dict(zip(signature.features, row, strict=True))
+        if len(signature.inputs) != 1:
+            raise RequestError(f"expected an object with {', '.join(signature.inputs)}")
+        return {next(iter(signature.inputs)): row}
+
+    def _with_blanks(self, row: Any) -> dict[str, Any]:
+        """A row of cells, with None for those that it may leave out."""
+        signature = self._signature
+        if isinstance(row, dict):
+            row = self._folder_columns | row
+            if (names := frozenset(row)) not in self._known:
                 try:
-                    rows.append(orjson.loads(line))
-                except orjson.JSONDecodeError as error:
-                    raise RowsError(f"{part.path}, line {number}: expected JSON ({error})") from error
-                lines.append(number)
-                if len(rows) == batch_rows:
-                    yield _to_rows(rows, lines, signature, part.path)
-                    rows, lines = [], []
-        if rows:
-            yield _to_rows(rows, lines, signature, part.path)
+                    expect_columns(list(row), signature, "an object")
+                except RequestError as error:
+                    raise RequestError(str(error).removeprefix("an object: ")) from error
+                self._known.add(names)
+            return {column.name: None for column in signature.columns if column.blanks} | row
+        if not isinstance(row, list) or len(row) != len(signature.columns):
+            raise RequestError(f"expected {len(signature.columns)} cells, or an object by features")
+        return dict(zip(signature.features, row, strict=True))
+
+    def _cells_batch(self, rows: list[dict[str, Any]], lines: list[int], bad: dict[int, str]) -> RowBatch:
+        """Cells of several kinds may be in one column, so they are converted without Arrow."""
+        features = self._signature.features
+
+        def convert(indices: Array) -> dict[str, Array]:
+            some = [rows[index] for index in indices.tolist()]
+            cells = {name: [row[name] for row in some] for name in features}
+            return cell_feeds(
+                cells,
+                self._signature,
+                lambda position, name: f"{self._path}, line {lines[indices[position]]}, column {name!r}",
+            )
+
+        feeds, bad = good_rows(len(rows), convert, bad)
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        kept = {
+            name: _to_arrow([row.get(name) for row in rows])
+            for name in choose_kept(names, features, self._keep, self._path)
+        }
+        return RowBatch(feeds, kept, len(rows), bad)
 
 
-def _to_rows(rows: list[Any], lines: list[int], signature: Signature, path: str) -> RowBatch:
-    if signature.columns:
-        known: set[frozenset[str]] = set()
-        rows = [
-            _with_blanks(row, signature, f"{path}, line {line}", known)
-            for row, line in zip(rows, lines, strict=True)
-        ]
-    if not isinstance(rows[0], dict):
-        name = next(iter(signature.inputs)) if len(signature.inputs) == 1 else ""
-        if signature.features:
-            rows = [
-                dict(zip(signature.features, row, strict=False)) if isinstance(row, list) else row
-                for row in rows
-            ]
-        else:
-            rows = [{name: row} for row in rows]
-    for row, line in zip(rows, lines, strict=True):
-        if not isinstance(row, dict) or row.keys() != rows[0].keys():
-            raise RowsError(f"{path}, line {line}: expected the keys of the line before, got others")
-    columns = ColumnMap(list(rows[0]), signature, path)
-    # cells of several kinds may be in one column
-    arrow_rows = [{name: row[name] for name in columns.kept} for row in rows] if signature.columns else rows
+def _to_arrow(values: Sequence[Any]) -> pyarrow.Array:
+    """A column of values; if they are of several kinds, as lists of numbers or as texts."""
     try:
-        table = pyarrow.RecordBatch.from_pylist(arrow_rows)
-    except (pyarrow.ArrowException, OverflowError) as error:
-        raise RowsError(
-            f"{path}, lines {lines[0]} to {lines[-1]}: expected values of one kind for each key ({error})"
-        ) from error
-    if signature.columns:
-        cells = {name: [row[name] for row in rows] for name in columns.read}
-        feeds = cell_feeds(
-            cells, signature, lambda index, name: f"{path}, line {lines[index]}, column {name!r}"
-        )
-        return RowBatch(feeds, {name: table.column(name) for name in columns.kept}, len(rows))
-    return columns.to_rows(table, lambda index: f"line {lines[index]}")
+        return pyarrow.array(values)
+    except (pyarrow.ArrowException, OverflowError):
+        pass
+    if sum(isinstance(value, list) for value in values) > len(values) // 2:
+        return pyarrow.array([_as_numbers(value) for value in values])
+    return pyarrow.array(
+        [value if isinstance(value, str | None) else orjson.dumps(value).decode() for value in values],
+        pyarrow.string(),
+    )
 
 
-def _with_blanks(row: Any, signature: Signature, where: str, known: set[frozenset[str]]) -> dict[str, Any]:
-    """A row by the names of its cells, with None for those that it may leave out.
-
-    `known` has the names of rows that were checked, and gets those of this one.
-    """
-    if isinstance(row, dict):
-        if (names := frozenset(row)) not in known:
-            try:
-                expect_columns(list(row), signature, where)
-            except RequestError as error:
-                raise RowsError(str(error)) from error
-            known.add(names)
-        return {column.name: None for column in signature.columns if column.blanks} | row
-    if not isinstance(row, list) or len(row) != len(signature.columns):
-        raise RowsError(f"{where}: expected {len(signature.columns)} cells, or an object by features")
-    return dict(zip(signature.features, row, strict=True))
+def _as_numbers(value: Any) -> list[float] | None:
+    try:
+        return np.asarray(value, np.float64).reshape(-1).tolist() if isinstance(value, list) else None
+    except (ValueError, TypeError):
+        return None

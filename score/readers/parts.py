@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow
@@ -26,6 +25,8 @@ class Part:
         path: The file, or the folder of the images.
         start: First row group, byte or row of the part, by the format of the file.
         stop: The one after the last.
+        name: The file as messages and columns name it, relative to --input.
+        first_row: The number of the first row in its file, from 1.
         first_line: For text, the line at which the part begins, from 1.
         files: For images, the files, relative to the folder.
     """
@@ -33,27 +34,43 @@ class Part:
     path: str
     start: int
     stop: int
+    name: str = ""
+    first_row: int = 1
     first_line: int = 1
     files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Some rows: the arrays of the model's inputs, and the columns to keep beside the predictions."""
+    """Some rows: the arrays of the model's inputs, and the columns to keep beside the predictions.
+
+    Attributes:
+        feeds: The inputs of the rows that can be scored.
+        kept: The columns to keep, of all rows.
+        rows: All rows.
+        bad: For each row that cannot be scored, by its index, a message with the place and the reason.
+    """
 
     feeds: dict[str, Array]
     kept: dict[str, pyarrow.Array]
     rows: int
+    bad: Mapping[int, str] = field(default_factory=dict)
 
 
 class Reader(Protocol):
     """Reads one format of files."""
 
-    def split(self, path: Path) -> Iterator[Part]:
+    def split(self, path: str) -> Iterator[Part]:
         """The parts of a file, in order."""
 
-    def read(self, part: Part, signature: Signature, batch_rows: int) -> Iterator[RowBatch]:
-        """The rows of a part, at most `batch_rows` at a time. A RowsError says which row does not fit."""
+    def read(
+        self, part: Part, signature: Signature, batch_rows: int, keep: Sequence[str] | None
+    ) -> Iterator[RowBatch]:
+        """All rows of a part in order, at most `batch_rows` at a time, with the columns to keep.
+
+        Raises:
+            RowsError: The file cannot be read, or a column is missing.
+        """
 
 
 def spans(count: int, length: int) -> Iterator[tuple[int, int]]:

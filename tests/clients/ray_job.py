@@ -2,7 +2,8 @@
 
     ray_job.py MODEL ROWS BAD_ROWS OUTPUT
 
-Prints the error for the bad rows, the rows of the result, and the finished parts when the node was killed.
+Prints the error for the bad rows, the rows of the result, the finished parts when the node was killed, and
+what the job said about it.
 """
 
 from __future__ import annotations
@@ -38,10 +39,17 @@ def main(model: str, rows: str, bad: str, output: str) -> dict[str, Any]:
         error = ""
     except ScoreError as refused:
         error = str(refused)
-    result = run_job(JobOptions(Path(model), rows, Path(output), engine="ray"), on_progress)
+    notes: list[str] = []
+    result = run_job(JobOptions(Path(model), rows, Path(output), engine="ray"), on_progress, notes.append)
     ray.shutdown()
     cluster.shutdown()
-    return {"error": error, "rows": result.rows, "parts": result.parts, "killed_after": killed_after}
+    return {
+        "error": error,
+        "rows": result.rows,
+        "parts": result.parts,
+        "killed_after": killed_after,
+        "notes": notes,
+    }
 
 
 if __name__ == "__main__":

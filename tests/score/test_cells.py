@@ -142,15 +142,3 @@ def test_warnings_are_a_column_on_request(tmp_path: Path) -> None:
         score(tmp_path / "models", tmp_path / "rows.csv", tmp_path / "out")
     with pytest.raises(UsageError, match="--warnings: expected a model of a table with words"):
         score(table_model(tmp_path / "plain"), tmp_path / "rows.csv", tmp_path / "other", warnings=True)
-
-
-def test_a_job_of_an_older_version_has_no_warnings(tmp_path: Path) -> None:
-    put_cell_model(tmp_path / "models")
-    (tmp_path / "rows.csv").write_text(CSV)
-    score(tmp_path / "models", tmp_path / "rows.csv", tmp_path / "out")
-    plan = json.loads((tmp_path / "out/_job.json").read_text())
-    del plan["warnings"]
-    (tmp_path / "out/_job.json").write_text(json.dumps(plan))
-    with pytest.raises(UsageError, match="has a job with no --warnings"):
-        score(tmp_path / "models", tmp_path / "rows.csv", tmp_path / "out", warnings=True)
-    assert score(tmp_path / "models", tmp_path / "rows.csv", tmp_path / "out").reused_parts == 1

@@ -85,7 +85,7 @@ def test_arrays_and_lists_are_read_in_order(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"id": range(300), "x": list(ROWS)}), tmp_path / "rows.parquet")
     np.savetxt(tmp_path / "rows.csv", ROWS, "%.9g", ",")
     for source in sorted(tmp_path.glob("rows.*")):
-        output = tmp_path / f"out{source.suffix}"
+        output = tmp_path / f"out-{source.suffix[1:]}"
         score(model, source, output)
         assert scored(output)["label"].to_pylist() == expected_labels(model, ROWS), source
 
@@ -135,7 +135,7 @@ def test_files_say_what_they_were_scored_with(tmp_path: Path) -> None:
     model, source = table_model(tmp_path / "models"), tmp_path / "rows.parquet"
     write_parquet(source, ROWS)
     score(model, source, tmp_path / "out")
-    metadata = parquet.read_schema(tmp_path / "out/part-00000.parquet").metadata
+    metadata = parquet.read_schema(tmp_path / "out/part-000000-00000.parquet").metadata
     assert metadata[b"turnpike.model"] == b"table/1"
     assert (
         metadata[b"turnpike.digest"].decode()

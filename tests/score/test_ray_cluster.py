@@ -32,6 +32,8 @@ def test_a_killed_node_costs_no_row(tmp_path: Path) -> None:
     result = run_client("ray_job.py", ray_programs(), model, tmp_path / "rows", bad, tmp_path / "out")
     assert result["error"] == f"{bad}, line 3, column 'age': expected a finite number, got 'x'"
     assert result["killed_after"] == [FILES // 4]
+    (note,) = result["notes"]
+    assert note.endswith(" is lost: other nodes score its parts")
     assert (result["rows"], result["parts"]) == (FILES * ROWS_PER_FILE, FILES)
     table = scored(tmp_path / "out")
     np.testing.assert_array_equal(table["id"].to_numpy(), np.arange(FILES * ROWS_PER_FILE))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnpike.score.readers.text_parts import split_lines
+from turnpike.score.readers.text_parts import split_text
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -26,7 +26,7 @@ def test_parts_are_whole_records(tmp_path: Path, seed: int) -> None:
         content = content.rstrip()
     path = tmp_path / "rows.csv"
     path.write_bytes(content)
-    parts = list(split_lines(path, 0, 1, quotes=True, part_bytes=generator.choice([1, 50, 500])))
+    parts = list(split_text(str(path), 0, 1, quotes=True, part_bytes=generator.choice([1, 50, 500])))
     assert len(parts) > 1
     assert b"".join(content[part.start : part.stop] for part in parts) == content
     read: list[list[str]] = []
@@ -39,7 +39,7 @@ def test_parts_are_whole_records(tmp_path: Path, seed: int) -> None:
 def test_without_quotes_each_line_break_ends_a_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'"\n"\n3\n')
-    assert [(part.start, part.stop) for part in split_lines(path, 0, 1, quotes=False, part_bytes=1)] == [
+    assert [(part.start, part.stop) for part in split_text(str(path), 0, 1, quotes=False, part_bytes=1)] == [
         (0, 2),
         (2, 4),
         (4, 6),

@@ -68,7 +68,7 @@ def test_texts_give_the_rows_of_their_ids(tmp_path: Path, model: Path, name: str
         (
             "rows.csv",
             {"words": ["A", "B"]},
-            "line 2, column 'words': expected a finite number, got 'A'; texts are read from a column 'text'",
+            "column 'words': expected numbers, got string; texts are read from a column 'text'",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyarrow import parquet
 
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
+from turnpike.score.job.options import OutputOptions
 from turnpike.score.run import JobOptions, JobResult, run_job
 from turnpike.service.artifact.manifest import Feature
 from turnpike.service.artifact.runtime import open_model
@@ -45,8 +47,11 @@ def as_table(rows: Array, **others: Any) -> pyarrow.Table:
     return pyarrow.table({**others, **columns})
 
 
-def score(model: Path, source: str | Path, output: Path, **options: Any) -> JobResult:
-    return run_job(JobOptions(model, str(source), output, workers=1, **options), lambda *_: None)
+def score(model: Path, rows: str | Path, output: Path, **options: Any) -> JobResult:
+    """Run a job; `options` are those of JobOptions and of OutputOptions."""
+    names = {field.name for field in fields(OutputOptions)}
+    written = OutputOptions(**{name: options.pop(name) for name in names & set(options)})
+    return run_job(JobOptions(model, str(rows), output, written, workers=1, **options), lambda *_: None)
 
 
 def scored(output: Path) -> pyarrow.Table:

@@ -19,6 +19,7 @@ from tests.support.manifests import MANIFEST
 from tests.support.run_cli import run_in_process
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put_model, with_manifest
+from turnpike.score.job.options import OutputOptions
 from turnpike.score.job.scoring_model import ScoringModel
 from turnpike.score.readers.parts import RowBatch
 from turnpike.service.artifact.manifest import Feature, Interval, Manifest
@@ -95,7 +96,7 @@ def test_commands_show_bounds(model: ModelFile, tmp_path: Path) -> None:
 
 
 def test_scored_rows_have_bounds(model: ModelFile) -> None:
-    columns = ScoringModel(model.path, gates=False).score(RowBatch({"x": ROWS}, {}, len(ROWS)))
+    columns = ScoringModel(model.path, OutputOptions()).score(RowBatch({"x": ROWS}, {}, len(ROWS)))
     assert list(columns) == ["value", "low", "high"]
     found = np.stack([column.to_numpy() for column in columns.values()], 1)
     np.testing.assert_allclose(found, expected(), rtol=1e-6)
@@ -109,7 +110,7 @@ def test_bounds_stay_finite(tmp_path: Path) -> None:
     """A half-width near the largest number of float32 does not make an answer infinite."""
     huge = Interval(level=0.9, half_width=3.5e38, rows=40)
     model = put_model(tmp_path, data=with_manifest(PRICE, **NUMBER, interval=huge))
-    columns = ScoringModel(model.path, gates=False).score(RowBatch({"x": ROWS}, {}, len(ROWS)))
+    columns = ScoringModel(model.path, OutputOptions()).score(RowBatch({"x": ROWS}, {}, len(ROWS)))
     limit = float(np.finfo(np.float32).max)
     assert set(columns["low"].to_pylist()) == {-limit}
     assert set(columns["high"].to_pylist()) == {limit}
