@@ -86,7 +86,8 @@ class Sender:
         # what the service has said of models, and requests for it that are on their way
         self._documents: dict[tuple[str, str, str], Any] = {}
         self._requested: dict[tuple[str, str, str], Any] = {}
-        self._part_rows = MAX_PART_ROWS
+        # rows of one request, by the model
+        self._part_rows: dict[str, int] = {}
         # whether anything has answered at the address
         self._was_reached = False
 
@@ -196,7 +197,7 @@ class Sender:
         answers: list[Any] = []
         start = 0
         while start < rows:
-            stop = min(start + self._part_rows, rows)
+            stop = min(start + self._part_rows.get(call.model, MAX_PART_ROWS), rows)
             part = call if stop - start == rows else call.part(start, stop)
             try:
                 answers.append(await self._send(part))
@@ -204,7 +205,7 @@ class Sender:
                 fewer = _fewer_rows(error, stop - start)
                 if fewer is None:
                     raise
-                self._part_rows = fewer
+                self._part_rows[call.model] = fewer
                 continue
             if start == 0:
                 # the other parts are for the version that has answered the first
