@@ -259,7 +259,8 @@ class AsyncClient(BaseClient):
         **options: Unpack[CallOptions],
     ) -> dict[str, Array]:
         """The outputs of a model by name, bit for bit. `outputs` may name hidden ones, such as gates."""
-        body = {"outputs": [{"name": name} for name in outputs]} if outputs else {}
+        names = [outputs] if isinstance(outputs, str) else outputs
+        body = {"outputs": [{"name": name} for name in names]} if len(names) else {}
         call = self._call("infer", model, version, options, body)
         return (await self._run_inputs(call, inputs))["outputs"]
 
@@ -272,11 +273,17 @@ class AsyncClient(BaseClient):
         **options: Unpack[CallOptions],
     ) -> list[list[ClassScore]]:
         """The `count` best classes of each row, with the values that the first output has for them."""
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InputError(f"classify of model {model!r}", f"expected a count from 1, got {count!r}")
         call = self._call("infer", model, version, options)
-        name = (await self._document("metadata", call))["outputs"][0]["name"]
-        body = {"outputs": [{"name": name, "parameters": {"classification": count}}]}
-        answer = await self._run_inputs(call._replace(fields=body), inputs)
-        return to_class_scores(answer["outputs"][name])
+
+        async def send(metadata: Any) -> Any:
+            name = metadata["outputs"][0]["name"]
+            body = {"outputs": [{"name": name, "parameters": {"classification": count}}]}
+            return (await self._run_inputs(call._replace(fields=body), inputs))["outputs"][name]
+
+        texts, _ = await self._with_document("metadata", call, send)
+        return to_class_scores(texts)
 
     async def gates(
         self,

@@ -5,6 +5,7 @@ ClientError
 ├── RequestRefusedError    the service refused the request: status 400 to 499, or gRPC's UNIMPLEMENTED (501)
 ├── ServerError            the service failed, or something else answered
 ├── UnavailableError       no connection or status 503, also after the retries
+│   └── NotConnectedError  nothing listens at the address
 └── DeadlineError          no answer within the client's `timeout`; also a TimeoutError
 
 InputWarning, a UserWarning, is no error: the answer is there.
@@ -53,6 +54,10 @@ class ServerError(ClientError):
 
 class UnavailableError(ClientError):
     """The service cannot be reached, or does not serve this now."""
+
+
+class NotConnectedError(UnavailableError):
+    """No connection was made, so nothing was sent."""
 
 
 class DeadlineError(ClientError, TimeoutError):

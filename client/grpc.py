@@ -19,6 +19,7 @@ from turnpike.client.errors import (
     ClientError,
     DeadlineError,
     InputError,
+    NotConnectedError,
     RequestRefusedError,
     ServerError,
     UnavailableError,
@@ -55,6 +56,7 @@ class AsyncTransport(AsyncWaits):
     """Sends calls with a channel of `grpc.aio`, which belongs to the event loop of the first call."""
 
     grpc: Any = grpc.aio
+    _is_closed = False
 
     def __init__(self, url: str, options: TransportOptions) -> None:
         address = urlsplit(url)
@@ -78,6 +80,8 @@ class AsyncTransport(AsyncWaits):
         Raises:
             ClientError: There is no such answer within these seconds.
         """
+        if self._is_closed:
+            raise RuntimeError("expected an open client, got one that was closed")
         service, name, fields = encode(call, subject)
         message = f"{service.rpartition('.')[0]}.{name}"
         try:
@@ -100,6 +104,7 @@ class AsyncTransport(AsyncWaits):
         return await method(request, timeout=seconds, metadata=metadata)
 
     async def close(self) -> None:
+        self._is_closed = True
         await self._channel.close()
 
 
@@ -117,6 +122,7 @@ class BlockingTransport(BlockingWaits, AsyncTransport):
         return method(request, timeout=seconds, metadata=metadata)
 
     async def close(self) -> None:
+        self._is_closed = True
         self._channel.close()
 
 
@@ -138,6 +144,8 @@ def encode(call: Call, subject: str) -> tuple[str, str, dict[str, Any]]:
             raise InputError(subject, f"{key}: expected a list of layers or gates' names, got {moves[key]!r}")
         # the number of a layer is a text
         moves[key] = list(map(str, moves[key]))
+    if isinstance(moves.get("shift"), Mapping):
+        moves["shift"] = {str(gate): change for gate, change in moves["shift"].items()}
     match call.operation:
         case "infer":
             outputs = [_with_parameters(output) for output in call.fields.get("outputs", ())]
@@ -242,7 +250,8 @@ def error_of(error: Any, subject: str) -> ClientError:
             return UnavailableError(subject, reason, 503, None if after is None else float(after))
         # a bad certificate will not become a good one
         again = None if "CERTIFICATE_VERIFY_FAILED" in reason else 0.0
-        return UnavailableError(subject, f"expected an answer, got {reason}", retry_after=again)
+        kind = NotConnectedError if "failed to connect" in reason.lower() else UnavailableError
+        return kind(subject, f"expected an answer, got {reason}", retry_after=again)
     if code in REFUSALS:
         return RequestRefusedError(subject, reason, REFUSALS[code])
     return ServerError(subject, f"{code.name}: {reason}", 500 if is_answer else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import functools
 import io
 import json
@@ -24,6 +23,7 @@ import yarl
 from turnpike.client.errors import (
     ClientError,
     DeadlineError,
+    NotConnectedError,
     RequestRefusedError,
     ServerError,
     UnavailableError,
@@ -38,6 +38,8 @@ MAX_CONNECTIONS = 128
 MAX_BODY_IN_MEMORY = 1 << 20
 # characters of an answer of another server that an error shows
 MAX_SHOWN = 200
+# the longest timeout that a service reads
+MAX_SECONDS = 1e6
 # seconds that the connections of a blocking client have to close
 CLOSE_SECONDS = 2.0
 # Methods and paths of operations with a model, whose place is {}. Others are read from /v2/{}/OPERATION.
@@ -56,8 +58,8 @@ ROUTES = {
 }
 
 
-# a layer may be an integer of NumPy
-ENCODER = json.JSONEncoder(default=lambda value: value.tolist())
+# a layer may be an integer of NumPy, and layers a range or a set
+ENCODER = json.JSONEncoder(default=lambda value: value.tolist() if hasattr(value, "tolist") else list(value))
 
 
 class Answer(NamedTuple):
@@ -90,7 +92,11 @@ class AsyncTransport(AsyncWaits):
         """
         body, headers = encode(call)
         # the service begins no run after this time
-        headers = {**headers, **call.headers, "X-Request-Timeout-Ms": str(math.ceil(seconds * 1000))}
+        headers = {
+            **headers,
+            **call.headers,
+            "X-Request-Timeout-Ms": str(math.ceil(min(seconds, MAX_SECONDS) * 1000)),
+        }
         try:
             answer = await self._exchange(call, body, headers, seconds)
             if answer.status == 200:
@@ -163,9 +169,9 @@ class BlockingTransport(BlockingWaits, AsyncTransport):
         self._is_closed = False
 
     async def _exchange(self, call: Call, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
-        if self._is_closed:
-            raise RuntimeError("expected an open client, got one that was closed")
         with self._starting:
+            if self._is_closed:
+                raise RuntimeError("expected an open client, got one that was closed")
             thread = self._thread
             # a process that was forked has no threads of the other one
             if thread is None or thread.pid != os.getpid():
@@ -181,7 +187,8 @@ class BlockingTransport(BlockingWaits, AsyncTransport):
         return session
 
     async def close(self) -> None:
-        self._is_closed = True
+        with self._starting:
+            self._is_closed = True
         if self._thread is not None:
             self._thread.end()
 
@@ -193,13 +200,20 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        # what is scheduled under this lock comes before the end, which cancels it
+        self._scheduling = threading.RLock()
+        self._is_ending = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="turnpike client", daemon=True)
         self._thread.start()
 
     def run(self, exchange: Coroutine[Any, Any, Answer]) -> Answer:
         """Wait for the result of a coroutine; it is cancelled if the waiting ends earlier."""
-        future = asyncio.run_coroutine_threadsafe(exchange, self._loop)
+        with self._scheduling:
+            if self._is_ending:
+                exchange.close()
+                raise RuntimeError("expected an open client, got one that was closed")
+            future = asyncio.run_coroutine_threadsafe(exchange, self._loop)
         try:
             return future.result()
         except concurrent.futures.CancelledError as error:
@@ -210,10 +224,12 @@ class LoopThread:
 
     def end(self) -> None:
         """Cancel what runs, close the connections, and end the thread."""
-        if self.pid != os.getpid() or self._loop.is_closed():
+        if self.pid != os.getpid():
             return
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._end()))
+        with self._scheduling:
+            if not self._is_ending:
+                self._is_ending = True
+                self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._end()))
         # the garbage collector may run in this very thread
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_SECONDS)
@@ -235,9 +251,11 @@ class LoopThread:
 def proxy_of(url: str) -> str | None:
     """The proxy for an address, as the environment names it."""
     address = urlsplit(url)
-    if proxy_bypass(address.netloc):
+    proxy = getproxies().get(address.scheme.lower())
+    if not proxy or proxy_bypass(address.hostname or ""):
         return None
-    return getproxies().get(address.scheme.lower())
+    # as other programs read it
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 @functools.lru_cache
@@ -286,9 +304,11 @@ def decode(content: bytes, offset: int) -> dict[str, Any]:
 
 def connection_error(subject: str, error: Exception) -> ClientError:
     """The error for a connection that was not made, or broke. A bad certificate is not tried again."""
-    is_untrusted = isinstance(error, aiohttp.ClientSSLError | ssl.SSLError)
     reason = printable(f"expected an answer, got {type(error).__name__}: {error}")
-    return UnavailableError(subject, reason, retry_after=None if is_untrusted else 0.0)
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return UnavailableError(subject, reason)
+    kind = NotConnectedError if isinstance(error, aiohttp.ClientConnectorError) else UnavailableError
+    return kind(subject, reason, retry_after=0.0)
 
 
 def error_of(answer: Answer, subject: str) -> ClientError:

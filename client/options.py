@@ -37,13 +37,23 @@ class Moves(CallOptions, total=False):
     shift: Mapping[str, float]
 
 
+def expect_number(name: str, seconds: object) -> None:
+    """Raise ValueError unless these are seconds of a timeout."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        raise ValueError(f"{name}: expected a number of seconds from 0, got {seconds!r}")
+
+
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers, with names in lower case; raises ValueError, which shows no value."""
+    """The headers, with names in lower case; raises ValueError or TypeError, which show no value."""
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers: expected a dict of texts, got {type(headers).__name__}")
     checked = {}
     for name, value in headers.items():
         if not isinstance(name, str) or not VALID_NAME.fullmatch(name) or name.lower() in OWN_HEADERS:
             raise ValueError(f"headers: expected the name of a header of yours, got {name!r}")
-        if not isinstance(value, str) or not VALID_VALUE.fullmatch(value):
+        if not isinstance(value, str):
+            raise TypeError(f"headers: {name}: expected a text, got {type(value).__name__}")
+        if not VALID_VALUE.fullmatch(value):
             raise ValueError(
                 f"headers: {name}: expected printable ASCII characters, without spaces or lines around them"
             )

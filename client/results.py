@@ -65,7 +65,7 @@ class Sample(NamedTuple):
 def to_class_scores(texts: Array) -> list[list[ClassScore]]:
     """The classes of each row, from the texts `value:index:label`."""
     scores = []
-    for row in texts.reshape(len(texts), -1):
+    for row in texts.reshape(len(texts), -1) if len(texts) else ():
         parts = [str(text).split(":", 2) for text in row]
         scores.append([ClassScore(int(place), "".join(rest), float(value)) for value, place, *rest in parts])
     return scores

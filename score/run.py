@@ -29,6 +29,10 @@ from turnpike.score.readers.files import find_files
 
 Engine = Literal["local", "ray"]
 STANDARD_STREAM = "-"
+# endings of files that are not written, and that no folder is meant to have
+OTHER_ENDINGS = frozenset(
+    (".gz", ".json", ".ndjson", ".tsv", ".txt", ".xls", ".xlsx", ".npy", ".npz", ".feather", ".arrow", ".zip")
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ def run_job(
     """
     _expect_options(options)
     with ExitStack() as stack:
-        if options.input == STANDARD_STREAM:
+        is_stream = options.input == STANDARD_STREAM
+        if is_stream:
             source = stack.enter_context(_standard_input(options.format))
             options = dataclasses.replace(options, input=str(source))
         if str(options.output) == STANDARD_STREAM:
@@ -111,12 +116,20 @@ def run_job(
         if ending not in ENDINGS:
             return stack.enter_context(_scored_parts(options, options.output, on_progress, on_note))[0]
         folder = options.output.with_name(f"{options.output.name}.parts")
+        if is_stream:
+            # standard input cannot be read again
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
         result, parts = stack.enter_context(_scored_parts(options, folder, on_progress, on_note))
-        result = _with_bad_rows(result, options.output.with_suffix(".bad_rows.csv"))
+        result = _with_bad_rows(result, bad_rows_of(options.output))
         with replacing(options.output) as draft, draft.open("wb") as file:
             write_parts(parts, file, ending)
         shutil.rmtree(folder)
         return result
+
+
+def bad_rows_of(output: Path) -> Path:
+    """The file of the bad rows of an output that is one file."""
+    return output.with_name(f"{output.name}.bad_rows.csv")
 
 
 @contextmanager
@@ -145,6 +158,10 @@ def _expect_options(options: JobOptions) -> None:
     is_folder = str(options.output) != STANDARD_STREAM and options.output.suffix.lower() not in ENDINGS
     if options.rows.partition_by is not None and not is_folder:
         raise UsageError(f"--partition-by: expected a folder as --output, got {options.output}")
+    if options.output.suffix.lower() in OTHER_ENDINGS:
+        raise UsageError(
+            f"--output: expected a folder, or a file that ends in {', '.join(ENDINGS)}, got {options.output}"
+        )
     if not is_folder and options.output.exists():
         if options.output.is_dir():
             raise UsageError(f"--output: expected a file, got a folder: {options.output}")
@@ -178,6 +195,9 @@ def _scored_parts(
     if output.resolve().is_relative_to(Path(options.input).resolve()):
         raise UsageError("--output: expected a folder outside of --input, whose files would be read again")
     root, files = find_files(options.input)
+    written = {options.output.resolve(), bad_rows_of(options.output).resolve()}
+    if own := [path for path in files if path.resolve() in written]:
+        raise UsageError(f"--output: expected a file that is not read, got {own[0]}, which is in --input")
     plan = Plan(str(options.model.resolve()), model.digest, options.rows)
     with job_folder(
         output,

@@ -13,6 +13,7 @@ from tests.support.source_files import PACKAGES, ROOT, files, write
 WALL_CLOCK_USES = {
     "loadtest/ledger.py: time.time",  # once, to show monotonic times as dates
     "service/http/connection/server.py: time.time",
+    "service/requests/payload_events.py: time.time",
     "service/requests/tracing.py: time.time_ns",
     "service/telemetry/access_log.py: datetime.now",
     "service/telemetry/access_log.py: time.time_ns",

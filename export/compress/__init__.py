@@ -6,7 +6,8 @@
 2. `unit_changes.py` measures what each unit changes on rows of data. `layer_weights.py` makes this comparable
    between layers.
 3. `selection.py` chooses the units to keep, and `finetuning.py` may train them.
-4. `trials.py` tries cuts. `measured_cut.py` proves and measures the one that is written.
+4. `trials.py` tries cuts, which `speed.py` times. `measured_cut.py` proves and measures the one that is
+   written.
 
 `verify_cut.py` proves a file again.
 """

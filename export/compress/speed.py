@@ -20,9 +20,10 @@ MAX_NOISE = 0.15
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of a run of one graph, by the number of rows."""
+    """Seconds of a run of one graph, by the number of rows, and their noise."""
 
     seconds: dict[int, float]
+    noise: float = 0.0
 
     def times_faster_than(self, other: Timing) -> dict[int, float]:
         """How many times faster this graph is than another, by the number of rows."""
@@ -32,26 +33,28 @@ class Timing:
 def measure_speed(
     runtimes: Sequence[Runtime], outputs: Sequence[str], rows: Rows, sizes: Sequence[int] = BATCH_SIZES
 ) -> list[Timing]:
-    """Time the same rows on each graph.
-
-    Raises:
-        CompressionError: The machine is so busy that the times say nothing.
-    """
+    """Time the same rows on each graph."""
     fixed = runtimes[0].inputs[0].dims[0]
     chosen = [fixed] if isinstance(fixed, int) else sizes
     timings: list[dict[int, float]] = [{} for _ in runtimes]
+    noise = 0.0
     for size in chosen:
         feeds = {name: _repeated(array, size) for name, array in rows.inputs.items()}
         times = time_in_turn([partial(runtime.run, feeds, outputs) for runtime in runtimes])
-        if times.noise > MAX_NOISE:
-            raise CompressionError(
-                f"not written: the speed cannot be measured now. How many times faster a graph is varied by "
-                f"{times.noise:.0%} with {size} row{'' if size == 1 else 's'} (expected {MAX_NOISE:.0%} or "
-                "less), probably because other programs use this machine: try again when it is idle"
-            )
+        noise = max(noise, times.noise)
         for timing, seconds in zip(timings, times.seconds, strict=True):
             timing[size] = seconds
-    return [Timing(timing) for timing in timings]
+    return [Timing(timing, noise) for timing in timings]
+
+
+def expect_quiet_machine(timing: Timing) -> None:
+    """Raise a CompressionError if times say nothing, and would decide what is written."""
+    if timing.noise > MAX_NOISE:
+        raise CompressionError(
+            f"not written: the speed cannot be measured now. How many times faster a graph is varied by "
+            f"{timing.noise:.0%} (expected {MAX_NOISE:.0%} or less), probably because other programs use "
+            "this machine: try again when it is idle"
+        )
 
 
 def _repeated(array: Array, count: int) -> Array:

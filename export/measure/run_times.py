@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# rounds of one run of each: at least, and at first at most
+# A round runs each function once. The time of the rounds and their number are limited at first, and both
+# limits double while the noise is too large, until the time is MAX_SECONDS for each function.
 MIN_ROUNDS, FIRST_MAX_ROUNDS = 9, 2000
-# seconds of runs of each at first; they double until the noise is small, as the most rounds do
 FIRST_SECONDS, MAX_SECONDS = 0.15, 2.4
+# the shortest time of a run, so that ratios are finite if a clock stands still
+MIN_RUN_SECONDS = 1e-9
 # the noise of a ratio above which more rounds are timed
 SMALL_NOISE = 0.04
 QUANTILE = 0.25
@@ -68,10 +70,8 @@ def time_in_turn(
 
 def _result(rounds: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> RunTimes:
     """The times, from those of each round."""
-    ratios = []
-    for part in np.array_split(rounds, PARTS):
-        low = np.quantile(part, QUANTILE, axis=0)
-        ratios.append(low / max(low[0], np.finfo(float).tiny))
-    spread = np.max(ratios, axis=0) - np.min(ratios, axis=0)
-    middle = np.maximum(np.median(ratios, axis=0), np.finfo(float).tiny)
-    return RunTimes(tuple(np.quantile(rounds, QUANTILE, axis=0).tolist()), float((spread / middle / 2).max()))
+    rounds = np.maximum(rounds, MIN_RUN_SECONDS)
+    parts = [np.quantile(part, QUANTILE, axis=0) for part in np.array_split(rounds, PARTS)]
+    ratios = np.array([part / part[0] for part in parts])
+    spread = np.ptp(ratios, axis=0) / np.median(ratios, axis=0) / 2
+    return RunTimes(tuple(np.quantile(rounds, QUANTILE, axis=0).tolist()), float(spread.max()))

@@ -37,6 +37,8 @@ def job_folder(
     Raises:
         UsageError: The folder has something else, or another job is writing into it.
     """
+    is_new = not folder.exists()
+    has_lock = False
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder, os.O_RDONLY)
@@ -49,6 +51,7 @@ def job_folder(
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UsageError(f"--output: another job is writing into {folder}") from error
+        has_lock = True
         _remove_drafts(folder)
         earlier = _earlier_plan(folder, plan, overwrite=overwrite)
         try:
@@ -65,9 +68,10 @@ def job_folder(
             (folder / MARKERS_FOLDER).mkdir(exist_ok=True)
         yield changes
     finally:
+        if has_lock and is_new:
+            with contextlib.suppress(OSError):  # it has files, unless nothing was done
+                folder.rmdir()
         os.close(lock)
-        with contextlib.suppress(OSError):  # it has files, unless nothing was done
-            folder.rmdir()
 
 
 def remove_inputs(folder: Path, numbers: Collection[int]) -> None:
@@ -128,8 +132,9 @@ def _earlier_plan(folder: Path, plan: Plan, *, overwrite: bool) -> Plan | None:
     if difference is None:
         return earlier
     if overwrite:
-        path.unlink()
+        # the plan last: without it, the folder of a job that is killed meanwhile would be another's
         _remove(folder.rglob("part-*.parquet"))
+        path.unlink()
         return None
     raise UsageError(f"--output: {folder} has a job with {difference}; choose another folder, or --overwrite")
 
@@ -147,7 +152,7 @@ def _difference(earlier: Plan, plan: Plan) -> str | None:
         return f"another model, {earlier.model} with digest {earlier.digest[:12]}"
     for option in dataclasses.fields(OutputOptions):
         before, now = (getattr(each.options, option.name) for each in (earlier, plan))
-        # no part that is finished has a row that failed
+        # a job with `fail` may go on with null or reject: its finished parts have no bad rows
         if before != now and (option.name, before) != ("on_error", OnError.FAIL):
             return _option_text(f"--{option.name.replace('_', '-')}", before)
     return None

@@ -24,14 +24,18 @@ def write_parts(parts: Sequence[Path], file: BinaryIO, ending: str) -> None:
     Raises:
         RowsError: A column has numbers in one part and texts in another.
     """
-    schemas = [parquet.read_schema(part).remove_metadata() for part in parts]
     try:
-        schema = pyarrow.unify_schemas(schemas, promote_options="permissive")
+        _write_parts(parts, file, ending)
     except pyarrow.ArrowException as error:
         raise RowsError(
             f"--output: expected files whose columns are alike, since they are put into one, got others "
             f"({error}); --keep chooses columns, and a folder may have files that are not alike"
         ) from error
+
+
+def _write_parts(parts: Sequence[Path], file: BinaryIO, ending: str) -> None:
+    schemas = [parquet.read_schema(part).remove_metadata() for part in parts]
+    schema = pyarrow.unify_schemas(schemas, promote_options="permissive")
     if ending == ".parquet":
         metadata = parquet.read_schema(parts[0]).metadata
         schema = schema.with_metadata({key: metadata[key] for key in (b"turnpike.model", b"turnpike.digest")})

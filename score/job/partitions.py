@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
+from uuid import uuid4
 
 import pyarrow
 from pyarrow import compute
@@ -28,7 +29,8 @@ class PartitionedWriter:
     """
 
     def __init__(self, marker: Path, column: str, new_writer: Callable[[Path], PartWriter]) -> None:
-        self._drafts = marker.with_name(f".{marker.stem}.drafts")
+        # a name of its own: a part of a node that is lost may still be written there
+        self._drafts = marker.with_name(f".{marker.stem}.{uuid4().hex}.drafts")
         self._folder, self._name = marker.parent.parent, marker.name
         self._column, self._new_writer = column, new_writer
         # by the value, in the order in which they came; the draft of each is named by its place
@@ -55,7 +57,13 @@ class PartitionedWriter:
             raise RowsError(
                 f"--partition-by: expected a column of {', '.join(table.column_names)}, got {self._column!r}"
             )
-        values = table[self._column].cast(pyarrow.string())
+        try:
+            values = table[self._column].cast(pyarrow.string())
+        except pyarrow.ArrowException as error:
+            kind = table.schema.field(self._column).type
+            raise RowsError(
+                f"--partition-by: expected a column of single values, got {self._column!r} of {kind}"
+            ) from error
         others = table.drop_columns([self._column])
         # an empty text cannot be told from none in the name of a folder
         values = compute.if_else(compute.equal(values, ""), None, values)

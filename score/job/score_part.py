@@ -67,7 +67,7 @@ def score_part(model: ScoringModel, part: Part, target: Path, on_rows: Callable[
 def _writer(
     draft: Path, target: Path, new_writer: Callable[[Path], PartWriter], partition_by: str | None
 ) -> Iterator[PartWriter | PartitionedWriter]:
-    """Yield what writes the rows: into the draft, or elsewhere, so that the draft stays empty."""
+    """Yield what writes the rows: into the draft, or into folders, so that the draft is an empty mark."""
     with new_writer(draft) as writer:
         if partition_by is None:
             yield writer
@@ -115,8 +115,13 @@ def _source(part: Part, batch: RowBatch, rows_before: int) -> dict[str, pyarrow.
 def _renamed(
     columns: Mapping[str, pyarrow.Array], added: Mapping[str, pyarrow.Array], prefix: str
 ) -> dict[str, pyarrow.Array]:
-    """All columns; the prefix is put before names of the added ones that both have."""
-    return {**columns, **{(f"{prefix} {name}" if name in columns else name): added[name] for name in added}}
+    """All columns; the prefix is put before names of the added ones until no other column has them."""
+    renamed = dict(columns)
+    for name, column in added.items():
+        while name in renamed:
+            name = f"{prefix} {name}"  # noqa: PLW2901
+        renamed[name] = column
+    return renamed
 
 
 def _bad_row(part: Part, rows_before: int, index: int, reason: str) -> tuple[str, int, str]:

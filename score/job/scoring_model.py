@@ -59,8 +59,11 @@ class ScoringModel:
                 f"--columns: expected some of {', '.join(self.schema.names)}, got {unknown[0]!r}"
             )
         if names := self.schema.names[:1] if options.label_only else options.columns:
+            # --gates and --warnings ask for theirs
+            asked = [*self._gates, *(["warnings"] if options.warnings else [])]
+            names = list(dict.fromkeys([*names, *asked]))
             self.schema = pyarrow.schema([self.schema.field(name) for name in names])
-            self._has_shares = list(names) != ["label"]
+            self._has_shares = not {"label"} >= set(names) - set(asked)
 
     def _rows_per_run(self) -> int:
         """One row, if the result of a row may depend on the others."""

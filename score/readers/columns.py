@@ -12,7 +12,7 @@ from turnpike.score.errors import RowsError
 from turnpike.score.readers.bad_rows import BadRowsError, good_rows
 from turnpike.score.readers.cells import array_feeds, cell_feeds
 from turnpike.score.readers.kept import choose_kept, constant, folder_columns
-from turnpike.score.readers.numbered_columns import numbered_columns
+from turnpike.score.readers.numbered_columns import incomplete_columns, numbered_columns
 from turnpike.score.readers.numbers import (
     expected_number,
     is_text,
@@ -67,7 +67,9 @@ class ColumnMap:
                 raise RowsError(str(error)) from error
         elif len(inputs) == 1:
             width = width_of(signature.inputs[inputs[0]])
-            self._cells = self.read = numbered_columns(names, width) or list(names)
+            self._cells = self.read = numbered_columns(names, width) or _all_columns(
+                names, width, keep, where
+            )
         else:
             missing = next(name for name in inputs if name not in names)
             raise RowsError(f"{where}: expected columns {', '.join(inputs)}, and {missing!r} is missing")
@@ -188,6 +190,19 @@ class ColumnMap:
 
     def _reason(self, place: PlaceOf, row: int, name: str, expected: str, got: str) -> str:
         return f"{self._where}, {place(row)}, column {name!r}: expected {expected}, got {got}"
+
+
+def _all_columns(
+    names: Sequence[str], width: int | None, keep: Sequence[str] | None, where: str
+) -> list[str]:
+    """All columns of a table, in their order; without those to keep if it has more than the model reads."""
+    if numbered := incomplete_columns(names, width):
+        raise RowsError(
+            f"{where}: expected {width or 'all'} numbered columns such as {numbered[0]!r}, got "
+            f"{len(numbered)} of them among {len(names)} columns: some may be missing or misspelled"
+        )
+    others = [name for name in names if name not in (keep or ())]
+    return others if len(names) != width == len(others) else list(names)
 
 
 def shaped(values: Array, tensor: Tensor, where: str) -> Array:

@@ -51,7 +51,7 @@ class EventSink:
                 status = await self._answer(head, body)
         except TimeoutError as error:
             raise SinkError(f"expected an answer within {self._seconds:g} seconds, got none") from error
-        except (OSError, httptools.HttpParserError) as error:
+        except (OSError, UnicodeError, httptools.HttpParserError) as error:
             raise SinkError(str(error) or type(error).__name__) from error
         if not 200 <= status < 300:
             raise SinkError(f"expected a status of 2xx, got {status}", is_down=status >= 500)

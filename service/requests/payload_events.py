@@ -119,7 +119,7 @@ class PayloadEvents:
         # they run while there are events
         self._senders: set[asyncio.Task[None]] = set()
         self._is_failing = False
-        # how many were sent, were not taken by the receiver, and found no room or no time
+        # sent: answered with 2xx; failed: not; dropped: the queue was full, or the worker ended
         self.counts = {"sent": 0, "failed": 0, "dropped": 0}
         self._context_lines = (
             f"Ce-Source: {_escape(socket.gethostname())}\r\nCe-Namespace: {_escape(_namespace())}\r\n"

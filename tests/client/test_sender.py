@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.client_server import Kind, call, misbehaving
+from tests.support.client_server import Kind, call, http_answer, misbehaving
 from tests.support.http_stand_in import Received, Reply, replying
 from tests.support.live_server import Server, free_port, serving
 from tests.support.tls_certificate import certificate
@@ -165,19 +165,25 @@ def test_calls_that_start_at_once_ask_once_for_the_metadata(kind: Kind) -> None:
     assert handler.counts == {"/v2/models/net": 1, "/v2/models/net/infer": 30}
 
 
-def test_all_who_wait_for_the_metadata_get_its_error() -> None:
-    def reply(_: Received) -> Reply:
-        time.sleep(0.1)
-        return Reply(404, {"error": "no such model"})
+def test_who_waits_for_the_metadata_does_not_get_the_error_of_another() -> None:
+    """Which has less time, or other headers."""
+    handler = Service()
+
+    def reply(request: Received) -> Reply:
+        if request.headers.get("x-team") == "a":
+            time.sleep(0.1)
+            return Reply(403, {"error": "not this team"})
+        return handler(request)
 
     async def ask() -> list[Any]:
         async with AsyncClient(url) as client:
-            calls = (client.infer("net", numbered(1)) for _ in range(5))
+            teams = "aabb"
+            calls = (client.infer("net", numbered(1), headers={"x-team": team}) for team in teams)
             return await asyncio.gather(*calls, return_exceptions=True)
 
     with replying(reply) as url:
-        errors = asyncio.run(ask())
-    assert [(type(error), error.status) for error in errors] == [(RequestRefusedError, 404)] * 5
+        answers = asyncio.run(ask())
+    assert [isinstance(answer, dict) for answer in answers] == [False, False, True, True]
 
 
 def test_a_call_that_is_cancelled_leaves_its_question_to_the_next() -> None:
@@ -229,7 +235,52 @@ def test_the_size_of_parts_is_learned_once() -> None:
     with service(max_rows=4) as (url, handler), Client(url) as client:
         for _ in range(2):
             client.infer("net", numbered(8))
-    assert sum(handler.counts.values()) == 1 + 3 + 2
+    # metadata, certificate, the whole and two parts of it, and two parts
+    assert sum(handler.counts.values()) == 1 + 1 + 3 + 2
+
+
+def test_a_version_that_goes_between_two_parts_is_no_error() -> None:
+    """The rows are sent once more, to the version that is there now."""
+    handler = Service(max_rows=4)
+    gone: list[str] = []
+
+    def reply(request: Received) -> Reply:
+        if "versions/1/" in request.path:
+            gone.append(request.path)
+            handler.versions[:] = ["2"]
+            return Reply(404, {"error": "version 1: expected a version that is served"})
+        return handler(request)
+
+    rows = numbered(10)
+    with replying(reply) as url, Client(url) as client:
+        np.testing.assert_array_equal(client.infer("net", rows)["y"], rows)
+        with pytest.raises(RequestRefusedError):
+            client.infer("net", rows, version=1)
+    assert len(gone) == 2
+
+
+def test_rows_that_depend_on_each_other_stay_together() -> None:
+    handler = Service(max_rows=4)
+
+    def reply(request: Received) -> Reply:
+        if request.path.endswith("certificate"):
+            return Reply(200, {"batch_coupled": True})
+        return handler(request)
+
+    with (
+        replying(reply) as url,
+        pytest.raises(RequestRefusedError, match="at most 4 rows"),
+    ):
+        call("blocking", url, "infer", "net", numbered(10))
+
+
+def test_a_large_row_does_not_make_later_parts_small() -> None:
+    with service(max_bytes=300) as (url, handler), Client(url) as client:
+        for _ in range(2):
+            handler.counts.clear()
+            client.infer("net", numbered(40))
+    # the whole again, and then a part
+    assert handler.counts["/v2/models/net/infer"] >= 2
 
 
 def test_a_row_that_is_too_large_alone_is_refused() -> None:
@@ -348,6 +399,19 @@ def test_a_service_that_restarts_is_waited_for(kind: Kind) -> None:
 
     with contextlib.ExitStack() as restarted:
         asyncio.run(with_async_client() if kind == "async" else with_blocking_client())
+
+
+def test_a_service_that_drops_a_request_gets_it_no_more_often_than_it_may() -> None:
+    """It may be this request that ends it."""
+    with (
+        misbehaving(http_answer(200, b'{"models": []}'), "close") as (url, received),
+        Client(url, retries=2, timeout=20) as client,
+    ):
+        assert client.models() == []
+        with pytest.raises(UnavailableError):
+            client.models()
+        # aiohttp itself sends a GET once more
+        assert len(received) <= 1 + 2 * 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -487,6 +551,67 @@ def test_a_call_ends_when_its_client_is_closed() -> None:
         threading.Timer(0.3, client.close).start()
         with pytest.raises(RuntimeError, match="the client was closed"):
             client.models()
+
+
+def test_calls_and_the_end_of_a_client_may_come_together() -> None:
+    """Each call has an answer, or an error that says that the client was closed."""
+
+    def ask(client: Client, errors: list[str]) -> None:
+        try:
+            while True:
+                client.models()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    with service() as (url, _):
+        for _ in range(40):
+            errors: list[str] = []
+            client = Client(url)
+            threads = [threading.Thread(target=ask, args=(client, errors)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.01)
+            client.close()
+            for thread in threads:
+                thread.join(20)
+            assert len(errors) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"url": None}, "url: expected a text such as"),
+        ({"url": "http://"}, "url: expected http://HOST:PORT, got 'http://'"),
+        ({"url": "http://host:99999"}, "url: expected http://HOST:PORT, got 'http://host:99999'"),
+        ({"url": "grpc://host:abc"}, "url: expected grpc://HOST:PORT, got 'grpc://host:abc'"),
+        ({"timeout": "2"}, "timeout: expected a number of seconds from 0, got '2'"),
+        ({"timeout": -1}, "timeout: expected a number of seconds from 0, got -1"),
+        ({"retries": "3"}, "retries: expected a whole number from 0, got '3'"),
+        ({"headers": ["x"]}, "headers: expected a dict of texts, got list"),
+        ({"headers": {"x": 7}}, "headers: x: expected a text, got int"),
+    ],
+)
+def test_arguments_that_make_no_client(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        Client(**{"url": "http://127.0.0.1:1", **options})
+
+
+def test_a_proxy_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one without a scheme, as other programs read it."""
+    monkeypatch.setenv("NO_PROXY", "other")
+    paths = []
+
+    def reply(request: Received) -> Reply:
+        paths.append(request.path)
+        return Reply(200, {"models": ["net"]})
+
+    with replying(reply) as url:
+        for proxy in (url, url.removeprefix("http://")):
+            monkeypatch.setenv("http_proxy", proxy)
+            assert call("blocking", "http://host.example:7", "models") == ["net"]
+            with pytest.raises(UnavailableError):
+                call("blocking", f"http://other:{free_port()}", "models", options={"retries": 0})
+    assert paths == ["http://host.example:7/v2/models"] * 2
 
 
 def test_a_client_that_is_forgotten_ends_its_thread() -> None:

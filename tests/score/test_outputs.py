@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import gzip
 import io
 import json
+import os
 import subprocess
 from decimal import Decimal
 from pathlib import Path
@@ -153,8 +155,65 @@ def test_one_file_appears_when_all_rows_are_scored(tmp_path: Path, model: Path, 
     (tmp_path / "rows/c.csv").write_text(f"{','.join(FEATURES)}\n1,2,3,4\n,,,\n")
     result = score(model, tmp_path / "rows", tmp_path / "scored.csv", on_error=OnError.REJECT)
     assert (result.rows, result.reused_parts, result.bad_rows) == (2, 1, 1)
-    assert result.bad_rows_file.name == "scored.bad_rows.csv"
+    assert result.bad_rows_file.name == "scored.csv.bad_rows.csv"
     assert len((tmp_path / "scored.csv").read_text().splitlines()) == 32
+
+
+def test_gates_are_written_beside_chosen_columns(tmp_path: Path, model: Path, source: Path) -> None:
+    """`--gates` asks for them, whatever other columns are wanted."""
+    score(model, source, tmp_path / "scored.csv", label_only=True, gates=True, keep=())
+    header = (tmp_path / "scored.csv").read_text().splitlines()[0]
+    assert header.startswith('"label","layer00.transform_gate"')
+
+
+@pytest.mark.parametrize("name", ["scored.csv.gz", "scored.xlsx", "scored.json"])
+def test_a_file_that_is_not_written_is_no_folder(
+    tmp_path: Path, model: Path, source: Path, name: str
+) -> None:
+    with pytest.raises(UsageError, match="expected a folder, or a file that ends in .parquet, .csv, .jsonl"):
+        score(model, source, tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_the_input_is_not_written(tmp_path: Path, model: Path, source: Path) -> None:
+    """Nor is the file of bad rows an input of the same job."""
+    with pytest.raises(UsageError, match="expected a file that is not read, got .*rows.csv, which is in"):
+        score(model, source, source, overwrite=True)
+    other = source.rename(tmp_path / "x.csv.bad_rows.csv")
+    with pytest.raises(UsageError, match="expected a file that is not read"):
+        score(model, other, tmp_path / "x.csv")
+    assert other.read_text() == LINES
+
+
+def test_a_numbered_column_that_is_missing_is_no_other_column(tmp_path: Path) -> None:
+    """The id was read in the place of a pixel."""
+    names = [f"pixel_{number}" for number in range(64)]
+    digits = np.random.default_rng(0).integers(0, 17, (3, 64))
+    for missing, more in (("pixel_9", []), ("pixel_9", ["pixl_9"])):
+        columns = {"id": [1, 2, 3]} | {
+            name: digits[:, index] for index, name in enumerate(names) if name != missing
+        }
+        columns |= dict.fromkeys(more, digits[:, 9])
+        parquet.write_table(pyarrow.table(columns), tmp_path / "rows.parquet")
+        with pytest.raises(
+            RowsError, match=r"expected 64 numbered columns such as 'pixel_0', got 63 of them"
+        ):
+            score(BUNDLED_MODEL, tmp_path / "rows.parquet", tmp_path / "out", overwrite=True)
+
+
+def test_a_job_that_is_refused_leaves_the_folder_of_another(
+    tmp_path: Path, model: Path, source: Path
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(UsageError, match="another job is writing"):
+            score(model, source, folder)
+        assert folder.exists()
+    finally:
+        os.close(lock)
 
 
 def test_lists_are_json_in_csv(tmp_path: Path) -> None:
