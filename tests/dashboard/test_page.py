@@ -413,6 +413,5 @@ def test_the_page_works_without_the_chart_library(dashboard: OpenDashboard, bund
     with dashboard(bundled_server.url, allowed="404|plotly.js") as page:
         page.route(re.compile("plotly.js"), lambda route: route.fulfill(status=404, body=""))
         page.reload()
-        wait_until_idle(page)
         expect(page.get_by_role("link", name="Chosen model: digits-10")).to_be_visible()
         expect(page.get_by_role("main").get_by_text("could not be drawn").first).to_be_visible()
