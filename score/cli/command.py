@@ -52,10 +52,6 @@ console = Console(highlight=False)
 
 @app.command()
 def command(
-    model: Annotated[
-        Path,
-        typer.Option("--model", "-m", metavar="MODEL", help="An .onnx file, or a folder with one model."),
-    ],
     source: Annotated[
         str,
         typer.Option("--input", "-i", metavar="FILES", help="A file, a folder, a pattern in quotes, or -."),
@@ -64,6 +60,16 @@ def command(
         Path,
         typer.Option("--output", "-o", metavar="PATH", help="Folder, .parquet, .csv or .jsonl file, or -."),
     ],
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="An .onnx file, or a folder with one model.",
+            show_default="digits-10",
+        ),
+    ] = None,
     gates: Annotated[bool, typer.Option("--gates", help="Add the mean of each gate for each row.")] = False,
     warnings: Annotated[
         bool, typer.Option("--warnings", help="Say which cells of a row the training did not have.")
@@ -115,6 +121,7 @@ def command(
     # imported here, so that --help needs neither pyarrow nor onnxruntime
     from turnpike.score.errors import FilesError
     from turnpike.score.run import JobOptions, run_job
+    from turnpike.service.repository.location import BUNDLED_REPOSITORY
 
     console.quiet = quiet
     # standard output may be the rows
@@ -129,7 +136,16 @@ def command(
         source=source_columns,
         partition_by=partition_by,
     )
-    options = JobOptions(model, source, output, rows, engine.value, workers, overwrite, stream_format.value)
+    options = JobOptions(
+        model or BUNDLED_REPOSITORY,
+        source,
+        output,
+        rows,
+        engine.value,
+        workers,
+        overwrite,
+        stream_format.value,
+    )
     try:
         with interruptible(output), progress_bar() as on_progress:
             result = run_job(options, on_progress, partial(typer.echo, err=True))

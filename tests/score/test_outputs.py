@@ -32,6 +32,7 @@ from tests.support.score_models import (
 from turnpike.score.errors import FilesError, RowsError, UsageError
 from turnpike.score.job.options import OnError
 from turnpike.score.job.partitions import MAX_VALUES
+from turnpike.service.artifact.runtime import open_model
 
 ROWS = random_rows(30)
 CELLS = [[str(number), *map(str, row)] for number, row in enumerate(ROWS)]
@@ -173,6 +174,16 @@ def test_a_file_that_is_not_written_is_no_folder(
     with pytest.raises(UsageError, match="expected a folder, or a file that ends in .parquet, .csv, .jsonl"):
         score(model, source, tmp_path / name)
     assert not (tmp_path / name).exists()
+
+
+def test_the_bundled_model_needs_no_option(tmp_path: Path) -> None:
+    digits = np.random.default_rng(0).integers(0, 17, (3, 64)).astype(np.float32)
+    np.save(tmp_path / "digits.npy", digits)
+    ran = run_in_process("score", "-i", tmp_path / "digits.npy", "-o", tmp_path / "out", "--label-only")
+    assert ran.exit_code == 0, ran.stderr
+    (outputs,) = open_model(BUNDLED_MODEL).run({"x": digits.reshape(3, 1, 8, 8)})
+    labels = scored(tmp_path / "out")["label"].to_pylist()
+    assert labels == [str(digit) for digit in outputs.argmax(1)]
 
 
 def test_the_input_is_not_written(tmp_path: Path, model: Path, source: Path) -> None:
