@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,7 @@ def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
     assert len(lines) >= 6
     for line in lines:
         ran = subprocess.run(
-            line.replace("turnpike", "python -m turnpike"),
+            line.replace("turnpike", f"{shlex.quote(sys.executable)} -m turnpike", 1),
             shell=True,
             cwd=tmp_path,
             env=environment(),

@@ -259,7 +259,7 @@ def test_the_clients_of_grpc_find_health_and_services(server: Server) -> None:
     assert len(reflection["services"]["inference.GRPCInferenceService"]) == 12
     assert reflection["services"]["turnpike.v1.GateService"] == ["Lesion", "LesionCurve", "ReadGates"]
     assert reflection["services"]["turnpike.v1.ModelService"] == ["Describe", "Predict"]
-    assert len(reflection["services"]) == 4
+    assert len(reflection["services"]) == 5
     (output,) = reflection["infer"]["outputs"]
     (expected,) = computed(reflection["row"])
     assert float32(output["contents"]["fp32_contents"]) == float32(expected)

@@ -129,4 +129,4 @@ def test_the_probes_of_the_page_on_grpc_succeed(folder: Path) -> None:
 def test_the_page_has_what_these_tests_run() -> None:
     """Otherwise they would pass without running anything."""
     assert len(blocks_of(PAGE, "python")) == 5
-    assert len(lines_of(PAGE, "grpcurl")) == 8
+    assert len(lines_of(PAGE, "grpcurl")) == 9
