@@ -222,6 +222,8 @@ def test_a_tab_is_part_of_the_address(dashboard: OpenDashboard, bundled_server: 
         assert page.url.endswith("/#model=digits-10/1&tab=live")
         page.reload()
         expect(page.locator("#live")).to_be_visible()
+        # the page predicts its row behind the tab
+        expect(page.locator("#try .headline")).to_be_attached()
         entries = page.evaluate("history.length")
         live.click()
         assert page.evaluate("history.length") == entries
@@ -229,7 +231,7 @@ def test_a_tab_is_part_of_the_address(dashboard: OpenDashboard, bundled_server: 
         page.go_back()
         expect(page.locator("#try .headline")).to_be_visible()
         expect(page.locator("#live")).to_be_hidden()
-        # the row is still there
+        # the row is still there, and not predicted again
         assert not [url for url in page.log.requests[requests:] if url.endswith("/gates")]  # type: ignore[attr-defined]
 
 
