@@ -8,7 +8,16 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import (
     Any,
     Concatenate,
@@ -18,6 +27,7 @@ from typing import (
     TypeVar,
     Unpack,
     cast,
+    get_args,
     overload,
 )
 
@@ -56,12 +66,14 @@ from turnpike.client.results import (
     LesionCurve,
     ModelMetadata,
     Sample,
+    no_predictions,
     to_class_scores,
     to_columns,
     to_samples,
     to_table,
 )
 from turnpike.client.sender import Sender, Version
+from turnpike.client.stream import async_stream, blocking_stream, check_at_once
 
 Detail = Literal["summary", "units", "rows"]
 Arguments = ParamSpec("Arguments")
@@ -92,6 +104,24 @@ class BaseClient(Sender):
             certificate = await self._document("certificate", call, outdated=certificate)
             answer = await send(certificate)
         raise ServerError(f"model {call.model!r}", "expected one version to answer, got two each time")
+
+    async def _predict(
+        self, model: str, rows: Any, version: Version, options: CallOptions
+    ) -> tuple[Any, InputWarning | None]:
+        """Predictions in the form of the rows, and a warning about cells that are new to the training."""
+        call = self._call("predict", model, version, options)
+        if is_series(rows) and (await self._document("certificate", call)).get("text"):
+            rows = rows.to_frame("text")
+        answer = await self._run_inputs(call, rows)
+        if answer["predictions"]:
+            columns = to_columns(answer["predictions"])
+        else:
+            metadata = await self._document("metadata", call)
+            columns = no_predictions(metadata, await self._document("certificate", call))
+        warning = None
+        if cells := answer.get("warnings"):
+            warning = InputWarning(model, cells, answer.get("more_warnings", 0))
+        return (to_table(columns, rows) if is_table(rows) else columns), warning
 
     async def _has_columns(self, call: Call, inputs: Any) -> bool:
         """Whether a dict has columns of a table, and not the inputs of the model."""
@@ -240,15 +270,33 @@ class AsyncClient(BaseClient):
         texts is a row for each text. Cells of a table that are new to the training are an `InputWarning`, one
         for the call.
         """
-        call = self._call("predict", model, version, options)
-        if is_series(rows) and (await self._document("certificate", call)).get("text"):
-            rows = cast("Any", rows).to_frame("text")
-        answer = await self._run_inputs(call, rows)
-        if cells := answer.get("warnings"):
-            warning = InputWarning(model, cells, answer.get("more_warnings", 0))
+        predictions, warning = await self._predict(model, rows, version, options)
+        if warning:
             warnings.warn(warning, stacklevel=self._stack_level)
-        columns = to_columns(answer["predictions"])
-        return to_table(columns, rows) if is_table(rows) else columns
+        return predictions
+
+    async def predict_stream(
+        self,
+        model: str,
+        batches: Iterable[Inputs] | AsyncIterable[Inputs],
+        version: Version = "",
+        *,
+        at_once: int = 4,
+        **options: Unpack[CallOptions],
+    ) -> AsyncIterator[Any]:
+        """What `predict` returns for each batch, in their order, with `at_once` requests under way.
+
+        A batch is read when there is room for its answer. An error ends the stream.
+        """
+        check_at_once(at_once)
+
+        async def send(batch: Inputs) -> tuple[Any, InputWarning | None]:
+            return await self._predict(model, batch, version, options)
+
+        async for predictions, warning in async_stream(batches, send, at_once):
+            if warning:
+                warnings.warn(warning, stacklevel=2)
+            yield predictions
 
     async def infer(
         self,
@@ -263,6 +311,25 @@ class AsyncClient(BaseClient):
         body = {"outputs": [{"name": name} for name in names]} if len(names) else {}
         call = self._call("infer", model, version, options, body)
         return (await self._run_inputs(call, inputs))["outputs"]
+
+    async def infer_stream(
+        self,
+        model: str,
+        batches: Iterable[Inputs] | AsyncIterable[Inputs],
+        outputs: Sequence[str] = (),
+        version: Version = "",
+        *,
+        at_once: int = 4,
+        **options: Unpack[CallOptions],
+    ) -> AsyncIterator[dict[str, Array]]:
+        """What `infer` returns for each batch, as `predict_stream` does."""
+        check_at_once(at_once)
+
+        async def send(batch: Inputs) -> dict[str, Array]:
+            return await self.infer(model, batch, outputs, version, **options)
+
+        async for answer in async_stream(batches, send, at_once):
+            yield answer
 
     async def classify(
         self,
@@ -294,6 +361,9 @@ class AsyncClient(BaseClient):
         **moves: Unpack[Moves],
     ) -> Gates:
         """The gates of a run. `detail` adds tensors: figures of each unit, or T of each row."""
+        if detail not in get_args(Detail):
+            expected = ", ".join(map(repr, get_args(Detail)))
+            raise InputError(f"gates of model {model!r}", f"detail: expected {expected}, got {detail!r}")
         call = self._gates_call("gates", model, version, moves, {"parameters": {"detail": detail}})
         answer = await self._run_inputs(call, inputs)
         keys = ("model_version", "outputs", "gates", "route", "tensors")
@@ -342,6 +412,7 @@ def _blocking(
 
 
 _predict = _blocking(AsyncClient.predict)
+_predict_batch = _blocking(AsyncClient._predict)
 
 
 class Client(BaseClient):
@@ -397,6 +468,46 @@ class Client(BaseClient):
         return _predict(self, model, rows, version, **options)
 
     predict.__doc__ = AsyncClient.predict.__doc__
+
+    def predict_stream(
+        self,
+        model: str,
+        batches: Iterable[Inputs],
+        version: Version = "",
+        *,
+        at_once: int = 4,
+        **options: Unpack[CallOptions],
+    ) -> Iterator[Any]:
+        check_at_once(at_once)
+
+        def send(batch: Inputs) -> tuple[Any, InputWarning | None]:
+            return _predict_batch(self, model, batch, version, options)
+
+        for predictions, warning in blocking_stream(batches, send, at_once):
+            if warning:
+                warnings.warn(warning, stacklevel=2)
+            yield predictions
+
+    predict_stream.__doc__ = AsyncClient.predict_stream.__doc__
+
+    def infer_stream(
+        self,
+        model: str,
+        batches: Iterable[Inputs],
+        outputs: Sequence[str] = (),
+        version: Version = "",
+        *,
+        at_once: int = 4,
+        **options: Unpack[CallOptions],
+    ) -> Iterator[dict[str, Array]]:
+        check_at_once(at_once)
+
+        def send(batch: Inputs) -> dict[str, Array]:
+            return self.infer(model, batch, outputs, version, **options)
+
+        yield from blocking_stream(batches, send, at_once)
+
+    infer_stream.__doc__ = AsyncClient.infer_stream.__doc__
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -144,8 +145,8 @@ def encode(call: Call, subject: str) -> tuple[str, str, dict[str, Any]]:
             raise InputError(subject, f"{key}: expected a list of layers or gates' names, got {moves[key]!r}")
         # the number of a layer is a text
         moves[key] = list(map(str, moves[key]))
-    if isinstance(moves.get("shift"), Mapping):
-        moves["shift"] = {str(gate): change for gate, change in moves["shift"].items()}
+    if "shift" in moves:
+        moves["shift"] = _to_shifts(moves["shift"], subject)
     match call.operation:
         case "infer":
             outputs = [_with_parameters(output) for output in call.fields.get("outputs", ())]
@@ -173,6 +174,15 @@ def encode(call: Call, subject: str) -> tuple[str, str, dict[str, Any]]:
         case "ready":
             return (INFERENCE, "ModelReady", model) if call.model else (INFERENCE, "ServerReady", {})
     raise InputError(subject, f"expected an address of HTTP, as gRPC has no {call.operation}")
+
+
+def _to_shifts(shift: Any, subject: str) -> dict[str, float]:
+    if not isinstance(shift, Mapping):
+        raise InputError(subject, f"shift: expected a dict of numbers by layer or gate, got {shift!r}")
+    for gate, change in shift.items():
+        if isinstance(change, bool) or not isinstance(change, Real):
+            raise InputError(subject, f"shift: {gate}: expected a number, got {change!r}")
+    return {str(gate): float(change) for gate, change in shift.items()}
 
 
 def _with_parameters(output: Mapping[str, Any]) -> dict[str, Any]:

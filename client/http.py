@@ -306,7 +306,8 @@ def connection_error(subject: str, error: Exception) -> ClientError:
     """The error for a connection that was not made, or broke. A bad certificate is not tried again."""
     reason = printable(f"expected an answer, got {type(error).__name__}: {error}")
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return UnavailableError(subject, reason)
+        hint = ": does the address begin with http://?" if "WRONG_VERSION_NUMBER" in reason else ""
+        return UnavailableError(subject, reason + hint)
     kind = NotConnectedError if isinstance(error, aiohttp.ClientConnectorError) else UnavailableError
     return kind(subject, reason, retry_after=0.0)
 

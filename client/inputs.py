@@ -100,6 +100,9 @@ def to_tensors(inputs: Any, metadata: Mapping[str, Any]) -> dict[str, Array]:
             continue
         array = to_datatype(inputs[name], tensor["datatype"], subject)
         shape = tensor["shape"]
+        if array.shape == (0,) and shape[0] == -1 and all(dim >= 0 for dim in shape[1:]):
+            # an empty list has no rows, whatever their shape
+            array = array.reshape(0, *shape[1:])
         is_flat = array.ndim == 2 <= len(shape) - 1 and array.shape[1] == math.prod(shape[1:])
         tensors[name] = array.reshape(-1, *shape[1:]) if is_flat else array
         _expect_shape(tensors[name], shape, subject)
@@ -129,6 +132,13 @@ def to_datatype(values: Any, datatype: str, subject: str) -> Array:
         array = np.asarray(values)
     except ValueError as error:
         raise InputError(subject, "expected an array, got lists of different lengths") from error
+    if array.dtype.kind == "U" and array.size:
+        # beside a text, numbers become texts too
+        places = (place for place, text in np.ndenumerate(array) if not _is_number(text))
+        place = next(places, (0,) * array.ndim)
+        raise InputError(
+            subject, f"expected numbers, got the text {array[place][:MAX_SHOWN]!r} at {list(place)}"
+        )
     if array.dtype.kind not in "biuf" or datatype not in DTYPE_BY_DATATYPE:
         raise InputError(subject, f"expected numbers, to be sent as {datatype}, got {array.dtype}")
     if array.dtype == DTYPE_BY_DATATYPE[datatype]:
@@ -140,6 +150,14 @@ def to_datatype(values: Any, datatype: str, subject: str) -> Array:
         at = np.argwhere(lost)[0].tolist()
         raise InputError(subject, f"expected numbers that {datatype} holds, got {array[tuple(at)]} at {at}")
     return converted
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def to_texts(values: Any, subject: str) -> Array | None:

@@ -103,6 +103,20 @@ def to_columns(predictions: Sequence[Any]) -> dict[str, Array]:
     return columns
 
 
+def no_predictions(metadata: Mapping[str, Any], certificate: Mapping[str, Any]) -> dict[str, Array]:
+    """The columns of predictions of no rows, which have the names and types of those of any row."""
+    outputs, labels = metadata["outputs"], certificate["labels"]
+    row: dict[str, Any] = {}
+    if labels and certificate["distribution"] and outputs[0]["shape"][1:] == [len(labels)]:
+        row = {"label": labels[0], "probability": 0.0, "probabilities": dict.fromkeys(labels, 0.0)}
+    elif certificate.get("task") == "number" and outputs[0]["shape"][1:] in ([], [1]):
+        row = dict.fromkeys(("value", "low", "high") if certificate["interval"] else ("value",), 0.0)
+    row["outputs"] = {
+        output["name"]: np.zeros([max(dim, 0) for dim in output["shape"][1:]]).tolist() for output in outputs
+    }
+    return {name: values[:0] for name, values in to_columns([row]).items()}
+
+
 def _values(name: str, rows: Sequence[Any]) -> dict[str, Array]:
     first = rows[0] if rows else None
     if isinstance(first, dict):

@@ -52,8 +52,8 @@ console = Console(highlight=False)
 
 @app.command()
 def command(
-    source: Annotated[
-        str,
+    sources: Annotated[
+        list[str],
         typer.Option("--input", "-i", metavar="FILES", help="A file, a folder, a pattern in quotes, or -."),
     ],
     output: Annotated[
@@ -123,6 +123,11 @@ def command(
     from turnpike.score.run import JobOptions, run_job
     from turnpike.service.repository.location import BUNDLED_REPOSITORY
 
+    if len(sources) > 1:
+        raise typer.BadParameter(
+            f"expected it once, got {len(sources)}: put the files into a folder, or use a pattern in quotes",
+            param_hint="--input",
+        )
     console.quiet = quiet
     # standard output may be the rows
     console.stderr = str(output) == "-"
@@ -138,7 +143,7 @@ def command(
     )
     options = JobOptions(
         model or BUNDLED_REPOSITORY,
-        source,
+        sources[0],
         output,
         rows,
         engine.value,

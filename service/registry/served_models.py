@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from turnpike.common.similar_names import similar_name
 from turnpike.service.errors import ModelFileError, NotFoundError, NotReadyError, RequestError, UntriedError
 from turnpike.service.registry.model import Model
 from turnpike.service.repository.deployment import NEW, Deployment, UnavailableModel
@@ -24,6 +25,8 @@ Versions = dict[str | None, Model]
 PREPARE_SECONDS = 0.5
 # files that the reason of not being ready names
 MAX_NAMED = 3
+# models with which an unknown name is compared, in less than 1 ms on the event loop
+MAX_COMPARED = 20
 
 
 class ModelRegistry:
@@ -258,7 +261,9 @@ class ModelRegistry:
         if name in self._served:
             versions = ", ".join(map(str, self.versions(name)))
             return NotFoundError(f"{model}: expected a version that is served, one of {versions}")
-        return NotFoundError(f"{model}: expected a model that is served, as /v2/models lists them")
+        similar = similar_name(name[:80], sorted(self._served)[:MAX_COMPARED])
+        hint = f"; did you mean {similar!r}?" if similar else ""
+        return NotFoundError(f"{model}: expected a model that is served, as /v2/models lists them{hint}")
 
 
 def _unavailable(failed: Mapping[ModelFile, str]) -> list[UnavailableModel]:

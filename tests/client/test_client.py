@@ -273,6 +273,10 @@ def test_both_clients_have_the_same_methods(kind: Kind) -> None:
     assert sorted(names) == sorted(name for name in vars(Client) if not name.startswith("_"))
     for name in names:
         method, blocking = getattr(AsyncClient, name), getattr(Client, name)
-        assert inspect.signature(method) == inspect.signature(blocking)
+        signature = inspect.signature(method)
+        # only an AsyncClient reads batches from an asynchronous generator
+        if not name.endswith("_stream"):
+            assert signature == inspect.signature(blocking)
+        assert list(signature.parameters) == list(inspect.signature(blocking).parameters)
         assert method.__doc__
         assert method.__doc__ == blocking.__doc__

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.http_stand_in import Received, Reply, replying
+from tests.support.live_server import Server
 from turnpike.client.client import Client
 from turnpike.client.errors import (
     ClientError,
@@ -148,6 +149,13 @@ def test_the_address_may_have_a_path() -> None:
             with Client(address) as client:
                 assert client.models() == ["net"]
     assert paths == ["/prefix/v2/models"] * 2
+
+
+def test_https_to_a_port_of_http_gets_a_hint(server: Server) -> None:
+    with Client(server.url.replace("http:", "https:")) as client:
+        with pytest.raises(UnavailableError, match=r"does the address begin with http://\?$") as caught:
+            client.models()
+        assert caught.value.retry_after is None
 
 
 @pytest.mark.parametrize("url", ["grpcx://host:1", "host:8000", "ftp://host", ""])

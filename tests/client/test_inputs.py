@@ -74,7 +74,9 @@ def test_a_lost_number_is_an_error(values: Any, datatype: str, got: str) -> None
 @pytest.mark.parametrize(
     ("values", "datatype", "message"),
     [
-        (["a"], "FP32", "expected numbers, to be sent as FP32, got <U1"),
+        (["a"], "FP32", "expected numbers, got the text 'a' at [0]"),
+        ([[1e-9, "2.5"], [3, "b"]], "FP32", "expected numbers, got the text 'b' at [1, 1]"),
+        (np.array(["1", "2"]), "FP32", "expected numbers, got the text '1' at [0]"),
         ([None], "FP32", "expected numbers, to be sent as FP32, got object"),
         ([1j], "FP32", "expected numbers, to be sent as FP32, got complex128"),
         ([1], "BYTES", "expected numbers, to be sent as BYTES, got int64"),

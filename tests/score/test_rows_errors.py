@@ -12,6 +12,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from tests.support.digit_requests import BUNDLED_MODEL
+from tests.support.run_cli import run_in_process
 from tests.support.score_models import FEATURES, as_table, nameless_model, random_rows, score, table_model
 from turnpike.score.errors import RowsError, UsageError
 from turnpike.score.job.options import OutputOptions
@@ -117,6 +118,13 @@ def test_images_have_the_size_of_the_model(tmp_path: Path) -> None:
     assert "expected a model of pictures, got one of x:float32[batch,4]" in fault_of(
         source, nameless_model(tmp_path)
     )
+
+
+def test_a_second_input_is_refused(tmp_path: Path) -> None:
+    """A shell that expands a pattern gives several; the last one alone would be scored in silence."""
+    ran = run_in_process("score", "-i", "a.csv", "-i", "b.csv", "-o", tmp_path / "out")
+    assert ran.exit_code == 2
+    assert "--input: expected it once, got 2: put the files into a folder" in " ".join(ran.stderr.split())
 
 
 def test_wrong_options_are_named(tmp_path: Path) -> None:

@@ -145,6 +145,8 @@ def service(client: Client) -> None:
     assert_type(client.predict("digits-10", pd.Series({"a": 1.0})), "pd.Series[float]")
     for values in (rows, [[0.0] * 64], ["a text"], {"x": rows}):
         assert_type(client.infer("digits-10", values)["output"].ndim, int)
+    for answer in client.infer_stream("digits-10", iter([rows, rows]), at_once=2):
+        assert_type(answer["output"].ndim, int)
     gates = client.gates("digits-10", rows, close=[3], shift={"layer00.transform_gate": 1.0})
     assert_type(gates, Gates)
     lesion = client.lesion("digits-10", rows, close=["layer00.transform_gate"])

@@ -106,6 +106,8 @@ def test_models_are_found_by_name_and_version(registry: ModelRegistry) -> None:
         ("net", "01", "expected a version that is served"),
         ("net", "", "expected a version that is served"),
         ("../net", None, "expected a model that is served"),
+        ("nets", None, "as /v2/models lists them; did you mean 'net'\\?$"),
+        ("absent", None, "as /v2/models lists them$"),
     ],
 )
 def test_unknown_models_and_versions_are_not_found(
