@@ -95,11 +95,9 @@ class ScoringModel:
         arrays = self._run(feeds, rows)
         columns: dict[str, pyarrow.Array] = {}
         for index, (name, array) in enumerate(zip(self._outputs, arrays, strict=False)):
-            labels = self._model.labels
-            if index == 0 and labels and array.shape[1:] == (len(labels),) and self._distribution is not None:
-                columns |= _class_columns(
-                    array, labels, distribution=self._distribution, shares=self._has_shares
-                )
+            labels, distribution = self._model.labels, self._model.distribution
+            if index == 0 and labels and array.shape[1:] == (len(labels),) and distribution is not None:
+                columns |= _class_columns(array, labels, distribution=distribution, shares=self._has_shares)
             else:
                 is_number = index == 0 and self._model.predicts_number and array.size == rows
                 columns["value" if is_number else name] = to_arrow(array.reshape(-1) if is_number else array)
@@ -123,10 +121,6 @@ class ScoringModel:
             except ServiceError as error:
                 raise ScoreError(str(error)) from error
         return [np.concatenate(arrays) for arrays in zip(*runs, strict=True)]
-
-    @property
-    def _distribution(self) -> bool | None:
-        return self._model.distribution
 
 
 def _class_columns(

@@ -38,6 +38,8 @@ DELAY_SECONDS = 0.01
 # seconds that the receiver has for an event, and for which a sender stops after the receiver has failed
 SEND_SECONDS = 5.0
 PAUSE_SECONDS = 1.0
+# seconds between two warnings: a receiver may refuse every second event
+WARNING_SECONDS = 60.0
 # seconds that a worker waits at its end for the last events to be sent
 CLOSE_SECONDS = 2.0
 
@@ -118,7 +120,9 @@ class PayloadEvents:
         self._bytes = 0
         # they run while there are events
         self._senders: set[asyncio.Task[None]] = set()
+        # whether a warning was logged since the last event that was received, and when the next may be
         self._is_failing = False
+        self._next_warning = 0.0
         # sent: answered with 2xx; failed: not; dropped: the queue was full, or the worker ended
         self.counts = {"sent": 0, "failed": 0, "dropped": 0}
         self._context_lines = (
@@ -182,8 +186,9 @@ class PayloadEvents:
                     log.info("payload events are received again")
             except (SinkError, MemoryError) as error:
                 outcome, is_down = "failed", getattr(error, "is_down", True)
-                if not self._is_failing:
+                if not self._is_failing and time.monotonic() >= self._next_warning:
                     self._is_failing = True
+                    self._next_warning = time.monotonic() + WARNING_SECONDS
                     log.warning("payload events are lost: %s (--payload-events)", error)
             finally:
                 self._bytes -= len(event.body)

@@ -288,6 +288,23 @@ def test_a_receiver_that_fails_is_left_alone_for_a_while(caplog: pytest.LogCaptu
     ]
 
 
+def test_refusals_in_turn_with_successes_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scene() -> None:
+        async with event_receiver() as receiver, queue_to(receiver) as (events, add):
+            for count in range(1, 4):
+                receiver.answer = receiver.answer.replace(b"202", b"413")
+                add(1)
+                await settled(events, {"failed": count} | ({"sent": count - 1} if count > 1 else {}))
+                receiver.answer = receiver.answer.replace(b"413", b"202")
+                add(1)
+                await settled(events, {"failed": count, "sent": count})
+
+    asyncio.run(scene())
+    assert len([record for record in caplog.records if "payload" in record.message]) == 2
+
+
 def test_a_receiver_that_refuses_one_event_gets_the_next_at_once() -> None:
     async def scene() -> None:
         async with event_receiver() as receiver, queue_to(receiver, pause_seconds=60) as (events, add):
