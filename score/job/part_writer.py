@@ -77,7 +77,7 @@ class PartWriter:
     @staticmethod
     def _open(path: Path, schema: pyarrow.Schema) -> parquet.ParquetWriter:
         # numbers seldom repeat, so a dictionary of them only takes time
-        words = [field.name for field in schema if not _is_number(field.type)]
+        words = [name for name, kind in zip(schema.names, schema.types, strict=True) if not _is_number(kind)]
         return parquet.ParquetWriter(path, schema, use_dictionary=words)
 
 

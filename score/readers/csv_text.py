@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -54,7 +55,10 @@ class _Header:
         except UnicodeDecodeError as error:
             raise RowsError(f"{path}: expected text in UTF-8, got other bytes in the first line") from error
         self.delimiter = max(DELIMITERS, key=text.count)
-        cells = next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), [])
+        try:
+            cells = next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), [])
+        except csv.Error as error:
+            raise RowsError(f"{path}, line 1: expected CSV, got something else ({error})") from error
         if not cells:
             raise RowsError(f"{path}: expected rows, got an empty first line")
         self.width = len(cells)
@@ -63,7 +67,7 @@ class _Header:
         if not any(map(_is_number, cells)):
             self.names = [cell.strip() for cell in cells]
             self.length, self.lines = len(line), line.count(b"\n")
-            if repeated := [name for index, name in enumerate(self.names) if name in self.names[:index]]:
+            if repeated := [name for name, count in Counter(self.names).items() if count > 1]:
                 raise RowsError(f"{path}: expected distinct names of columns, got {repeated[0]!r} twice")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from urllib.parse import unquote
 
@@ -26,10 +26,11 @@ def folder_columns(part: Part) -> dict[str, str | None]:
 
 
 def choose_kept(
-    names: Sequence[str], read: Container[str], keep: Sequence[str] | None, where: str
+    names: Sequence[str], read: Iterable[str], keep: Sequence[str] | None, where: str
 ) -> list[str]:
     """The columns to keep: those that were requested, or else all that the model does not read."""
     if keep is None:
+        read = set(read)
         return [name for name in names if name not in read]
     if missing := [name for name in keep if name not in names]:
         raise RowsError(f"{where}: expected a column {missing[0]!r} (--keep), got {', '.join(names)}")

@@ -20,6 +20,9 @@ from turnpike.service.artifact.signature import Signature
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.inference_types import Array
 
+# bytes of all arrays in an .npz file
+MAX_UNPACKED_BYTES = 4 << 30
+
 
 class NumpyReader:
     """Reads the rows of an array for a model with one input, or of an array for each input by its name."""
@@ -104,6 +107,14 @@ def _feed(values: Array, signature: Signature, tensor: Tensor, path: str, number
 def _opened(path: str) -> dict[str, Array]:
     """The arrays of an .npz file by name, or that of an .npy file as ""."""
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                size = sum(entry.file_size for entry in archive.infolist())
+            if size > MAX_UNPACKED_BYTES:
+                raise RowsError(
+                    f"{path}: expected arrays of at most {MAX_UNPACKED_BYTES:,} bytes, since an .npz file is "
+                    f"read whole, got {size:,}: an .npy file is read in parts"
+                )
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
         arrays = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded.items())
     except OSError as error:

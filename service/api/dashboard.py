@@ -11,7 +11,7 @@ from pathlib import Path
 
 from turnpike.service.errors import NotFoundError
 from turnpike.service.http.asgi import AsgiEndpoint
-from turnpike.service.http.static_file import StaticFile
+from turnpike.service.http.static_file import SECURITY_HEADERS, StaticFile
 from turnpike.service.requests.request import Request
 from turnpike.service.requests.router import Endpoint, Router
 
@@ -34,16 +34,6 @@ MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
-}
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-SECURITY_HEADERS = {
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
 }
 HEAD_END = b"</head>"
 # lets the browser fetch all modules at once, instead of one level of imports after the other

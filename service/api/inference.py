@@ -25,7 +25,7 @@ from turnpike.service.inference_types import (
     Waiter,
 )
 from turnpike.service.registry.model import Model
-from turnpike.service.requests.request import Request
+from turnpike.service.requests.request import DRIFT_HEADER, Request
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +77,10 @@ class InferenceCall:
         One coroutine for all of this would take more time.
         """
         request = self.request
+        unobserved = request.head.skips_drift
+        if unobserved is None:
+            value = request.head.fields[DRIFT_HEADER][:40].decode("latin-1")
+            raise RequestError(f"X-Turnpike-Drift: expected skip, got {value!r}")
         waiter = request.waiter()
         if plan.rows:
             self.queued = self.model.batcher.enqueue(
@@ -84,7 +88,7 @@ class InferenceCall:
                 plan,
                 self.deadline,
                 waiter,
-                unobserved=request.head.skips_drift,
+                unobserved=unobserved,
             )
         else:
             # without rows there is nothing to run

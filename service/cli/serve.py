@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from turnpike.common.distribution import needs_extra
-from turnpike.service.config.pipes import buffer_pipes
+from turnpike.service.config.key_files import buffer_pipes, exposed_keys
 from turnpike.service.config.resolve import (
     CONFIG_VARIABLE,
     ResolvedSettings,
@@ -93,9 +93,10 @@ def command(place: str | None, config: Path | None, print_config: bool, **flags:
     if print_config:
         sys.stdout.write(settings_as_toml(resolved))
         return
-    if resolved.warning:
+    if warnings := [*([resolved.warning] if resolved.warning else []), *exposed_keys(resolved.settings)]:
         configure_logging(resolved.settings.log_level)
-        logging.getLogger("turnpike").warning(resolved.warning)
+        for warning in warnings:
+            logging.getLogger("turnpike").warning(warning)
     if resolved.settings.grpc_port is not None:
         expect_grpc_packages()
     if resolved.settings.engine == "ray":

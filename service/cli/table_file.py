@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,8 @@ from turnpike.service.errors import RequestError, SettingError
 
 FORMATS = ".csv, .parquet, .npy, .npz, .json, .jsonl, .png or .jpg"
 
+# bytes of the arrays in a file: their rows become lists, which take eight times as many
+MAX_ARRAY_BYTES = 1 << 28
 # cells by the names of their columns
 Columns = Mapping[str, Sequence[Any]]
 
@@ -58,7 +62,9 @@ def read_rows(path: Path, signature: Signature) -> tuple[list[Any], Columns]:
         raise SettingError(f"{path}: expected a file that can be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise SettingError(f"{path}: expected text in UTF-8, got other bytes") from error
-    except (ValueError, EOFError) as error:
+    except RecursionError as error:
+        raise SettingError(f"{path}: expected rows of numbers, got JSON that is nested too deeply") from error
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise SettingError(f"{path}: expected a {suffix} file, got something else: {error}") from error
     if not rows:
         raise SettingError(f"{path}: expected rows, got none")
@@ -134,10 +140,15 @@ def _say_left_out(faults: Sequence[str], signature: Signature) -> None:
 
 
 def _read_npy(path: Path, blanks: bool) -> list[Any]:
-    return _rows(path, np.load(path, allow_pickle=False), blanks=blanks)
+    # mapped: the size that the header claims is allocated otherwise
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    _expect_small(path, array.nbytes)
+    return _rows(path, np.asarray(array), blanks=blanks)
 
 
 def _read_npz(path: Path, inputs: tuple[str, ...], blanks: bool) -> list[Any]:
+    with zipfile.ZipFile(path) as archive:
+        _expect_small(path, sum(entry.file_size for entry in archive.infolist()))
     with np.load(path, allow_pickle=False) as file:
         names = tuple(file)
         if len(inputs) == 1 and len(names) == 1:
@@ -150,6 +161,14 @@ def _read_npz(path: Path, inputs: tuple[str, ...], blanks: bool) -> list[Any]:
     if len(inputs) == 1:
         return columns[0]
     return [dict(zip(inputs, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _expect_small(path: Path, size: int) -> None:
+    if size > MAX_ARRAY_BYTES:
+        raise SettingError(
+            f"{path}: expected arrays of at most {MAX_ARRAY_BYTES:,} bytes, got {size:,}: turnpike score "
+            "reads larger files"
+        )
 
 
 def _rows(path: Path, array: Any, *, blanks: bool) -> list[Any]:

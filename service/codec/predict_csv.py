@@ -238,9 +238,10 @@ def _records(
                 raise _too_many_rows(where, max_records - 1)
             if any(map(str.strip, cells)) or (keep_spaces and cells):
                 yield reader.line_num, cells
-    except csv.Error:
+    except csv.Error as error:
         raise RequestError(
-            f"{where}, line {reader.line_num}: expected cells separated by commas, got something else"
+            f"{where}, line {reader.line_num}: expected cells separated by commas, got something else "
+            f"({error})"
         ) from None
 
 

@@ -20,6 +20,17 @@ from turnpike.service.http.accept import preferred_encoding
 CHUNK_SIZE = 1 << 14
 REVALIDATE = "no-cache"
 CACHE_FOREVER = "public, max-age=31536000, immutable"
+# of all pages: nothing is loaded from, sent to or shown in other servers' pages
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+SECURITY_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+}
 
 
 @dataclass(frozen=True, slots=True)

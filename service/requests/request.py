@@ -84,8 +84,10 @@ class RequestHead:
         # the request id that the caller chose, if it is valid
         chosen_id = self.fields.get(b"x-request-id")
         self.chosen_id = chosen_id.decode() if chosen_id and VALID_ID.fullmatch(chosen_id) else None
-        # the caller, such as a load test, asks not to be counted in the drift of gates
-        self.skips_drift = self.fields.get(DRIFT_HEADER) == b"skip"
+        # Whether the caller, such as a load test, asks not to be counted in the drift of gates. None for an
+        # unknown value, which is refused where a model would run.
+        drift = self.fields.get(DRIFT_HEADER)
+        self.skips_drift = None if drift not in (None, b"skip") else drift is not None
         # whether the body of a prediction is CSV, and whether its answer should be
         self.sends_csv = self.fields.get(b"content-type", b"")[:8].lower() == b"text/csv"
         self.wants_csv = b"text/csv" in self.fields.get(b"accept", b"")

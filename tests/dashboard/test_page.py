@@ -308,6 +308,19 @@ def test_the_keyboard_reaches_every_control(
         assert missed == []
 
 
+def test_the_reference_page_sends_a_request(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """Under the policy of the dashboard, which the browser would complain about."""
+    from playwright.sync_api import expect
+
+    with dashboard(bundled_server.url, path="/docs") as page:
+        infer = page.locator(".opblock").filter(has_text="/v2/models/{model}/infer")
+        infer.click()
+        infer.get_by_role("button", name="Try it out").click()
+        infer.get_by_placeholder("model").fill("digits-10")
+        infer.get_by_role("button", name="Execute").click()
+        expect(infer.locator(".live-responses-table .response .response-col_status")).to_have_text("200")
+
+
 def test_polling_keeps_the_focus(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """Polling does not replace elements that the user is using."""
     with dashboard(bundled_server.url, clock=True) as page:

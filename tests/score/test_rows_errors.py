@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from pyarrow import parquet
 from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.run_cli import run_in_process
 from tests.support.score_models import FEATURES, as_table, nameless_model, random_rows, score, table_model
-from turnpike.score.errors import RowsError, UsageError
+from turnpike.score.errors import FilesError, RowsError, UsageError
 from turnpike.score.job.options import OutputOptions
 from turnpike.score.job.scoring_model import ScoringModel
 from turnpike.score.readers.files import is_image, read_part, split_file
@@ -118,6 +119,24 @@ def test_images_have_the_size_of_the_model(tmp_path: Path) -> None:
     assert "expected a model of pictures, got one of x:float32[batch,4]" in fault_of(
         source, nameless_model(tmp_path)
     )
+
+
+def test_arrays_that_fill_the_memory_are_not_unpacked(tmp_path: Path) -> None:
+    """A small .npz file may hold any number of zeros."""
+    bomb = tmp_path / "rows.npz"
+    with zipfile.ZipFile(bomb, "w") as archive:
+        archive.writestr("x.npy", b"0" * 100)
+        archive.filelist[0].file_size = 5 << 30
+    with pytest.raises(
+        FilesError, match="expected arrays of at most 4,294,967,296 bytes, since an .npz file"
+    ):
+        score(BUNDLED_MODEL, bomb, tmp_path / "out")
+
+
+def test_a_long_name_of_a_column_is_an_error_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a" * 200_000 + ",b\n1,2\n")
+    with pytest.raises(FilesError, match="line 1: expected CSV, got something else .field larger than"):
+        score(BUNDLED_MODEL, tmp_path / "rows.csv", tmp_path / "out")
 
 
 def test_a_second_input_is_refused(tmp_path: Path) -> None:

@@ -45,6 +45,19 @@ def test_bodies_have_the_limits_of_other_routes(path: str, body: bytes, status: 
     run(scene, admin_key="master", max_json=1000, max_depth=10)
 
 
+@pytest.mark.parametrize("path", ROUTES)
+def test_a_body_of_many_keys_is_not_read(path: str) -> None:
+    """Whatever `--max-json` is, since reading 15 MB of keys would take half a second from other requests."""
+
+    async def scene(worker: InProcessWorker) -> None:
+        keys = b'{"k0":0' + b"".join(b',"k%d":0' % number for number in range(40_000)) + b"}"
+        reply = await worker.connect().ask(request(path, keys, KEYS))
+        assert reply.status == 413
+        assert reply.json["error"] == "body: expected at most 262,144 bytes for the repository, got more"
+
+    run(scene, admin_key="master")
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"{}", b'{"ready":true}', b'{"a":' + b"[" * 9 + b"]" * 9 + b"}", b'{"a":"%b"}' % (b"x" * 992)],

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.gates_client import GatesClient, infer, manifest_of, profile_of, random_rows
 from tests.support.tiny_highway import highway
-from turnpike.service.errors import NotFoundError
+from turnpike.service.errors import NotFoundError, RequestError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -88,15 +88,25 @@ def test_drift_observes_ordinary_runs(client: GatesClient) -> None:
     assert seen[0, 0] / 8 > 0.1
 
 
-@pytest.mark.parametrize(("value", "rows"), [(b"skip", 0), (b"count", 8)])
-def test_requests_may_be_left_out_of_drift(client: GatesClient, value: bytes, rows: int) -> None:
+@pytest.mark.parametrize(("headers", "rows"), [([(b"x-turnpike-drift", b"skip")], 0), ([], 8)])
+def test_requests_may_be_left_out_of_drift(
+    client: GatesClient, headers: list[tuple[bytes, bytes]], rows: int
+) -> None:
     """By a header, which load tests send."""
     drift = client.model.drift
     assert drift is not None
     before = np.array(drift.snapshot()["seen"])[0, 1:].sum()
     drift._next_sample = 0.0
-    client.ask("gates", infer(random_rows(8)), more_headers=[(b"x-turnpike-drift", value)])
+    client.ask("gates", infer(random_rows(8)), more_headers=headers)
     assert np.array(drift.snapshot()["seen"])[0, 1:].sum() - before == pytest.approx(rows, abs=0.01)
+
+
+@pytest.mark.parametrize("action", ["gates", "lesion"])
+@pytest.mark.parametrize("value", [b"count", b"Skip", b""])
+def test_an_unknown_value_of_our_header_is_refused(client: GatesClient, action: str, value: bytes) -> None:
+    """A misspelled one would count the request in silence."""
+    with pytest.raises(RequestError, match=f"X-Turnpike-Drift: expected skip, got '{value.decode()}'"):
+        client.ask(action, infer(random_rows(1), close=[0]), more_headers=[(b"x-turnpike-drift", value)])
 
 
 def test_drift_without_a_profile_is_not_found(tmp_path: Path) -> None:

@@ -46,6 +46,22 @@ def failure(*words: object) -> str:
     return " ".join(ran.stderr.split())
 
 
+def test_hostile_files_are_refused_at_once(tmp_path: Path) -> None:
+    """Deep JSON, a cell without end, and arrays that would fill the memory."""
+    deep, cell, array, bomb = (tmp_path / f"rows.{ending}" for ending in ("jsonl", "csv", "npy", "npz"))
+    deep.write_text("[" * 100_000 + "1" + "]" * 100_000 + "\n")
+    assert "rows.jsonl: expected rows of numbers, got JSON that is nested" in failure(BUNDLED_MODEL, deep)
+    cell.write_text(",".join(map(str, range(64))) + "\n" + "1" * 200_000 + ",1" * 63 + "\n")
+    assert "got something else (field larger than field limit" in failure(BUNDLED_MODEL, cell)
+    with array.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (1 << 40, 64)}
+        np.lib.format.write_array_header_1_0(file, header)
+    assert "rows.npy: expected a .npy file, got something else: mmap length" in failure(BUNDLED_MODEL, array)
+    np.savez_compressed(bomb, x=np.zeros((1_100_000, 64), np.float32))
+    assert bomb.stat().st_size < 1 << 20
+    assert "rows.npz: expected arrays of at most 268,435,456 bytes, got" in failure(BUNDLED_MODEL, bomb)
+
+
 def test_each_row_gets_its_label_and_gates(table: Path, tmp_path: Path) -> None:
     """They are those that the graph computes."""
     runtime = open_model(BUNDLED_MODEL)

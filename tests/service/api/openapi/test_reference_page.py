@@ -13,8 +13,10 @@ from tests.support.in_process_worker import NoSupervisor
 from turnpike.service.api.app import Application
 from turnpike.service.api.openapi.reference_page import ASSETS
 from turnpike.service.config.settings import Settings
+from turnpike.service.http.static_file import SECURITY_HEADERS
 
 PATHS = [f"/docs/{name}" for name in ASSETS] + ["/openapi.json"]
+POLICY = SECURITY_HEADERS["Content-Security-Policy"]
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +52,17 @@ def test_other_files_are_not_served(app: Any) -> None:
     reply = ask(app, "GET", "/docs/redoc.standalone.js")
     assert reply.status == 404
     assert "expected one of swagger-ui-bundle.js" in reply.json["error"]
+
+
+def test_the_page_has_the_policy_of_the_dashboard(app: Any) -> None:
+    """Which allows no script in the page itself."""
+    page = ask(app, "GET", "/docs")
+    assert page.headers["content-security-policy"] == POLICY
+    dashboard = ask(app, "GET", "/", headers={"Accept": "text/html"})
+    assert dashboard.headers["content-security-policy"] == POLICY
+    assert page.body.count(b"<script") == 2
+    assert b"<script>" not in page.body
+    start = ask(app, "GET", "/docs/start.js")
+    assert start.headers["content-type"] == "text/javascript"
+    assert b"SwaggerUIBundle({" in start.body
+    assert b"url: 'openapi.json'" in start.body

@@ -1,4 +1,4 @@
-"""Files that are pipes, such as `--api-keys-file <(pass show keys)`: read once, and then by every process."""
+"""Files of keys: those that all may read, and pipes, which are read once, and then by every process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnpike.service.config.pipes import buffer_pipes
+from turnpike.service.config.key_files import buffer_pipes, exposed_keys
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import SettingError
 from turnpike.service.requests.auth import Authenticator
@@ -57,3 +57,18 @@ def test_a_missing_pipe_is_reported(tmp_path: Path) -> None:
     (tmp_path / "keys").unlink()
     with pytest.raises(SettingError, match="^api_keys_file: cannot read .* \\(No such file or directory\\)$"):
         buffer_pipes(settings)
+
+
+def test_files_of_keys_that_all_may_read_are_named(tmp_path: Path) -> None:
+    keys, admin, pipe = tmp_path / "keys", tmp_path / "admin", tmp_path / "pipe"
+    for path in (keys, admin):
+        path.touch()
+        path.chmod(0o600)
+    os.mkfifo(pipe, 0o644)
+    assert exposed_keys(Settings(api_keys_file=keys, admin_key_file=pipe)) == []
+    in_container = Settings().model_copy(update={"api_keys_file": Path("/run/secrets/keys")})
+    assert exposed_keys(in_container) == []
+    keys.chmod(0o644)
+    assert exposed_keys(Settings(api_keys_file=keys, admin_key_file=admin)) == [
+        f"api_keys_file: every user of this machine may read {keys}: chmod o-r {keys}"
+    ]
