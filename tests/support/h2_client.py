@@ -22,7 +22,7 @@ FIRST_WINDOW = 65_535
 ERRORS = (
     *("NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT"),
     *("STREAM_CLOSED", "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR"),
-    *("CONNECT_ERROR", "ENHANCE_YOUR_CALM"),
+    *("CONNECT_ERROR", "ENHANCE_YOUR_CALM", "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED"),
 )
 
 
@@ -218,6 +218,7 @@ class H2Client:
         elif kind == DATA:
             assert answer.headers
             answer.body += payload
+            answer.ended = bool(flags & END_STREAM)
             self.server_window -= len(payload)
             assert self.server_window >= 0, "more DATA than the window of the connection allows"
             self._server_windows[stream_id] -= len(payload)

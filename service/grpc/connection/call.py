@@ -61,6 +61,8 @@ class Call(MessageRequest):
     received = False
     response_complete = False
     headers_sent = False
+    # bytes of the body that were announced (Content-Length) and have not arrived
+    announced_left: int | None = None
     # bytes that have arrived and were not read yet
     _buffer: bytearray = NO_BYTES
     # bytes of the present message that were not read yet, its length, and whether it is compressed

@@ -35,6 +35,8 @@ SETTING = struct.Struct(">HL")
 NUMBER = struct.Struct(">L")
 # bytes of the payload of types that have a fixed size
 PAYLOAD_BYTES = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
+# bytes of the last stream and of the error; a text may follow
+MIN_GOAWAY_BYTES = 8
 # types of frames about the whole connection, and types about one stream
 CONNECTION_TYPES = frozenset({SETTINGS, PING, GOAWAY})
 STREAM_TYPES = frozenset({PRIORITY, RST_STREAM})
@@ -75,6 +77,10 @@ def expect_control_frame(kind: int, stream_id: int, size: int) -> None:
         raise Http2Error(
             ErrorCode.FRAME_SIZE_ERROR,
             f"expected {PAYLOAD_BYTES[kind]} bytes in a frame of type {kind}, got {size}",
+        )
+    if kind == GOAWAY and size < MIN_GOAWAY_BYTES:
+        raise Http2Error(
+            ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY: expected at least {MIN_GOAWAY_BYTES} bytes, got {size}"
         )
     if (kind in CONNECTION_TYPES and stream_id) or (kind in STREAM_TYPES and not stream_id):
         expected = "stream 0" if stream_id else "a stream other than 0"

@@ -31,6 +31,7 @@ MAX_TABLE_RESIZES = 2
 GRPC_CONTENT_TYPE = b"application/grpc"
 # what RFC 9113 allows as the name of a header, and not in a value
 HEADER_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
+LENGTH = re.compile(rb"[0-9]{1,18}")
 FORBIDDEN_IN_VALUE = re.compile(rb"[\0\r\n]")
 REQUIRED_PSEUDO_HEADERS = frozenset({b":method", b":scheme", b":path"})
 PSEUDO_HEADERS = REQUIRED_PSEUDO_HEADERS | {b":authority"}
@@ -43,7 +44,15 @@ CONNECTION_HEADERS = frozenset(
 class GrpcHead(RequestHead):
     """The headers of a call."""
 
-    __slots__ = ("answer_encoding", "encoding", "is_grpc", "is_malformed", "ok_headers", "timeout")
+    __slots__ = (
+        "announced_bytes",
+        "answer_encoding",
+        "encoding",
+        "is_grpc",
+        "is_malformed",
+        "ok_headers",
+        "timeout",
+    )
 
     def __init__(self, path: str, headers: Headers, *, is_grpc: bool, is_malformed: bool = False) -> None:
         super().__init__("POST", path, path, b"", headers, http_version="2", content_length=None)
@@ -59,6 +68,9 @@ class GrpcHead(RequestHead):
         self.ok_headers = OK_HEADERS + (
             literal(b"grpc-encoding", encoding.encode()) if self.answer_encoding else b""
         )
+        # bytes of the body, if the client announces them
+        length = self.fields.get(b"content-length")
+        self.announced_bytes = None if length is None or is_malformed else int(length)
         # how long the client waits
         self.timeout = self.fields.get(b"grpc-timeout")
         # messages are compressed one by one, and never the body
@@ -195,6 +207,7 @@ def _head(headers: Headers) -> GrpcHead:
         or len(pseudo) + len(others) != len(headers)
         or any(_is_malformed(name, value) for name, value in headers[len(pseudo) :])
         or any(FORBIDDEN_IN_VALUE.search(value) for value in pseudo.values())
+        or not pseudo[b":path"]
     )
     authority = pseudo.get(b":authority")
     if authority is not None:
@@ -214,6 +227,11 @@ def _head(headers: Headers) -> GrpcHead:
     )
 
 
+def are_valid_trailers(headers: Headers) -> bool:
+    """Whether these headers may come after a body; those of HTTP/2 itself may not."""
+    return not any(_is_malformed(name, value) for name, value in headers)
+
+
 def _is_malformed(name: bytes, value: bytes) -> bool:
     """Whether a header, apart from those of HTTP/2 itself, must not be in a request."""
     return (
@@ -221,6 +239,7 @@ def _is_malformed(name: bytes, value: bytes) -> bool:
         or name in CONNECTION_HEADERS
         or FORBIDDEN_IN_VALUE.search(value) is not None
         or (name == b"te" and value != b"trailers")
+        or (name == b"content-length" and LENGTH.fullmatch(value) is None)
     )
 
 
@@ -246,4 +265,5 @@ def _length(text: bytes) -> bytes:
 OK_HEADERS = b"\x88" + literal(b"content-type", GRPC_CONTENT_TYPE)
 OK_TRAILERS = literal(b"grpc-status", b"0")
 # the answer to a request that is not gRPC
-NOT_GRPC = literal(b":status", b"415")
+NOT_GRPC_TEXT = b'{"error":"this port speaks gRPC; HTTP is on the port of --port"}'
+NOT_GRPC = literal(b":status", b"415") + literal(b"content-type", b"application/json")

@@ -41,7 +41,13 @@ from turnpike.service.grpc.connection.frames import (
     window_update,
     without_padding,
 )
-from turnpike.service.grpc.connection.header_blocks import NOT_GRPC, GrpcHead, HeaderBlocks
+from turnpike.service.grpc.connection.header_blocks import (
+    NOT_GRPC,
+    NOT_GRPC_TEXT,
+    GrpcHead,
+    HeaderBlocks,
+    are_valid_trailers,
+)
 from turnpike.service.grpc.connection.header_turns import MAX_WORK_AT_ONCE
 from turnpike.service.grpc.connection.http2_state import OPEN, PREFACE, REFUSING
 from turnpike.service.grpc.connection.preface import preface_bytes
@@ -52,6 +58,9 @@ MAX_STREAMS = 1024
 # of the connection together. This bounds what a client can make us hold.
 STREAM_WINDOW = 1 << 18
 CONNECTION_WINDOW = 1 << 20
+# Streams that a connection remembers because we have ended them before the client, which may still send on
+# them; and ranges of numbers that it has passed over. Of older ones, late frames are ignored.
+MAX_REMEMBERED = 256
 
 
 class Http2Connection:
@@ -82,6 +91,10 @@ class Http2Connection:
         # calls that wait until the client's windows have room for the rest of a message, in turn
         self.blocked: dict[Call, None] = {}
         self._last_stream_id = 0
+        # what is remembered of streams that are gone, oldest first, and up to which stream that was forgotten
+        self._ended_here: dict[int, None] = {}
+        self._passed_over: deque[range] = deque()
+        self._forgotten_stream_id = 0
 
         # windows: what we may send, and what the client may; and what it has not been allowed to send again
         self.send_window = self.initial_send_window = DEFAULT_WINDOW
@@ -159,7 +172,7 @@ class Http2Connection:
         call = self._calls.get(stream_id)
         if call is None:
             self._expect_known(stream_id)
-            # of a stream that we have ended
+            self._expect_open(stream_id, is_last=is_last)
             self._credit(size)
             if not size:
                 self.frame_counts.count_stream_frame()
@@ -174,60 +187,81 @@ class Http2Connection:
             self._credit_call(call, size - len(payload))
         if not (payload or is_last):
             self.frame_counts.count_control_frame()
+        if call.announced_left is not None:
+            call.announced_left -= len(payload)
+            if call.announced_left < 0 or (is_last and call.announced_left):
+                self._credit(len(payload))
+                self._reset(call, ErrorCode.PROTOCOL_ERROR)
+                return
         call.feed(payload, is_last=is_last)
         if call.complete_body is not None or call.response_complete:
             self._credit(len(payload))
 
     def _on_header_block(self, flags: int, stream_id: int, block: bytes) -> None:
         is_last = bool(flags & END_STREAM)
+        if not stream_id % 2:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"expected an odd stream number, got {stream_id}")
         if stream_id <= self._last_stream_id:
             self._on_trailers(stream_id, block, is_last=is_last)
             return
-        if not stream_id % 2:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"expected an odd stream number, got {stream_id}")
         head = self._header_blocks.head(block)
         if self._state is REFUSING:
             # after the final GOAWAY: the client knows that these are not answered
             self.app.count_stream_end("refused")
             return
-        self._last_stream_id = stream_id
+        first, self._last_stream_id = self._last_stream_id + (2 if self._last_stream_id else 1), stream_id
+        if first < stream_id:
+            self._passed_over.append(range(first, stream_id, 2))
+            if len(self._passed_over) > MAX_REMEMBERED:
+                self._forget_streams(self._passed_over.popleft()[-1])
         self.frame_counts.requests += 1
         if len(self._calls) >= MAX_STREAMS:
             self.app.count_stream_end("refused")
             self.frame_counts.count_control_frame()
             self._output.append(reset_frame(stream_id, ErrorCode.REFUSED_STREAM))
-        elif not head.is_grpc:
+            if not is_last:
+                self._remember_end(stream_id)
+        elif not head.is_grpc or (is_last and head.announced_bytes):
             self._refuse_head(head, stream_id, is_last=is_last)
         else:
             call = self._calls[stream_id] = Call(self, head, stream_id)
             if is_last:
                 call.received = True
+            elif (announced := head.announced_bytes) is not None:
+                call.announced_left = announced
             self._startable.append(call)
 
     def _on_trailers(self, stream_id: int, block: bytes, *, is_last: bool) -> None:
         """Headers of a stream that exists, or has ended. They may change the table of headers."""
-        if not stream_id:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected HEADERS of a stream")
         self.frame_counts.count_control_frame()
-        self._header_blocks.decode(block)
+        is_valid = are_valid_trailers(self._header_blocks.decode(block))
         call = self._calls.get(stream_id)
         if call is None:
+            self._expect_open(stream_id, is_last=is_last)
             return
         if call.received:
             self._reset(call, ErrorCode.STREAM_CLOSED)
-        elif not is_last:
+        elif not (is_last and is_valid) or call.announced_left:
             self._reset(call, ErrorCode.PROTOCOL_ERROR)
         else:
             call.end_received()
 
     def _refuse_head(self, head: GrpcHead, stream_id: int, *, is_last: bool) -> None:
         """End a stream whose headers are not those of a call."""
-        self.app.count_refused(400 if head.is_malformed else 415)
+        # a call that ends with its headers has no bytes to announce
+        is_malformed = head.is_malformed or head.is_grpc
+        self.app.count_refused(400 if is_malformed else 415)
         self.app.count_stream_end("invalid")
-        if head.is_malformed:
+        if not is_last:
+            self._remember_end(stream_id)
+        if is_malformed:
             self._output.append(reset_frame(stream_id, ErrorCode.PROTOCOL_ERROR))
             return
-        self._output.append(frame(HEADERS, END_HEADERS | END_STREAM, stream_id, NOT_GRPC))
+        # in one frame, if the client allows it
+        text = NOT_GRPC_TEXT if min(self.initial_send_window, self.send_window) >= len(NOT_GRPC_TEXT) else b""
+        self.send_window -= len(text)
+        self._output.append(frame(HEADERS, END_HEADERS, stream_id, NOT_GRPC))
+        self._output.append(frame(DATA, END_STREAM, stream_id, text))
         if not is_last:
             # the client need not send the rest
             self._output.append(reset_frame(stream_id, ErrorCode.NO_ERROR))
@@ -283,6 +317,7 @@ class Http2Connection:
             call = self._calls.get(stream_id)
             if call is None:
                 self._expect_known(stream_id)
+                self._ended_here.pop(stream_id, None)
             else:
                 self._forget(call, "reset")
         elif kind == PUSH_PROMISE:
@@ -290,8 +325,37 @@ class Http2Connection:
 
     def _expect_known(self, stream_id: int) -> None:
         """Raise Http2Error for a stream that the client has not opened."""
-        if not stream_id or (stream_id > self._last_stream_id and self._state is not REFUSING):
+        if not stream_id % 2 or (stream_id > self._last_stream_id and self._state is not REFUSING):
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "expected a stream that was opened")
+
+    def _expect_open(self, stream_id: int, *, is_last: bool) -> None:
+        """Raise Http2Error for a stream without a call on which the client may not send any more.
+
+        It may if we have ended the stream, until it has noticed that.
+        """
+        if stream_id in self._ended_here:
+            if is_last:
+                del self._ended_here[stream_id]
+        elif not self._forgotten_stream_id < stream_id <= self._last_stream_id:
+            # forgotten, or ignored because we are refusing streams
+            pass
+        elif any(stream_id in numbers for numbers in self._passed_over):
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"expected a higher stream number than {stream_id}")
+        else:
+            raise Http2Error(
+                ErrorCode.STREAM_CLOSED, f"expected nothing on stream {stream_id}, which the client has ended"
+            )
+
+    def _remember_end(self, stream_id: int) -> None:
+        """Note that we have ended a stream on which the client may still be sending."""
+        self._ended_here[stream_id] = None
+        if len(self._ended_here) > MAX_REMEMBERED:
+            oldest = next(iter(self._ended_here))
+            del self._ended_here[oldest]
+            self._forget_streams(oldest)
+
+    def _forget_streams(self, last: int) -> None:
+        self._forgotten_stream_id = max(self._forgotten_stream_id, last)
 
     def _apply_settings(self, settings: dict[int, int]) -> None:
         """Apply the client's settings; only the window of streams concerns us.
@@ -346,6 +410,8 @@ class Http2Connection:
 
     def _forget(self, call: Call, reason: End) -> None:
         """Drop a call whose stream has ended."""
+        if reason != "reset" and not call.received:
+            self._remember_end(call.stream_id)
         if self._calls.pop(call.stream_id, None) is not None:
             self.app.count_stream_end(reason)
         self.blocked.pop(call, None)

@@ -75,10 +75,18 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         self.transport = transport  # type: ignore[assignment]
         peer = transport.get_extra_info("peername")
         self.client = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else None
-        if transport.get_extra_info("sslcontext"):
+        self.shared.connections.add(self)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
             # by default, a TLS transport holds half a megabyte before it pauses
             self.transport.set_write_buffer_limits(high=MAX_TLS_BUFFER_BYTES)
-        self.shared.connections.add(self)
+            if (chosen := tls.selected_alpn_protocol()) not in ALPN:
+                # the handshake itself cannot fail for that reason, as ssl has no way to say so
+                self._end_reason = "client_error"
+                text = f"expected a client of TLS that offers h2 (ALPN), got {chosen or 'another one'}"
+                self._log_end(text, self.app.count_refused(400))
+                self._state = LINGERING
+                transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the calls that wait for their run, so that no model runs for a client that has left."""
@@ -214,6 +222,8 @@ class GrpcProtocol(Http2Connection, asyncio.Protocol):
         self._since = self.loop.time()
         if self.transport.is_closing():
             return
+        if not call.received:
+            self._remember_end(call.stream_id)
         if not call.response_complete:
             self._output.append(reset_frame(call.stream_id, ErrorCode.INTERNAL_ERROR))
         elif not call.received:

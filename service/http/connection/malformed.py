@@ -29,6 +29,10 @@ INVALID_HEADER = "the {part}: expected lines such as 'Name: value', got somethin
 TWO_LENGTHS = "the headers: expected Content-Length or Transfer-Encoding, got both"
 NO_END_OF_SIZE = "the body: expected CR LF after the size of a chunk, got something else"
 NO_END_OF_DATA = "the body: expected CR LF after the data of a chunk, got something else"
+# In HTTP/1.1: a library of gRPC that reads it gives up, and would connect again and again after a GOAWAY.
+HTTP2_PREFACE = (
+    "the request: expected HTTP/1.1 or HTTP/1.0, got HTTP/2.0, which is for gRPC, on the port of --grpc-port"
+)
 # What the client sees for an error of httptools, by the text of that error. `part` is headers or trailers.
 # None quotes the client: httptools ends at the first wrong byte, and the rest may not have arrived.
 MESSAGES = {
@@ -40,7 +44,7 @@ MESSAGES = {
     "Expected dot": NO_VERSION,
     "Invalid minor version": NO_VERSION,
     "Invalid HTTP version": "the request: expected HTTP/1.1 or HTTP/1.0, got another version",
-    "Pause on PRI/Upgrade": "the request: expected HTTP/1.1 or HTTP/1.0, got HTTP/2.0",
+    "Pause on PRI/Upgrade": HTTP2_PREFACE,
     "Expected CRLF after version": "the request line: expected CR LF after the version, got something else",
     "Missing expected CR after header value": "the {part}: expected lines that end in CR LF, got LF alone",
     "Expected LF after headers": "the {part}: expected lines that end in CR LF, got CR alone",

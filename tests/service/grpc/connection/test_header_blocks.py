@@ -212,5 +212,5 @@ def test_the_headers_of_all_answers() -> None:
     decoder = Decoder()
     assert decoder.decode(OK_HEADERS) == [(":status", "200"), ("content-type", "application/grpc")]
     assert decoder.decode(OK_TRAILERS) == [("grpc-status", "0")]
-    assert decoder.decode(NOT_GRPC) == [(":status", "415")]
+    assert decoder.decode(NOT_GRPC) == [(":status", "415"), ("content-type", "application/json")]
     assert not decoder.header_table.dynamic_entries

@@ -6,12 +6,11 @@ import asyncio
 
 import pytest
 
-from tests.support.echo_calls import LARGE, LATE, STREAM, UNARY, WAIT, Connection, EchoServer, run
+from tests.support.echo_calls import FAIL, LARGE, LATE, STREAM, UNARY, WAIT, Connection, EchoServer, run
 from tests.support.h2_client import (
     ACK,
     CONTINUATION,
     END_HEADERS,
-    END_STREAM,
     HEADERS,
     INITIAL_WINDOW_SIZE,
     PING,
@@ -48,7 +47,7 @@ def flood(connection: Connection, kind: str) -> bytes:
         "unknown frames": lambda: frame(99, 0, 1),
         "empty DATA": lambda: data(1),
         "DATA that is all padding": lambda: client.data(1, padding=0),
-        "empty DATA on a stream that has ended": lambda: frame(0, END_STREAM, 3),
+        "empty DATA on a stream that has ended": lambda: frame(0, 0, 3),
         "WINDOW_UPDATE of the connection": lambda: window_update(0, 1),
         "WINDOW_UPDATE of a stream": lambda: window_update(1, 1),
         "trailers": lambda: frame(HEADERS, END_HEADERS, 3, b"\x00\x01a\x01b"),
@@ -62,7 +61,8 @@ def check_flood(kind: str) -> None:
     async def scene(server: EchoServer) -> None:
         connection = server.connect()
         client = connection.client
-        connection.send(client.head(1, STREAM), client.call(3, UNARY, b"x"))
+        # the service ends stream 3, and the client does not
+        connection.send(client.head(1, STREAM), client.head(3, FAIL))
         await connection.wait_for(3)
         if kind == "refused streams":
             connection.send(*(client.head(2 * number + 5, WAIT) for number in range(1023)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.support.echo_calls import LATE, UNARY, EchoServer, run
+from tests.support.echo_calls import FAIL, LATE, UNARY, EchoServer, run
 from tests.support.h2_client import (
     ACK,
     CONTINUATION,
@@ -29,6 +31,7 @@ from tests.support.h2_client import (
     settings,
     window_update,
 )
+from turnpike.service.grpc.connection.http2_connection import MAX_REMEMBERED
 
 # what follows the preface and the headers of an open call on stream 1, and the error of the connection
 CONNECTION_ERRORS = {
@@ -65,6 +68,7 @@ CONNECTION_ERRORS = {
     "PING on a stream": (frame(PING, 0, 1, bytes(8)), "PROTOCOL_ERROR"),
     "a short PING": (frame(PING, 0, 0, bytes(7)), "FRAME_SIZE_ERROR"),
     "GOAWAY on a stream": (frame(GOAWAY, 0, 1, bytes(8)), "PROTOCOL_ERROR"),
+    "a short GOAWAY": (frame(GOAWAY, 0, 0, bytes(7)), "FRAME_SIZE_ERROR"),
     "PRIORITY without a stream": (frame(PRIORITY, 0, 0, bytes(5)), "PROTOCOL_ERROR"),
     "a short PRIORITY": (frame(PRIORITY, 0, 1, bytes(4)), "FRAME_SIZE_ERROR"),
     "PUSH_PROMISE": (frame(PUSH_PROMISE, END_HEADERS, 1, bytes(4)), "PROTOCOL_ERROR"),
@@ -155,8 +159,6 @@ IGNORED = {
     "GOAWAY": frame(GOAWAY, 0, 0, bytes(8) + b"bye"),
     "RST_STREAM on a stream that has ended": reset(1),
     "WINDOW_UPDATE on a stream that has ended": window_update(1, 1),
-    "DATA on a stream that has ended": data(1, b"x" * 1000),
-    "trailers on a stream that has ended": frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x00\x01a\x01b"),
     "a reserved bit": window_update(0, 1 | 1 << 31),
 }
 
@@ -172,6 +174,153 @@ def test_frames_that_change_nothing(case: str) -> None:
         connection.send(IGNORED[case] + connection.client.call(3, UNARY, b"next"))
         assert (await connection.wait_for(3)).messages == [b"next"]
         assert connection.client.goaways == []
+
+    run(scene)
+
+
+# on a stream that the service has ended with RST_STREAM, which the client has not read yet
+LATE_FRAMES = {
+    "DATA": data(1, b"x" * 1000),
+    "DATA twice": data(1, b"x" * 1000) * 2,
+    "DATA that ends it": data(1, b"x" * 1000, end=True),
+    "trailers": frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x00\x01a\x01b"),
+    "RST_STREAM": reset(1),
+    "WINDOW_UPDATE": window_update(1, 1),
+}
+
+
+@pytest.mark.parametrize("case", LATE_FRAMES)
+def test_frames_that_come_too_late_change_nothing(case: str) -> None:
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect()
+        connection.send(connection.client.head(1, FAIL))
+        assert (await connection.wait_for(1)).reset is not None
+        connection.send(LATE_FRAMES[case] + connection.client.call(3, UNARY, b"next"))
+        assert (await connection.wait_for(3)).messages == [b"next"]
+        assert connection.client.goaways == []
+
+    run(scene)
+
+
+# on stream 1, which the client has ended, or ended with RST_STREAM; and on streams that it has passed over
+CLOSED_STREAM_ERRORS = {
+    "DATA": (data(1, b"x"), "STREAM_CLOSED"),
+    "the end again": (data(1, end=True), "STREAM_CLOSED"),
+    "HEADERS": (frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x82"), "STREAM_CLOSED"),
+    "CONTINUATION": (frame(CONTINUATION, END_HEADERS, 1, b"\x82"), "PROTOCOL_ERROR"),
+    "HEADERS of a lower stream": (frame(HEADERS, END_HEADERS | END_STREAM, 3, b"\x82"), "PROTOCOL_ERROR"),
+    "DATA of a lower stream": (data(5, b"x"), "PROTOCOL_ERROR"),
+    "HEADERS of an even stream": (frame(HEADERS, END_HEADERS | END_STREAM, 2, b"\x82"), "PROTOCOL_ERROR"),
+    "DATA of an even stream": (data(2, b"x"), "PROTOCOL_ERROR"),
+    "RST_STREAM of an even stream": (reset(4), "PROTOCOL_ERROR"),
+    "WINDOW_UPDATE of an even stream": (window_update(4, 1), "PROTOCOL_ERROR"),
+}
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+@pytest.mark.parametrize("case", CLOSED_STREAM_ERRORS)
+def test_frames_of_closed_streams_end_the_connection(case: str, is_reset: bool) -> None:
+    sent, error = CLOSED_STREAM_ERRORS[case]
+
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect()
+        client = connection.client
+        if is_reset:
+            connection.send(client.head(1, LATE), reset(1))
+        else:
+            connection.send(client.call(1, UNARY, b"x"))
+            await connection.wait_for(1)
+        connection.send(client.call(7, UNARY, b"y"))
+        await connection.wait_for(7)
+        assert client.goaways == []
+        connection.send(sent)
+        assert [code for _, code, _ in client.goaways] == [error]
+
+    run(scene)
+
+
+def test_late_frames_of_forgotten_streams_are_ignored() -> None:
+    """A connection remembers some hundred streams; a client that is slower than that is no offender."""
+
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect()
+        client = connection.client
+        streams = range(1, 2 * MAX_REMEMBERED + 20, 2)
+        for stream_id in streams:
+            connection.send(client.head(stream_id, FAIL))
+            await connection.wait_for(stream_id)
+        for stream_id in streams:
+            connection.send(data(stream_id, b"x"))
+        assert len(connection.protocol._ended_here) == MAX_REMEMBERED
+        assert client.goaways == []
+        # what it remembers, it still knows: the client ends this stream twice
+        connection.send(data(streams[-1], end=True))
+        assert client.goaways == []
+        connection.send(data(streams[-1], end=True))
+        assert [code for _, code, _ in client.goaways] == ["STREAM_CLOSED"]
+
+    run(scene)
+
+
+# bytes that Content-Length announces, the frames of the body, and whether the two agree
+BODIES = {
+    "one frame": ("6", (data(1, message(b"x"), end=True),), True),
+    "two frames": ("6", (data(1, message(b"x")[:3]), data(1, message(b"x")[3:], end=True)), True),
+    "an empty frame": ("6", (data(1, message(b"x")), data(1, end=True)), True),
+    "padding": ("6", (data(1, message(b"x"), end=True, padding=9),), True),
+    "trailers": ("6", (data(1, message(b"x")), frame(HEADERS, 5, 1, b"\x00\x01a\x01b")), True),
+    "too little": ("7", (data(1, message(b"x"), end=True),), False),
+    "too little in two": ("7", (data(1, message(b"x")), data(1, end=True)), False),
+    "too little before trailers": (
+        "7",
+        (data(1, message(b"x")), frame(HEADERS, 5, 1, b"\x00\x01a\x01b")),
+        False,
+    ),
+    "too much": ("5", (data(1, message(b"x")),), False),
+    "no number": ("x", (), False),
+    "a sign": ("+6", (), False),
+    "a long number": ("9" * 30, (), False),
+}
+
+
+@pytest.mark.parametrize("case", BODIES)
+def test_the_body_has_the_length_that_was_announced(case: str) -> None:
+    length, frames, is_valid = BODIES[case]
+
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect()
+        connection.send(connection.client.head(1, UNARY, ("content-length", length)), *frames)
+        answer = await connection.wait_for(1)
+        assert answer.reset == (None if is_valid else "PROTOCOL_ERROR")
+        assert answer.messages == ([b"x"] if is_valid else [])
+        connection.send(connection.client.call(3, UNARY, b"next"))
+        assert (await connection.wait_for(3)).messages == [b"next"]
+
+    run(scene)
+
+
+def test_a_call_that_ends_with_its_headers_announces_nothing() -> None:
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect()
+        connection.send(connection.client.head(1, UNARY, ("content-length", "1"), end=True))
+        assert (await connection.wait_for(1)).reset == "PROTOCOL_ERROR"
+        connection.send(connection.client.head(3, UNARY, ("content-length", "0"), end=True))
+        assert (await connection.wait_for(3)).reset is None
+
+    run(scene)
+
+
+@pytest.mark.parametrize("name", [":path", ":unknown", "Upper", "connection"])
+def test_trailers_are_checked(name: str) -> None:
+    async def scene(server: EchoServer) -> None:
+        connection = server.connect()
+        block = bytes((0, len(name))) + name.encode() + b"\x01/"
+        connection.send(
+            connection.client.head(1, UNARY),
+            data(1, message(b"x")),
+            frame(HEADERS, END_HEADERS | END_STREAM, 1, block),
+        )
+        assert (await connection.wait_for(1)).reset == "PROTOCOL_ERROR"
 
     run(scene)
 
@@ -270,7 +419,8 @@ def test_other_requests_of_http2_get_415(header: tuple[str, str], end: bool) -> 
         connection = server.connect()
         connection.send(connection.client.head(1, UNARY, header, end=end))
         answer = connection.client.answers[1]
-        assert (answer.headers, answer.ended) == ({":status": "415"}, True)
+        assert (answer.headers[":status"], answer.ended) == ("415", True)
+        assert json.loads(answer.body)["error"].startswith("this port speaks gRPC; HTTP is on the port of")
         assert answer.reset == (None if end else "NO_ERROR")
 
     run(scene)

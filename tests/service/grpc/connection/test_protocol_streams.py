@@ -177,15 +177,17 @@ def test_an_error_hides_its_text() -> None:
 
 
 def test_numbers_of_streams_may_be_left_out() -> None:
-    """The next one must be larger. A smaller one is that of a stream that has ended."""
+    """The next one must be larger: a smaller one ends the connection."""
 
     async def scene(server: EchoServer) -> None:
         connection = server.connect()
         client = connection.client
-        connection.send(client.call(2**31 - 3, UNARY, b"x"), client.call(7, UNARY, b"y"))
+        connection.send(client.call(2**31 - 3, UNARY, b"x"))
         assert (await connection.wait_for(2**31 - 3)).messages == [b"x"]
         connection.send(client.call(2**31 - 1, UNARY, b"z"))
         assert (await connection.wait_for(2**31 - 1)).messages == [b"z"]
+        connection.send(client.call(7, UNARY, b"y"))
+        assert [code for _, code, _ in client.goaways] == ["PROTOCOL_ERROR"]
         assert server.app.read == [b"x", b"z"]
 
     run(scene)

@@ -54,21 +54,21 @@ def test_windows_hold_for_any_calls() -> None:
                 message(bytes(draw.choice((0, 1, 100, 20_000, 50_000)))) for _ in range(draw.randrange(4))
             )
             frames = [body[start : start + 16_000] for start in range(0, len(body), 16_000)] or [b""]
+            is_over = False
             for place, part in enumerate(frames):
                 while client.room(stream_id) <= 16_384:
                     await connection.turns(1)
                 padding = draw.choice((None, None, 0, 200))
-                connection.send(
-                    client.data(
-                        stream_id, part, end=place == len(frames) - 1 and draw.random() < 0.8, padding=padding
-                    )
-                )
+                is_over = place == len(frames) - 1 and draw.random() < 0.8
+                connection.send(client.data(stream_id, part, end=is_over, padding=padding))
                 if draw.random() < 0.1:
                     connection.send(reset(stream_id))
+                    is_over = True
+                    break
                 if draw.random() < 0.5:
                     await connection.turns(draw.randrange(3))
-            if draw.random() < 0.1:
-                # it breaks the protocol, or comes after the end
+            if draw.random() < 0.1 and not is_over:
+                # it is no message, or comes after the answer
                 connection.send(client.data(stream_id, b"more"))
             if number % 20 == 19:
                 for opened in range(1, stream_id + 1, 2):

@@ -59,17 +59,11 @@ def context(files: tuple[Path, Path], *protocols: str) -> ssl.SSLContext:
     return made
 
 
-@pytest.mark.parametrize(
-    ("offered", "chosen"), [(("http/1.1", "h2"), "h2"), (("http/1.1",), None), ((), None)]
-)
-def test_the_protocol_is_agreed_on(
-    files: tuple[Path, Path], offered: tuple[str, ...], chosen: str | None
-) -> None:
-    """A client that does not ask for it may speak HTTP/2 all the same."""
-
+def test_the_protocol_is_agreed_on(files: tuple[Path, Path]) -> None:
     async def test(port: int, app: EchoCalls) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context(files, *offered))
-        assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == chosen
+        tls = context(files, "http/1.1", "h2")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+        assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
         client = H2Client()
         writer.write(client.start() + client.call(1, UNARY, b"hello"))
         async with asyncio.timeout(5):
@@ -82,16 +76,24 @@ def test_the_protocol_is_agreed_on(
     run(files, test)
 
 
-def test_a_client_of_http1_gets_an_answer(files: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize("offered", [("http/1.1",), ("spdy/3", "http/1.1"), ()])
+def test_a_client_that_does_not_offer_http2_is_not_served(
+    files: tuple[Path, Path], offered: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its connection ends with the handshake, whatever it sends."""
+    caplog.set_level("INFO")
+
     async def test(port: int, app: EchoCalls) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context(files, "http/1.1"))
-        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        head = await asyncio.wait_for(reader.readuntil(b"}"), 5)
-        assert head.startswith(b"HTTP/1.1 400 ")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context(files, *offered))
+        client = H2Client()
+        writer.write(client.start() + client.call(1, UNARY, b"hello"))
+        received = await asyncio.wait_for(reader.read(), 5)
+        assert received == b""
+        assert app.started == 0
         writer.close()
-        await writer.wait_closed()
 
     run(files, test)
+    assert "expected a client of TLS that offers h2 (ALPN)" in caplog.text
 
 
 def test_a_channel_of_grpcio(files: tuple[Path, Path]) -> None:

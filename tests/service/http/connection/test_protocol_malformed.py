@@ -19,7 +19,7 @@ from tests.support.echo_server import (
     run,
 )
 from turnpike.service.config.settings import Settings
-from turnpike.service.http.connection.malformed import MESSAGES
+from turnpike.service.http.connection.malformed import HTTP2_PREFACE, MESSAGES
 
 REQUEST_LINE_ERROR = "the request line: expected a method, a target and HTTP/1.1, with one space between them"
 NO_METHOD = "the request line: expected a method such as GET, got something else"
@@ -56,7 +56,7 @@ MALFORMED = [
     (b"GET /a HTTP/1.x\r\nhost: x\r\n\r\n", NO_VERSION),
     (b"GET /a HTTP/9.9\r\n\r\n", OTHER_VERSION),
     (b"GET /a HTTP/2.1\r\n\r\n", OTHER_VERSION),
-    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "the request: expected HTTP/1.1 or HTTP/1.0, got HTTP/2.0"),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", HTTP2_PREFACE),
     (b"GET /a HTTP/1.1\nhost: x\n\n", NO_CRLF),
     (b"GET /a HTTP/1.1\r\n host: x\r\n\r\n", NO_HEADER),
     *(
