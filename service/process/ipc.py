@@ -70,14 +70,18 @@ class IpcChannel:
         """
         if self.closed.is_set():
             raise ChannelClosedError("the service is stopping")
-        number = next(self._numbers)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        number, loop = next(self._numbers), asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
         self._pending[number] = future
         self._send({"ask": name, "number": number, "argument": argument})
+        # not `asyncio.wait_for`, which needs a task since Python 3.12: a request has none, but a driver
+        timer = None if seconds is None else loop.call_later(seconds, _time_out, future)
         try:
-            return await asyncio.wait_for(future, seconds)
+            return await future
         finally:
             del self._pending[number]
+            if timer is not None:
+                timer.cancel()
 
     def notify(self, name: str, argument: Any = None) -> None:
         """Send a request that needs no response."""
@@ -139,3 +143,8 @@ class IpcChannel:
             except TypeError:
                 log.exception("%s: the result cannot be sent as JSON", ask)
                 self._send(failure)
+
+
+def _time_out(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())

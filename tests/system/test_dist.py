@@ -21,8 +21,13 @@ import pytest
 import requests
 
 import turnpike
+from tests.conformance.suite import differences
+from tests.support.conformance_servers import put_models
+from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.distributions import DIST, UV, environment, find_python, install, run, wheel
+from tests.support.live_server import free_port
 from tests.support.source_files import PACKAGES, ROOT
+from turnpike.service.grpc.messages.descriptors import message_class
 
 pytestmark = [pytest.mark.dist, pytest.mark.timeout(300)]
 
@@ -48,10 +53,10 @@ def served(environments: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @contextlib.contextmanager
-def serving(turnpike: list[str | Path], folder: Path) -> Iterator[str]:
+def serving(turnpike: list[str | Path], folder: Path, *options: str | Path) -> Iterator[str]:
     """The address of a server that runs in a folder; it must leave nothing there."""
     process = subprocess.Popen(
-        [*turnpike, "serve", "--port", "0", "--drain-wait", "0"],
+        [*turnpike, "serve", "--port", "0", "--drain-wait", "0", *options],
         cwd=folder,
         env=environment(),
         stderr=subprocess.PIPE,
@@ -163,15 +168,40 @@ def test_a_checkout_that_lost_its_links_is_not_built(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-def test_the_service_runs_with_the_extra_serve(version: str, environments: Path, tmp_path: Path) -> None:
-    """It serves the bundled model, without torch or onnx."""
+def test_the_service_runs_on_each_python(version: str, environments: Path, tmp_path: Path) -> None:
+    """Without torch or onnx: the protocol over HTTP and gRPC, and what workers ask the supervisor for.
+
+    Requests run outside of tasks, in which asyncio of later versions refuses more.
+    """
     python = find_python(version)
     if python is None:
         # a release says that it runs on all of them
         assert os.environ.get("TURNPIKE_PYTHONS") != "required", f"expected Python {version}, found none"
         pytest.skip(f"no Python {version} on this machine")
-    programs = install(environments / f"serve-{version}", "serve", python=python)
-    with serving([programs / "turnpike"], tmp_path) as url:
+    programs = install(environments / f"serve-{version}", "serve,grpc", python=python)
+    put_models(tmp_path / "models")
+    shutil.copytree(BUNDLED_MODEL.parents[1], tmp_path / "models/digits-10")
+    (tmp_path / "key").write_text("boss-key")
+    (tmp_path / "key").chmod(0o600)
+    grpc_port = free_port()
+    options = (
+        "--grpc-port",
+        str(grpc_port),
+        "--allow-unverified",
+        "--admin-key-file",
+        "key",
+        "--workers",
+        "2",
+    )
+    with serving([programs / "turnpike"], tmp_path, "--models", "models", *options) as url:
+        expect_prediction(url)
+        stubs = lambda name: message_class(f"inference.{name}")  # noqa: E731
+        assert differences(url.removeprefix("http://"), f"127.0.0.1:{grpc_port}", stubs) == {}
+        assert "turnpike_workers 2.0" in requests.get(f"{url}/metrics", timeout=30).text
+        for change in ("unload", "load"):
+            address = f"{url}/v2/repository/models/digits-10/{change}"
+            answer = requests.post(address, headers={"X-Api-Key": "boss-key"}, timeout=30)
+            assert answer.status_code == 200, answer.text
         expect_prediction(url)
     assert importable(programs, "torch", "onnx", "onnxscript", "models", "service", "client", "tests") == []
 

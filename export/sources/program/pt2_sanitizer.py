@@ -31,6 +31,8 @@ FILE_OPERATIONS = ("from_file",)
 # the containers that arguments and outputs may be in
 CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
 
+# characters of a size: networks have short ones, and a reader of any length would compute for ever
+MAX_SIZE_CHARACTERS = 2000
 SYMBOL = re.compile(r"[a-z]{1,3}\d{1,9}\Z")
 # what the expression of a size may contain: symbols, sympy functions, constants, assumptions and operators
 SIZE_FUNCTIONS = {
@@ -109,6 +111,8 @@ def expect_arithmetic(text: Any) -> None:
     """Raise a RefusedError unless a size is arithmetic on symbols such as s0, as PyTorch evaluates it."""
     if not isinstance(text, str):
         raise RefusedError(f"a size is {str(text)[:80]}, which is not an expression")
+    if len(text) > MAX_SIZE_CHARACTERS:
+        raise RefusedError(f"a size is {text[:80]!r}, which goes on for {len(text):,} characters")
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -80,7 +80,9 @@ def test_a_process_that_gives_no_answer_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A library may end the process with status 0. This one prints other things."""
-    monkeypatch.setattr(trials, "MODULE", "tabnanny")
+    (tmp_path / "talker.py").write_text("def main():\n    print('a library says goodbye')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(trials, "MODULE", "talker")
     assert asyncio.run(trial()(put_model(tmp_path))) == "its trial gave no answer"
     assert "net/1 is not served: its trial gave no answer: " in caplog.text
 
