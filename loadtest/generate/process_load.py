@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
+from pathlib import Path
 
 from turnpike.loadtest.generate.closed_loop import ClosedLoopUser
 from turnpike.loadtest.generate.open_loop import MAX_IN_FLIGHT, PoissonSchedule, ScheduledUser
@@ -91,7 +92,19 @@ class ProcessLoad:
         return f"{self.plan.seed} {self._name} {self._seed_count}"
 
 
+# Linux: nanoseconds that this process ran, and that it waited for a CPU because others had them
+SCHEDULER_STATISTICS = Path("/proc/self/schedstat")
+
+
 def cpu_seconds() -> float:
     """CPU time that this process has used."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def starved_seconds() -> float:
+    """Time that this process was ready to run but had no CPU; 0 if the system does not say."""
+    try:
+        return int(SCHEDULER_STATISTICS.read_text().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return 0.0

@@ -50,6 +50,7 @@ class OverloadedServer:
     def drain(self):
         for second in range(int(now()) - 5, int(now()) + 1):
             add_requests(self.ledger, second, 1, 60, faults={"503": 1})
+        return 0.0
 
     def is_answered_within(self, seconds):
         self.events.append(latency := next(self.latencies))

@@ -140,6 +140,14 @@ def test_a_slow_generator_is_shown_as_the_limit(rate: float | None) -> None:
     assert "load generator too slow" in render_report(report)
 
 
+def test_steps_that_disagree_make_a_lower_bound() -> None:
+    report = build_document(replace(sample_search_record(), capacity=Capacity(400, "contradiction")))
+    page = render_report(report)
+    assert ">capacity at least 400/s</span>" in page
+    assert "steps of the search contradict each other" in report["capacity"]["sentence"]
+    assert escape(report["capacity"]["sentence"]) in page
+
+
 def test_the_page_explains_coordinated_omission() -> None:
     assert "no coordinated omission" in render_report(build_document(mixed_record()))
     closed = render_report(build_document(sample_record()))
