@@ -14,9 +14,10 @@ from turnpike.loadtest.generate.coordinator import LoadCoordinator, running_work
 from turnpike.loadtest.generate.default_processes import default_processes
 from turnpike.loadtest.generate.load_shape import LoadProfile, load_factor
 from turnpike.loadtest.generate.locust_users import LocustShape
+from turnpike.loadtest.generate.wrk import WrkProcess, find_wrk
 from turnpike.loadtest.ledger import now
-from turnpike.loadtest.measure.capacity import CapacitySearch, Step
-from turnpike.loadtest.measure.record import Capacity, LiveState, RateStep, Record
+from turnpike.loadtest.measure.capacity import LONG, CapacitySearch, Step
+from turnpike.loadtest.measure.record import Capacity, LiveState, RateStep, Record, WrkLoad
 from turnpike.loadtest.measure.server_metrics import MetricsPoller
 from turnpike.loadtest.measure.summary import make_record
 from turnpike.loadtest.plan import LoadPlan
@@ -137,6 +138,10 @@ class LoadTest:
             self._steps.append(self._run_step(search, step))
         self._capacity = Capacity(search.rate, search.limited_by)
         self._show_confirmed_step()
+        if search.rate is not None and search.limited_by == "generator" and (program := find_wrk(plan)):
+            if not self._steps[-1].kept:
+                self._wait_for_recovery()
+            self._capacity = replace(self._capacity, by_wrk=self._load_by_wrk(program, search))
 
     def _run_step(self, search: CapacitySearch, step: Step) -> RateStep:
         """Run one rate for some seconds, then wait until no request is in flight."""
@@ -162,6 +167,16 @@ class LoadTest:
             kept=result.kept,
             generator_limited=result.generator_limited,
         )
+
+    def _load_by_wrk(self, program: str, search: CapacitySearch) -> WrkLoad | None:
+        """Send more requests than our own processes can; None if that fails."""
+        self._phase_begun = now()
+        payloads = self._workload.payloads(self._plan.wire)
+        with WrkProcess(program, self._plan, payloads, math.ceil(LONG * self._plan.step_seconds)) as wrk:
+            while wrk.running:
+                self._wait_until(now() + POLL_SECONDS, "load by wrk")
+            summary = wrk.summary()
+        return WrkLoad(self._plan.users, summary, search.keeps_slo(summary)) if summary else None
 
     def _show_confirmed_step(self) -> None:
         """Count the seconds of the step that confirmed the capacity, or else those of the last step."""

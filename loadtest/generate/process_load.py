@@ -6,13 +6,31 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from turnpike.loadtest.generate.closed_loop import ClosedLoopUser
 from turnpike.loadtest.generate.open_loop import MAX_IN_FLIGHT, PoissonSchedule, ScheduledUser
 from turnpike.loadtest.generate.outcome_log import OnOutcome, OutcomeLog
 from turnpike.loadtest.generate.sender import PreparedRequest, Sender, prepare, request_cycle
 from turnpike.loadtest.ledger import Ledger
 from turnpike.loadtest.plan import LoadPlan, Wire
 from turnpike.loadtest.workload.workload import Workload
+
+
+class ClosedLoopUser:
+    """Sends a request when the last one has its outcome."""
+
+    def __init__(self, sender: Sender, requests: Iterator[PreparedRequest]) -> None:
+        self._sender, self._requests = sender, requests
+        self._stopped = False
+
+    def start(self) -> None:
+        self._send_next()
+
+    def stop(self) -> None:
+        """Send nothing more; the outcome of a request in flight still counts."""
+        self._stopped = True
+
+    def _send_next(self) -> None:
+        if not self._stopped:
+            self._sender.launch(next(self._requests), on_end=self._send_next)
 
 
 class ProcessLoad:

@@ -27,11 +27,21 @@ class RateStep:
 
 
 @dataclass(frozen=True, slots=True)
+class WrkLoad:
+    """A load by wrk, whose connections wait for their answers, after the load generator was the limit."""
+
+    connections: int
+    summary: PeriodSummary
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """The highest rate that kept the SLO, None if there is none; and why no higher one is known."""
 
     rate: float | None
     limited_by: LimitedBy
+    by_wrk: WrkLoad | None = None
 
     @property
     def is_lower_bound(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from turnpike.loadtest.ledger import OutcomeTotals, PeriodSummary
 from turnpike.loadtest.measure.buckets import Buckets
-from turnpike.loadtest.measure.record import Capacity, RateStep, Record
+from turnpike.loadtest.measure.record import Capacity, RateStep, Record, WrkLoad
 from turnpike.loadtest.measure.summary import failures
 from turnpike.loadtest.plan import LoadPlan
 from turnpike.loadtest.report.sentences import capacity_sentence
@@ -209,6 +209,7 @@ def capacity_figures(capacity: Capacity | None) -> ReportDocument:
         "done": capacity is not None,
         "rate": capacity.rate if capacity else None,
         "limited_by": capacity.limited_by if capacity else None,
+        "wrk": _wrk(capacity.by_wrk) if capacity and capacity.by_wrk else None,
     }
 
 
@@ -220,6 +221,15 @@ def _capacity(record: Record) -> ReportDocument | None:
         **result,
         "sentence": capacity_sentence(result),
         "steps": [_step(step, record) for step in record.steps],
+    }
+
+
+def _wrk(load: WrkLoad) -> ReportDocument:
+    return {
+        "connections": load.connections,
+        "seconds": load.summary.seconds,
+        **summary_figures("all", load.summary),
+        "kept": load.kept,
     }
 
 

@@ -149,7 +149,7 @@ def _capacity(capacity: Figures | None, charts: Charts) -> Markup | None:
     for step in capacity["steps"]:
         slow = ", load generator too slow" if step["limited"] else None
         steps.append({**step, "outcome": (verdict(kept=step["held"]), slow)})
-    caption = "All rates, in the order in which they were tried."
+    caption = "All rates, in the order in which they were tried. turnpike's own load generator sent them."
     return section(
         "Capacity",
         None,

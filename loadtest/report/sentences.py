@@ -121,7 +121,17 @@ def capacity_sentence(capacity: Mapping[str, Any]) -> str:
     if capacity["limited_by"] == "contradiction":
         return at_least + CONTRADICTION
     at_least += "At higher rates it sent requests late, which says nothing about the server. "
-    return at_least + MORE_PROCESSES
+    return at_least + (wrk_sentence(capacity["wrk"]) if capacity["wrk"] else MORE_PROCESSES)
+
+
+def wrk_sentence(wrk: Mapping[str, Any]) -> str:
+    """What wrk measured where the load generator was the limit."""
+    verdict = "and the SLO was kept" if wrk["kept"] else "and the SLO was missed"
+    return (
+        f"wrk, with {wrk['connections']} connections that wait for their answers, got "
+        f"{fmt.number(wrk['rate'])} answers per second: p99 {fmt.seconds(wrk['p99'])}, "
+        f"errors {fmt.share(wrk['errors'])}, {verdict}. wrk checks only the status of answers."
+    )
 
 
 def capacity_limit(capacity: Mapping[str, Any]) -> str:
