@@ -110,7 +110,7 @@ class CapacitySearch:
     def limited_by(self) -> LimitedBy:
         """Why no higher rate is known. Unless it is the server, `rate` is a lower bound."""
         rate, highest = self.rate or 0.0, self._highest_kept
-        if any(result.generator_limited and result.rate > max(rate, highest) for result in self._results):
+        if any(result.generator_limited and result.rate > rate for result in self._results):
             return "generator"
         if rate and (not self._settled or highest > MAX_CONTRADICTION * rate):
             return "contradiction"

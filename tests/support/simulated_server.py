@@ -104,11 +104,12 @@ def add(histogram: LatencyHistogram, seconds: float, count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SearchRun:
-    """A search that has ended, its steps, and the time that it took."""
+    """A search that has ended, its steps and when each began, and the time that it took."""
 
     search: CapacitySearch
     steps: tuple[tuple[Step, RateResult], ...]
-    seconds: float
+    begun: tuple[float, ...] = ()
+    seconds: float = 0.0
 
 
 def run_search(
@@ -119,15 +120,16 @@ def run_search(
     step_seconds: int = 2,
 ) -> SearchRun:
     """Search for the capacity of a server."""
-    search, steps = CapacitySearch(Slo.parse(limits), start), []
+    search, steps, begun = CapacitySearch(Slo.parse(limits), start), [], []
     while (step := search.next_step()) is not None:
+        begun.append(server.time)
         measured = server.run(step.rate, step.length * step_seconds)
         result = search.record(
             step, measured.summary, measured.late_p99, measured.completed, measured.starved
         )
         server.time += 0.0 if result.kept else RECOVERY
         steps.append((step, result))
-    return SearchRun(search, tuple(steps), server.time)
+    return SearchRun(search, tuple(steps), tuple(begun), server.time)
 
 
 def between(begin: float, end: float) -> Callable[[float], bool]:

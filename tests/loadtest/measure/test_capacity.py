@@ -74,7 +74,7 @@ def search_with(server: Server, start: float, limits: str = LIMITS, late: float 
     search, steps = CapacitySearch(Slo.parse(limits), start), []
     while (step := search.next_step()) is not None:
         steps.append((step, record(search, step, server(step), late)))
-    return SearchRun(search, tuple(steps), 0.0)
+    return SearchRun(search, tuple(steps))
 
 
 def rates(run: SearchRun) -> list[float]:
@@ -210,8 +210,10 @@ def test_a_lower_result_than_a_step_that_was_kept_is_a_lower_bound() -> None:
 def test_a_contradicted_rate_that_is_kept_in_a_long_step_counts() -> None:
     """The same, but the disturbance ends before the highest rate is tried once more."""
     forever = run_search(SimulatedServer(30_000, disturbed=lambda time: time > 22, sees_starvation=False))
+    highest = max(step.rate for step, result in forever.steps if result.kept)
+    recheck = forever.steps.index((Step(highest, LONG, "checking"), RateResult(highest, LONG, False, False)))
     run = run_search(
-        SimulatedServer(30_000, disturbed=between(22, forever.seconds - 15), sees_starvation=False)
+        SimulatedServer(30_000, disturbed=between(22, forever.begun[recheck]), sees_starvation=False)
     )
     assert run.search.rate == pytest.approx(30_000, rel=0.03)
     assert run.search.limited_by == "server"
