@@ -142,7 +142,11 @@ def capacity_limit(capacity: Mapping[str, Any]) -> str:
 def capacity_rate(capacity: Mapping[str, Any]) -> str:
     """The capacity that a search found, in a few words."""
     rate = f"{fmt.number(capacity['rate'])}/s"
-    return f"at least {rate}" if capacity_limit(capacity) else rate
+    if not capacity_limit(capacity):
+        return rate
+    wrk = capacity["wrk"]
+    more = f" (wrk: {fmt.number(wrk['rate'])}/s)" if wrk and wrk["kept"] else ""
+    return f"at least {rate}{more}"
 
 
 def server_sentence(server: Mapping[str, Any]) -> str:

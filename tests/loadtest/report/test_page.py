@@ -159,7 +159,13 @@ def test_a_load_by_wrk_is_shown_beside_a_limited_search() -> None:
     assert "wrk, with 50 connections that wait for their answers, got 100 answers per second" in sentence
     assert "the SLO was kept" in sentence
     assert "--processes" not in sentence
-    assert escape(sentence) in render_report(report)
+    page = render_report(report)
+    assert escape(sentence) in page
+    assert ">capacity at least 400/s (wrk: 100/s)</span>" in page
+    missed = replace(capacity, by_wrk=WrkLoad(50, summary, kept=False))
+    page = render_report(build_document(replace(sample_search_record(), capacity=missed)))
+    assert ">capacity at least 400/s</span>" in page
+    assert "the SLO was missed" in page
 
 
 def test_the_page_explains_coordinated_omission() -> None:
