@@ -14,9 +14,10 @@ from turnpike.loadtest.generate.coordinator import LoadCoordinator, running_work
 from turnpike.loadtest.generate.default_processes import default_processes
 from turnpike.loadtest.generate.load_shape import LoadProfile, load_factor
 from turnpike.loadtest.generate.locust_users import LocustShape
+from turnpike.loadtest.generate.wrk import WrkProcess, find_wrk
 from turnpike.loadtest.ledger import now
-from turnpike.loadtest.measure.capacity import CapacitySearch
-from turnpike.loadtest.measure.record import Capacity, LiveState, RateStep, Record
+from turnpike.loadtest.measure.capacity import LONG, CapacitySearch, Step
+from turnpike.loadtest.measure.record import Capacity, LiveState, RateStep, Record, WrkLoad
 from turnpike.loadtest.measure.server_metrics import MetricsPoller
 from turnpike.loadtest.measure.summary import make_record
 from turnpike.loadtest.plan import LoadPlan
@@ -33,8 +34,6 @@ SETTLING_SECONDS = 1.0
 # down the next rate.
 RECOVERED_FACTOR = 3.0
 MIN_RECOVERY_SECONDS, MAX_RECOVERY_SECONDS = 1.0, 30.0
-# a rate that confirms the capacity runs this many times as long as the others
-CONFIRMATION_FACTOR = 3
 # the search starts at this fraction of the rate that one connection could reach
 START_FRACTION = 0.5
 
@@ -71,7 +70,8 @@ class LoadTest:
         self._plan, self._workload, self._coordinator = plan, workload, coordinator
         self._stop_requested, self._on_state = stop_requested, on_state
         self._phase, self._rate = "start", 0.0 if plan.open_loop else None
-        self._begun, self._reported_at = now(), 0.0
+        self._begun = self._phase_begun = now()
+        self._reported_at = 0.0
         # the whole seconds that count: first, and the one after the last
         self._first = self._last = int(self._begun)
         self._expected_seconds: float | None = None
@@ -132,27 +132,57 @@ class LoadTest:
         search = CapacitySearch(plan.slo or Slo(()), START_FRACTION / self._workload.idle_latency)
         self._set_rate(search.start_rate)
         self._wait_until(now() + plan.warmup, "warm-up")
-        while (rate := search.next_rate()) is not None:
+        while (step := search.next_step()) is not None:
             if self._steps and not self._steps[-1].kept:
                 self._wait_for_recovery()
-            verb, factor = ("confirming", CONFIRMATION_FACTOR) if search.confirming else ("trying", 1)
-            self._steps.append(self._try_rate(search, rate, factor * plan.step_seconds, verb))
+            self._steps.append(self._run_step(search, step))
         self._capacity = Capacity(search.rate, search.limited_by)
+        self._show_confirmed_step()
+        if search.rate is not None and search.limited_by == "generator" and (program := find_wrk(plan)):
+            if not self._steps[-1].kept:
+                self._wait_for_recovery()
+            self._capacity = replace(self._capacity, by_wrk=self._load_by_wrk(program, search))
 
-    def _try_rate(self, search: CapacitySearch, rate: float, seconds: float, verb: str) -> RateStep:
+    def _run_step(self, search: CapacitySearch, step: Step) -> RateStep:
         """Run one rate for some seconds, then wait until no request is in flight."""
-        self._set_rate(rate)
+        self._phase_begun = now()
+        self._set_rate(step.rate)
         self._first = math.ceil(now() + SETTLING_SECONDS)
-        self._last = self._first + math.ceil(seconds)
-        self._wait_until(self._last, f"{verb} {rate:,.0f}/s")
+        self._last = self._first + math.ceil(step.length * self._plan.step_seconds)
+        self._wait_until(self._last, f"{step.purpose} {step.rate:,.0f}/s")
         self._rate = 0.0
-        self._coordinator.drain()
+        starved = self._coordinator.drain()
         ledger = self._coordinator.ledger
         summary = ledger.summary(self._first, self._last)
         late = summary.totals.late.percentile(0.99)
         completed = sum(ledger.completed[second] for second in range(self._first, self._last))
-        result = search.record(rate, summary, late, completed)
-        return RateStep(rate, self._first, self._last, summary, late, result.kept, result.generator_limited)
+        result = search.record(step, summary, late, completed, starved)
+        return RateStep(
+            rate=step.rate,
+            begin=self._first,
+            end=self._last,
+            summary=summary,
+            late_p99=late,
+            starved=starved,
+            kept=result.kept,
+            generator_limited=result.generator_limited,
+        )
+
+    def _load_by_wrk(self, program: str, search: CapacitySearch) -> WrkLoad | None:
+        """Send more requests than our own processes can; None if that fails."""
+        self._phase_begun = now()
+        payloads = self._workload.payloads(self._plan.wire)
+        with WrkProcess(program, self._plan, payloads, math.ceil(LONG * self._plan.step_seconds)) as wrk:
+            while wrk.running:
+                self._wait_until(now() + POLL_SECONDS, "load by wrk")
+            summary = wrk.summary()
+        return WrkLoad(self._plan.users, summary, search.keeps_slo(summary)) if summary else None
+
+    def _show_confirmed_step(self) -> None:
+        """Count the seconds of the step that confirmed the capacity, or else those of the last step."""
+        for step in self._steps:
+            if step.kept and self._capacity and step.rate == self._capacity.rate:
+                self._first, self._last = step.begin, step.end
 
     def _wait_for_recovery(self) -> None:
         """Wait until the server answers quickly again."""
@@ -193,6 +223,7 @@ class LoadTest:
             LiveState(
                 phase=self._phase,
                 elapsed=now() - self._begun,
+                figures_from=self._phase_begun,
                 duration=self._expected_seconds,
                 users=0 if self._plan.open_loop else self._coordinator.user_count,
                 rate=self._rate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from turnpike.loadtest.ledger import PeriodSummary, now
+from turnpike.loadtest.measure.capacity import MAX_STARVED
 from turnpike.loadtest.measure.record import LiveState, RateStep, Record
+from turnpike.loadtest.report.document import capacity_figures
 from turnpike.loadtest.report.sentences import capacity_rate, capacity_sentence
 from turnpike.reporting import number_format as fmt
 
@@ -28,6 +30,8 @@ RECENT_SECONDS = 5
 LINE_SECONDS = 5
 # sending processes report once a second, so the newest second is not complete yet
 UNREPORTED_SECONDS = 1
+# reasons of errors that are printed at the end, the most frequent first
+MAX_FAULTS = 5
 # length of the sparkline, and its characters from lowest to highest
 SPARKLINE_LENGTH, SPARKLINE_BARS = 40, "▁▂▃▄▅▆▇█"
 
@@ -36,22 +40,26 @@ SPARKLINE_LENGTH, SPARKLINE_BARS = 40, "▁▂▃▄▅▆▇█"
 class RecentFigures:
     """Results of the last seconds, as far as answers have arrived."""
 
-    rate: float  # good answers per second
+    rate: float  # good answers per second; NaN until a second is complete
     p50: float
     p99: float
-    errors: int  # since the start of the test
+    errors: int  # since the start of the test, or of the step of a search
 
     @classmethod
     def of(cls, state: LiveState, now: float) -> Self:
         end = int(now) - UNREPORTED_SECONDS
-        begin = min(max(end - RECENT_SECONDS, math.ceil(now - state.elapsed)), end)
+        begin = min(max(end - RECENT_SECONDS, math.ceil(state.figures_from)), end)
         summary = state.ledger.summary(begin, end)
         answers = sum(state.ledger.completed[second] for second in range(begin, end))
         return cls(
-            rate=answers / (end - begin) if end > begin else 0.0,
+            rate=answers / (end - begin) if end > begin else math.nan,
             p50=summary.percentile(0.5),
             p99=summary.percentile(0.99),
-            errors=sum(totals.faults.total() for totals in state.ledger.totals.values() if totals.faults),
+            errors=sum(
+                totals.faults.total()
+                for (second, _), totals in state.ledger.totals.items()
+                if totals.faults and second >= int(state.figures_from)
+            ),
         )
 
 
@@ -95,8 +103,11 @@ class LoadProgress:
     def show_result(self, record: Record) -> None:
         """Print the final table, then notes and the first wrong answer."""
         self._console.print(result_table(record))
-        if record.capacity is not None and record.capacity.limited_by == "generator":
-            sentence = capacity_sentence({"done": True, **asdict(record.capacity)})
+        for fault, count in record.summary().totals.faults.most_common(MAX_FAULTS):
+            text = f"{fmt.number(count)} requests without a good answer: {escape(fault)}"
+            self._console.print(f"[red]errors:[/] {text}", highlight=False, soft_wrap=True)
+        if record.capacity is not None and record.capacity.is_lower_bound:
+            sentence = capacity_sentence(capacity_figures(record.capacity))
             self._console.print(f"[yellow]note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
         for note in record.notes:
             self._console.print(f"[yellow]note:[/] {escape(note)}", highlight=False, soft_wrap=True)
@@ -128,7 +139,11 @@ def step_text(step: RateStep) -> str:
         f"{fmt.number(step.rate)}/s: SLO {verdict}, p50 {fmt.seconds(summary.percentile(0.5))}, "
         f"p99 {fmt.seconds(summary.percentile(0.99))}, errors {fmt.share(summary.errors)}"
     )
-    return f"{result}, load generator too slow" if step.generator_limited else result
+    if step.generator_limited:
+        result += ", load generator too slow"
+    if step.starved > MAX_STARVED:
+        result += f", it waited for a CPU {fmt.share(step.starved)} of the time"
+    return result
 
 
 def live_panel(state: LiveState, recent: RecentFigures, p99s: Iterable[float] = ()) -> RenderableType:
@@ -194,7 +209,7 @@ def _title(record: Record) -> str:
         return f"{model}, search not finished; results of the last rate"
     if record.capacity.rate is None:
         return f"{model}, no rate kept the SLO; results of the last rate"
-    return f"{model}, capacity {capacity_rate(asdict(record.capacity))}, confirmed for {seconds}"
+    return f"{model}, capacity {capacity_rate(capacity_figures(record.capacity))}, confirmed for {seconds}"
 
 
 def _cells(summary: PeriodSummary) -> list[str]:

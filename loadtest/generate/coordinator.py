@@ -39,8 +39,9 @@ class LoadCoordinator:
         self.busy_samples: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         self._environment = Environment(user_classes=[WireUser], host=plan.url)
         self._runner = self._environment.create_master_runner("127.0.0.1", 0)
-        # workers that have drained, by number of the request to drain
-        self._drained: dict[int, set[str]] = {}
+        # by number of the request to drain: the workers that have, and for which share of the time since the
+        # rate was set each waited for a CPU
+        self._drained: dict[int, dict[str, float]] = {}
         self._message_arrived = Event()
         self._environment.events.worker_report.add_listener(self._on_report)
         self._runner.register_message(DRAINED, self._on_drained)
@@ -75,16 +76,21 @@ class LoadCoordinator:
         """Set the requests per second of all processes together."""
         self._runner.send_message(RATE, {"rate": rate / self.plan.process_count})
 
-    def drain(self) -> None:
-        """Stop sending, then wait until every request in flight has an outcome and is reported."""
+    def drain(self) -> float:
+        """Stop sending, then wait until every request in flight has an outcome and is reported.
+
+        Returns the share of the time since the rate was set in which a process waited for a CPU: that of the
+        process that waited longest.
+        """
         number = len(self._drained)
-        self._drained[number] = set()
+        self._drained[number] = {}
         self._runner.send_message(DRAIN, {"number": number})
         self._wait_for(
             lambda: len(self._drained[number]) == len(self._pids),
             self.plan.timeout + MESSAGE_SECONDS,
             "report all of its requests",
         )
+        return max(self._drained[number].values(), default=0.0)
 
     def check_workers(self) -> None:
         """Raise a LoadTestError if a process ended or a user failed: the results would lack its requests."""
@@ -123,7 +129,7 @@ class LoadCoordinator:
         self._message_arrived.set()
 
     def _on_drained(self, environment: Environment, msg: Any) -> None:
-        self._drained[msg.data["number"]].add(msg.node_id)
+        self._drained[msg.data["number"]][msg.node_id] = msg.data["starved"]
         self._message_arrived.set()
 
 

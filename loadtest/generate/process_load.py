@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
+from pathlib import Path
 
-from turnpike.loadtest.generate.closed_loop import ClosedLoopUser
 from turnpike.loadtest.generate.open_loop import MAX_IN_FLIGHT, PoissonSchedule, ScheduledUser
 from turnpike.loadtest.generate.outcome_log import OnOutcome, OutcomeLog
 from turnpike.loadtest.generate.sender import PreparedRequest, Sender, prepare, request_cycle
 from turnpike.loadtest.ledger import Ledger
 from turnpike.loadtest.plan import LoadPlan, Wire
 from turnpike.loadtest.workload.workload import Workload
+
+
+class ClosedLoopUser:
+    """Sends a request when the last one has its outcome."""
+
+    def __init__(self, sender: Sender, requests: Iterator[PreparedRequest]) -> None:
+        self._sender, self._requests = sender, requests
+        self._stopped = False
+
+    def start(self) -> None:
+        self._send_next()
+
+    def stop(self) -> None:
+        """Send nothing more; the outcome of a request in flight still counts."""
+        self._stopped = True
+
+    def _send_next(self) -> None:
+        if not self._stopped:
+            self._sender.launch(next(self._requests), on_end=self._send_next)
 
 
 class ProcessLoad:
@@ -91,7 +110,19 @@ class ProcessLoad:
         return f"{self.plan.seed} {self._name} {self._seed_count}"
 
 
+# Linux: nanoseconds that this process ran, and that it waited for a CPU because others had them
+SCHEDULER_STATISTICS = Path("/proc/self/schedstat")
+
+
 def cpu_seconds() -> float:
     """CPU time that this process has used."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def starved_seconds() -> float:
+    """Time that this process was ready to run but had no CPU; 0 if the system does not say."""
+    try:
+        return int(SCHEDULER_STATISTICS.read_text().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return 0.0

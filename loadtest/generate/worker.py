@@ -14,7 +14,7 @@ from gevent.os import nb_read
 from locust.env import Environment
 
 from turnpike.loadtest.generate.locust_users import LoadUser, WireUser
-from turnpike.loadtest.generate.process_load import ProcessLoad, cpu_seconds
+from turnpike.loadtest.generate.process_load import ProcessLoad, cpu_seconds, starved_seconds
 from turnpike.loadtest.ledger import now
 from turnpike.loadtest.plan import LoadPlan
 from turnpike.loadtest.workload.workload import Workload
@@ -25,6 +25,8 @@ RATE, DRAIN, DRAINED, LEDGER = "turnpike_rate", "turnpike_drain", "turnpike_drai
 PORT_DIGITS = 5
 # seconds over which CPU usage is measured at least: over shorter times the figure would be too rough
 BUSY_SECONDS = 0.9
+# seconds of a rate at least, so that a share of them is finite
+MIN_RATE_SECONDS = 0.001
 
 
 def run_worker(plan: LoadPlan, workload: Workload, name: str, pipe: int) -> NoReturn:
@@ -62,6 +64,8 @@ def _serve(plan: LoadPlan, workload: Workload, name: str, port: int) -> None:
         process_load.sender.open_connections()
     runner = environment.create_worker_runner("127.0.0.1", port)
     begun, used = now(), cpu_seconds()
+    # when the rate was set, and how long this process had waited for a CPU until then
+    rate_set, starved = now(), starved_seconds()
 
     def on_report(client_id: str, data: dict[str, Any]) -> None:
         nonlocal begun, used
@@ -73,12 +77,15 @@ def _serve(plan: LoadPlan, workload: Workload, name: str, port: int) -> None:
             begun, used = ended, used_now
 
     def on_rate(environment: Environment, msg: Any) -> None:
+        nonlocal rate_set, starved
         process_load.rate = msg.data["rate"]
+        rate_set, starved = now(), starved_seconds()
 
     def on_drain(environment: Environment, msg: Any) -> None:
+        share = (starved_seconds() - starved) / max(now() - rate_set, MIN_RATE_SECONDS)
         process_load.drain()
         runner._send_stats()
-        runner.send_message(DRAINED, msg.data)
+        runner.send_message(DRAINED, {**msg.data, "starved": share})
 
     environment.events.report_to_master.add_listener(on_report)
     runner.register_message(RATE, on_rate)

@@ -1,13 +1,14 @@
 """Search for the capacity, the highest rate that keeps the SLO.
 
 The rate is doubled until the SLO is missed, then halved between the two, and the result is confirmed by a
-longer run.
+longer step. At last the lowest rate that missed is tried again: other programs may have had the CPUs when it
+missed, and they never make a rate keep the SLO. If it now keeps it, the search climbs again.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from turnpike.loadtest.ledger import PeriodSummary
@@ -16,15 +17,31 @@ from turnpike.loadtest.slo import PERCENTILES, Slo
 # the search ends when the lowest rate that missed the SLO is at most this many times the highest that
 # kept it
 MAX_RATIO = 1.03
+# rates of the first climb are this many times the one before
+CLIMB = 2.0
+# After a miss that was wrong, the capacity may be a little higher or much: the first rate is higher by this
+# factor, and each further one by the square of the factor before, up to CLIMB.
+FIRST_CLIMB_AGAIN = 1.06
+# before any rate has kept the SLO, the rate is multiplied by this
+DESCENT = 0.5
 # after a failed confirmation the rate is multiplied by this; by its second power after the second, and so on
 BACK_OFF = 0.9
 MAX_CONFIRMATIONS = 6
+# a step that confirms a rate, or checks a miss, runs this many times as long as the others
+LONG = 3
+# A step that is too short keeps a rate just above the capacity, because the queue has no time to grow. If a
+# rate that was kept is more than this many times the result, the steps contradict each other.
+MAX_CONTRADICTION = 1.1
+# steps of a whole search: one without disturbances takes about 15
+MAX_STEPS = 60
 # requests per second: lower rates are not tried
 MIN_RATE = 0.5
 # If the p99 of lateness is above this share of the tightest limit on a time, the load generator is to blame
 # for a missed SLO. Without such a limit, above this many seconds.
 MAX_LATE_SHARE = 0.2
 MAX_LATE_SECONDS = 0.1
+# The load generator is to blame, too, if it waited for a CPU for more than this share of the time.
+MAX_STARVED = 0.1
 # standard deviations by which the random number of requests may be below its expectation
 MAX_DEVIATIONS = 5.0
 # a queue grows if, at the end of a rate, more than this share of the requests are unanswered, and more than
@@ -32,18 +49,32 @@ MAX_DEVIATIONS = 5.0
 MAX_BACKLOG_SHARE = 0.05
 MIN_BACKLOG = 3
 
+Purpose = Literal["trying", "confirming", "checking"]
+# what keeps a higher rate from being known: nothing but the server; the load generator; steps that disagree
+LimitedBy = Literal["server", "generator", "contradiction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A rate to run, for `length` times the seconds of a step."""
+
+    rate: float
+    length: int
+    purpose: Purpose
+
 
 @dataclass(frozen=True, slots=True)
 class RateResult:
-    """The result of one rate."""
+    """The result of one step."""
 
     rate: float
+    length: int
     kept: bool
     generator_limited: bool  # whether the load generator, not the server, was too slow
 
 
 class CapacitySearch:
-    """Proposes one rate after another (`next_rate`), and takes the result of each (`record`)."""
+    """Proposes one step after another (`next_step`), and takes the result of each (`record`)."""
 
     def __init__(self, slo: Slo, start_rate: float) -> None:
         # a low rate cannot keep a limit that asks for a high rate
@@ -54,84 +85,130 @@ class CapacitySearch:
         self._tightest = min(times, default=math.inf)
         self._max_late = MAX_LATE_SHARE * self._tightest if times else MAX_LATE_SECONDS
         self.start_rate = start_rate
-        self._kept: float | None = None
+        self._results: list[RateResult] = []
+        # the bounds of the capacity, as far as they are believed
+        self._kept: RateResult | None = None
         self._missed: RateResult | None = None
-        self._rate_to_confirm: float | None = None
-        self._confirmations = 0
-        self._done = False
-        # the last result, if it was so narrow a miss that the same rate is tried once more
-        self._narrow_miss: RateResult | None = None
-        self.rate: float | None = None
+        # the last step, if its miss is so doubtful that it is run once more
+        self._doubtful: Step | None = None
+        self._length = 1
+        self._climb, self._descent = CLIMB, DESCENT
+        self._failed_confirmations = 0
+        # the highest rate that was kept, while it is tried again because the result contradicts it
+        self._contradicted_rate: float | None = None
+        self._settled = False
 
     @property
-    def confirming(self) -> bool:
-        """Whether the next rate runs longer, to confirm the capacity."""
-        return self._rate_to_confirm is not None
+    def rate(self) -> float | None:
+        """The highest rate that a long step has confirmed; None if there is none."""
+        if self._settled and self._kept is not None:
+            return self._kept.rate
+        confirmed = (result.rate for result in self._results if result.kept and result.length >= LONG)
+        return max(confirmed, default=None)
 
     @property
-    def limited_by(self) -> Literal["server", "generator"]:
-        """Why the lowest rate that missed did so."""
-        return "generator" if self._missed and self._missed.generator_limited else "server"
+    def limited_by(self) -> LimitedBy:
+        """Why no higher rate is known. Unless it is the server, `rate` is a lower bound."""
+        rate, highest = self.rate or 0.0, self._highest_kept
+        if any(result.generator_limited and result.rate > rate for result in self._results):
+            return "generator"
+        if rate and (not self._settled or highest > MAX_CONTRADICTION * rate):
+            return "contradiction"
+        return "server"
 
-    def next_rate(self) -> float | None:
-        """The rate to try next; None when the search is over."""
-        if self._done:
+    def keeps_slo(self, summary: PeriodSummary) -> bool:
+        """Whether the limits are kept, except for those that ask for a high rate."""
+        return not self._slo.missed(summary)
+
+    def next_step(self) -> Step | None:
+        """The step to run next; None when the search is over."""
+        if self._settled or len(self._results) >= MAX_STEPS:
             return None
-        if self._rate_to_confirm is not None:
-            return self._rate_to_confirm
-        if self._kept is None:
-            return self.start_rate if self._missed is None else self._missed.rate / 2
-        if self._missed is None:
-            return self._kept * 2
-        return (self._kept + self._missed.rate) / 2
+        if self._doubtful is not None:
+            return self._doubtful
+        kept, missed = self._kept, self._missed
+        if self._contradicted_rate is not None:
+            return Step(self._contradicted_rate, LONG, "checking")
+        if kept is None:
+            rate = self.start_rate if missed is None else missed.rate * self._descent
+            return Step(rate, self._length, "trying")
+        if missed is None:
+            return Step(kept.rate * self._climb, self._length, "trying")
+        if missed.rate / kept.rate > MAX_RATIO:
+            return Step((kept.rate + missed.rate) / 2, self._length, "trying")
+        if kept.length < LONG:
+            return Step(kept.rate, LONG, "confirming")
+        return Step(missed.rate, LONG, "checking")
 
-    def record(self, rate: float, summary: PeriodSummary, late_p99: float, completed: int) -> RateResult:
-        """Judge a rate that was tried, and choose how to continue.
+    def record(
+        self, step: Step, summary: PeriodSummary, late_p99: float, completed: int, starved: float = 0.0
+    ) -> RateResult:
+        """Judge a step that was run, and choose how to continue.
 
         Args:
-            rate: Requests per second that were due.
+            step: What was run.
             summary: The requests of the measured time.
             late_p99: Seconds after the due time at which requests were sent, 99th percentile.
             completed: Good answers that arrived within the measured time.
+            starved: Share of the time in which the load generator waited for a CPU.
         """
-        expected = rate * summary.seconds
+        expected = step.rate * summary.seconds
         too_few = summary.requests < expected - MAX_DEVIATIONS * math.sqrt(expected)
         # a growing queue does not miss a limit on times yet, but it will miss every one in the end
         backlog = summary.good - completed > max(MAX_BACKLOG_SHARE * summary.good, MIN_BACKLOG)
-        kept = not self._slo.missed(summary) and not too_few and not backlog
-        result = RateResult(rate, kept, generator_limited=not kept and (too_few or late_p99 > self._max_late))
+        kept = self.keeps_slo(summary) and not too_few and not backlog
+        starved_miss = not kept and starved > MAX_STARVED
+        limited = not kept and (too_few or late_p99 > self._max_late or starved_miss)
+        result = RateResult(step.rate, step.length, kept, limited)
+        self._results.append(result)
+
         # Too high a rate slows down most requests. If the median kept the limit, a disturbance may have
-        # slowed down a few, so the same rate is tried again.
-        first_try, self._narrow_miss = self._narrow_miss, None
-        if first_try is None and not kept and summary.percentile(0.5) < self._tightest:
-            self._narrow_miss = result
+        # slowed down a few. A failed confirmation contradicts an earlier step. These are tried once more.
+        narrow = summary.percentile(0.5) < self._tightest
+        may_repeat = not kept and self._doubtful is None
+        if may_repeat and (narrow or starved_miss or step.purpose == "confirming"):
+            self._doubtful = step
             return result
-        # a generator that was late in either try says nothing about the server
-        limited = result.generator_limited or (
-            not kept and first_try is not None and first_try.generator_limited
-        )
-        combined = replace(result, generator_limited=limited)
-        if self._rate_to_confirm is not None:
-            self._after_confirmation(combined)
+        self._doubtful = None
+        if kept:
+            self._use_kept(result)
         else:
-            self._after_trial(combined)
+            self._use_missed(result)
         return result
 
-    def _after_trial(self, result: RateResult) -> None:
-        if result.kept:
-            self._kept = result.rate
-        else:
-            self._missed = result
-        if self._kept is None:
-            self._done = result.rate / 2 < MIN_RATE
-        elif self._missed is not None and self._missed.rate / self._kept <= MAX_RATIO:
-            self._rate_to_confirm = self._kept
+    @property
+    def _highest_kept(self) -> float:
+        return max((result.rate for result in self._results if result.kept), default=0.0)
 
-    def _after_confirmation(self, result: RateResult) -> None:
-        self._confirmations += 1
-        if result.kept:
-            self.rate, self._done = result.rate, True
-            return
-        self._missed = result
-        self._rate_to_confirm = result.rate * BACK_OFF**self._confirmations
-        self._done = self._confirmations >= MAX_CONFIRMATIONS or self._rate_to_confirm < MIN_RATE
+    def _use_kept(self, result: RateResult) -> None:
+        if self._missed is None:
+            self._climb = min(self._climb**2, CLIMB)
+        elif result.rate >= self._missed.rate:
+            # the miss was wrong, and those before it may have been wrong for the same reason
+            self._missed, self._contradicted_rate = None, None
+            self._climb, self._length = FIRST_CLIMB_AGAIN, 1
+        self._kept = result
+
+    def _use_missed(self, result: RateResult) -> None:
+        kept, missed = self._kept, self._missed
+        if kept is None:
+            self._missed = result
+            if self._failed_confirmations:
+                self._after_failed_confirmation()
+        elif result.rate <= kept.rate:
+            # the longer step counts
+            self._kept, self._missed, self._length = None, result, LONG
+            self._after_failed_confirmation()
+        elif missed is None or result.rate < missed.rate:
+            self._missed = result
+        elif self._contradicted_rate is None and self._highest_kept > MAX_CONTRADICTION * kept.rate:
+            self._contradicted_rate = self._highest_kept
+        else:
+            self._settled = True
+        if self._kept is None and self._missed is not None:
+            self._settled = self._settled or self._missed.rate * self._descent < MIN_RATE
+
+    def _after_failed_confirmation(self) -> None:
+        self._failed_confirmations += 1
+        self._descent = BACK_OFF**self._failed_confirmations
+        self._settled = self._failed_confirmations >= MAX_CONFIRMATIONS

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from turnpike.loadtest.ledger import Ledger, PeriodSummary
+from turnpike.loadtest.measure.capacity import LimitedBy
 from turnpike.loadtest.measure.server_metrics import Scrape
 from turnpike.loadtest.plan import LoadPlan
 from turnpike.loadtest.slo import Limit
@@ -21,16 +21,32 @@ class RateStep:
     end: int
     summary: PeriodSummary
     late_p99: float  # seconds
+    starved: float  # share of the time in which the load generator waited for a CPU
     kept: bool
     generator_limited: bool  # the load generator was too slow, so a miss says nothing about the server
 
 
 @dataclass(frozen=True, slots=True)
+class WrkLoad:
+    """A load by wrk, whose connections wait for their answers, after the load generator was the limit."""
+
+    connections: int
+    summary: PeriodSummary
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
-    """The highest rate that kept the SLO, None if there is none; and what limits a higher one."""
+    """The highest rate that kept the SLO, None if there is none; and why no higher one is known."""
 
     rate: float | None
-    limited_by: Literal["server", "generator"]
+    limited_by: LimitedBy
+    by_wrk: WrkLoad | None = None
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the server may be able to answer more."""
+        return self.limited_by != "server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +93,7 @@ class LiveState:
 
     phase: str  # "warm-up", "load", "trying 400/s", "confirming 380/s", "recovering" or "waiting for answers"
     elapsed: float  # seconds since the start of the test
+    figures_from: float  # Unix time from which figures count: the start of the test, or of a search's step
     duration: float | None  # expected seconds of the whole test; None for a capacity search
     users: int  # users now; 0 in an open loop
     rate: float | None  # requests per second now; None in a closed loop

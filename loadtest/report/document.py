@@ -11,7 +11,7 @@ from typing import Any
 
 from turnpike.loadtest.ledger import OutcomeTotals, PeriodSummary
 from turnpike.loadtest.measure.buckets import Buckets
-from turnpike.loadtest.measure.record import RateStep, Record
+from turnpike.loadtest.measure.record import Capacity, RateStep, Record, WrkLoad
 from turnpike.loadtest.measure.summary import failures
 from turnpike.loadtest.plan import LoadPlan
 from turnpike.loadtest.report.sentences import capacity_sentence
@@ -203,19 +203,33 @@ def _bucket_pairs(buckets: Buckets) -> list[list[float]]:
     return [list(pair) for pair in zip(buckets.bounds, buckets.counts, strict=True)]
 
 
-def _capacity(record: Record) -> ReportDocument | None:
-    if not record.plan.find_capacity:
-        return None
-    capacity = record.capacity
-    result = {
+def capacity_figures(capacity: Capacity | None) -> ReportDocument:
+    """The result of a search; None if it was stopped before its end."""
+    return {
         "done": capacity is not None,
         "rate": capacity.rate if capacity else None,
         "limited_by": capacity.limited_by if capacity else None,
+        "wrk": _wrk(capacity.by_wrk) if capacity and capacity.by_wrk else None,
     }
+
+
+def _capacity(record: Record) -> ReportDocument | None:
+    if not record.plan.find_capacity:
+        return None
+    result = capacity_figures(record.capacity)
     return {
         **result,
         "sentence": capacity_sentence(result),
         "steps": [_step(step, record) for step in record.steps],
+    }
+
+
+def _wrk(load: WrkLoad) -> ReportDocument:
+    return {
+        "connections": load.connections,
+        "seconds": load.summary.seconds,
+        **summary_figures("all", load.summary),
+        "kept": load.kept,
     }
 
 
@@ -226,6 +240,7 @@ def _step(step: RateStep, record: Record) -> ReportDocument:
         "due_rate": step.rate,
         **summary_figures("all", step.summary),
         "late_p99": step.late_p99,
+        "starved": step.starved,
         # a change of this public key would break readers of reports
         "held": step.kept,
         "limited": step.generator_limited,

@@ -78,8 +78,8 @@ def _summary(title: str, report: Figures) -> Markup:
     interrupted = ["The test was stopped early."] if report["interrupted"] else []
     capacity_tile = rows_tile = None
     if capacity and capacity["rate"]:
-        limit = f"; {sentences.GENERATOR_WAS_LIMIT}" if capacity["limited_by"] == "generator" else ""
-        capacity_tile = tile(sentences.capacity_rate(capacity), f"capacity within the SLO{limit}")
+        limits = ["capacity within the SLO", sentences.capacity_limit(capacity)]
+        capacity_tile = tile(sentences.capacity_rate(capacity), "; ".join(filter(None, limits)))
     if report["load"]["rows"] != [1]:
         rows_tile = tile(f"{fmt.number(total['rows_rate'])}/s", "rows")
     return summary(
@@ -149,7 +149,7 @@ def _capacity(capacity: Figures | None, charts: Charts) -> Markup | None:
     for step in capacity["steps"]:
         slow = ", load generator too slow" if step["limited"] else None
         steps.append({**step, "outcome": (verdict(kept=step["held"]), slow)})
-    caption = "All rates, in the order in which they were tried."
+    caption = "All rates, in the order in which they were tried. turnpike's own load generator sent them."
     return section(
         "Capacity",
         None,

@@ -42,9 +42,14 @@ SERVER_METRICS = (
 )
 NO_ERRORS = "Every request had a good answer. All answers were checked."
 NO_REQUESTS = "No request was due in the measured time."
+STEPS_DISAGREE = "steps of the search contradict each other"
 GENERATOR_WAS_LIMIT = "the load generator was the limit"
 SERVER_LIMITED = "At higher rates the server did not keep the SLO."
 UNDONE = "The search was stopped before it found the capacity."
+CONTRADICTION = (
+    "A higher rate kept the SLO once, but not in a longer step. That happens if other programs use the CPUs, "
+    "or if the server slows down. Search again on an idle machine, or with longer --step-seconds."
+)
 NO_RATE = "No rate kept the SLO long enough to be confirmed."
 NO_RATE_GENERATOR = (
     f"{NO_RATE} But the load generator could not keep its schedule either, so this says nothing about the "
@@ -107,22 +112,41 @@ def capacity_sentence(capacity: Mapping[str, Any]) -> str:
     """The result of a search for the capacity."""
     if not capacity["done"]:
         return UNDONE
-    generator = capacity["limited_by"] == "generator"
     if capacity["rate"] is None:
-        return NO_RATE_GENERATOR if generator else NO_RATE
+        return NO_RATE_GENERATOR if capacity["limited_by"] == "generator" else NO_RATE
     rate = fmt.number(capacity["rate"])
-    if generator:
-        return (
-            f"The capacity is at least {rate} requests per second: {GENERATOR_WAS_LIMIT}. At higher rates it "
-            f"sent requests late, which says nothing about the server. {MORE_PROCESSES}"
-        )
-    return f"{rate} requests per second kept the SLO, and a longer run confirmed it. {SERVER_LIMITED}"
+    if capacity["limited_by"] == "server":
+        return f"{rate} requests per second kept the SLO, and a longer run confirmed it. {SERVER_LIMITED}"
+    at_least = f"The capacity is at least {rate} requests per second: {capacity_limit(capacity)}. "
+    if capacity["limited_by"] == "contradiction":
+        return at_least + CONTRADICTION
+    at_least += "At higher rates it sent requests late, which says nothing about the server. "
+    return at_least + (wrk_sentence(capacity["wrk"]) if capacity["wrk"] else MORE_PROCESSES)
+
+
+def wrk_sentence(wrk: Mapping[str, Any]) -> str:
+    """What wrk measured where the load generator was the limit."""
+    verdict = "and the SLO was kept" if wrk["kept"] else "and the SLO was missed"
+    return (
+        f"wrk, with {wrk['connections']} connections that wait for their answers, got "
+        f"{fmt.number(wrk['rate'])} answers per second: p99 {fmt.seconds(wrk['p99'])}, "
+        f"errors {fmt.share(wrk['errors'])}, {verdict}. wrk checks only the status of answers."
+    )
+
+
+def capacity_limit(capacity: Mapping[str, Any]) -> str:
+    """Why the capacity may be higher than the rate that was found; empty if it is not."""
+    return {"generator": GENERATOR_WAS_LIMIT, "contradiction": STEPS_DISAGREE}.get(capacity["limited_by"], "")
 
 
 def capacity_rate(capacity: Mapping[str, Any]) -> str:
     """The capacity that a search found, in a few words."""
     rate = f"{fmt.number(capacity['rate'])}/s"
-    return f"at least {rate}" if capacity["limited_by"] == "generator" else rate
+    if not capacity_limit(capacity):
+        return rate
+    wrk = capacity["wrk"]
+    more = f" (wrk: {fmt.number(wrk['rate'])}/s)" if wrk and wrk["kept"] else ""
+    return f"at least {rate}{more}"
 
 
 def server_sentence(server: Mapping[str, Any]) -> str:

@@ -50,6 +50,7 @@ class OverloadedServer:
     def drain(self):
         for second in range(int(now()) - 5, int(now()) + 1):
             add_requests(self.ledger, second, 1, 60, faults={"503": 1})
+        return 0.0
 
     def is_answered_within(self, seconds):
         self.events.append(latency := next(self.latencies))
@@ -61,6 +62,59 @@ plan = LoadPlan("http://127.0.0.1:9", find_capacity=True, warmup=0, step_seconds
 test = LoadTest(plan, server, server, lambda: server.events[-1] == 25, lambda state: None)
 assert test.run().interrupted
 print(json.dumps(server.events))
+"""
+
+
+# the processes send at most 2,000 requests per second, all of which have good answers
+LIMITED_SEARCH = """
+from turnpike.loadtest.run import LoadTest  # isort: skip
+import json
+import sys
+from types import SimpleNamespace
+
+from turnpike.loadtest.ledger import Ledger, now
+from turnpike.loadtest.measure.summary import failures
+from turnpike.loadtest.plan import LoadPlan
+from turnpike.loadtest.report.document import build_document
+from turnpike.loadtest.slo import Slo
+from turnpike.loadtest.workload.payloads import Payload
+from tests.support.loadtest_records import add_requests, sample_target
+
+
+class LimitedProcesses:
+    def __init__(self):
+        self.ledger, self.rate, self.user_count = Ledger(), 0, 0
+        self.busy_samples, self.first_wrong = {}, None
+        self.idle_latency, self.target = 0.0003, sample_target()
+        self.checker = SimpleNamespace(kinds_with_equal_answers=())
+
+    def start_open_loop(self):
+        pass
+
+    check_workers = start_open_loop
+
+    def set_rate(self, rate):
+        self.rate, self.begun = rate, int(now())
+
+    def drain(self):
+        # the warm-up has the rate of the first step
+        add_requests(self.ledger, self.begun, int(now()) + 1 - self.begun, min(self.rate, 2000))
+        return 0.0
+
+    def is_answered_within(self, seconds):
+        return True
+
+    def payloads(self, wire):
+        return (Payload("json, 1 row", "/v2/models/m/infer", b"{}", {}, 1, 1.0, wire),)
+
+
+limited = LimitedProcesses()
+plan = LoadPlan(
+    sys.argv[1], find_capacity=True, warmup=0, step_seconds=0.1, users=7, slo=Slo.parse("p99<1s")
+)
+record = LoadTest(plan, limited, limited, lambda: False, lambda state: None).run()
+assert not failures(record)
+print(json.dumps(build_document(record)))
 """
 
 
@@ -247,6 +301,42 @@ def test_a_server_recovers_before_the_next_rate() -> None:
     )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == [50, math.inf, 0.5, 0.02, 25]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("installed", [True, False])
+def test_wrk_takes_over_where_the_processes_are_the_limit(tmp_path: Path, installed: bool) -> None:
+    """The figures are those of the step that confirmed the capacity, although a check came after it."""
+    if installed:
+        program = tmp_path / "wrk"
+        result = {"requests": 500, "duration": 1_000_000, "refused": 0, "lost": 0, "quantiles": [2000] * 1000}
+        program.write_text(f"#!/bin/sh\necho '{json.dumps(result)}'\n")
+        program.chmod(0o755)
+    search = subprocess.run(
+        [sys.executable, "-c", LIMITED_SEARCH, "http://127.0.0.1:9"],
+        cwd=live_server.ROOT,
+        env=live_server.environment() | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert search.returncode == 0, search.stderr
+    document = json.loads(search.stdout)
+    capacity = document["capacity"]
+    # a random schedule may send somewhat fewer requests than are due
+    assert 1900 <= capacity["rate"] <= 2300
+    assert capacity["limited_by"] == "generator"
+    (confirmed,) = [
+        step for step in capacity["steps"] if step["held"] and step["due_rate"] == capacity["rate"]
+    ][1:]
+    assert document["counted"]["from"] == confirmed["from"]
+    assert not capacity["steps"][-1]["held"]
+    if installed:
+        assert (capacity["wrk"]["rate"], capacity["wrk"]["p99"]) == (500, pytest.approx(0.002, rel=0.01))
+        assert (capacity["wrk"]["connections"], capacity["wrk"]["kept"]) == (7, True)
+    else:
+        assert capacity["wrk"] is None
 
 
 @pytest.mark.slow

@@ -153,7 +153,7 @@ def sample_search_record(
         add_requests(ledger, begin, 5, rate, median=median, faults=faults, seed=index)
         summary = ledger.summary(begin, begin + 5)
         kept = not slo.missed(summary)
-        steps.append(RateStep(rate, begin, begin + 5, summary, 0.001, kept, generator_limited=False))
+        steps.append(RateStep(rate, begin, begin + 5, summary, 0.001, 0.0, kept, generator_limited=False))
         scrapes += [sample_scrape(begin + second + 0.9, rate, median) for second in range(5)]
     best = max((step for step in steps if step.kept), key=lambda step: step.rate, default=steps[-1])
     return sample_record(

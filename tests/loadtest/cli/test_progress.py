@@ -42,6 +42,7 @@ def state(elapsed: float, ledger: Ledger | None = None, **changes: Any) -> LiveS
     fields: dict[str, Any] = {
         "phase": "load",
         "elapsed": elapsed,
+        "figures_from": float(START),
         "duration": 60.0,
         "users": 50,
         "rate": None,
@@ -68,16 +69,28 @@ def test_a_line_has_the_figures_of_the_last_seconds() -> None:
     )
 
 
-@pytest.mark.parametrize(("elapsed", "rate"), [(0.4, 0), (1.3, 0), (3.3, 20), (4.3, 20)])
-def test_recent_figures_are_correct_in_the_first_seconds(elapsed: float, rate: float) -> None:
-    """A test that has just started does not look slower; the rate is 0 until a second is complete."""
-    now = state(elapsed, sample_ledger())
-    assert RecentFigures.of(now, START + 100 + elapsed).rate == rate
+@pytest.mark.parametrize(("elapsed", "rate"), [(0.4, None), (1.3, None), (3.3, 20), (4.3, 20)])
+def test_recent_figures_are_correct_in_the_first_seconds(elapsed: float, rate: float | None) -> None:
+    """A test that has just started does not look slower; there is no rate until a second is complete."""
+    now = state(elapsed, sample_ledger(), figures_from=START + 100.0)
+    recent = RecentFigures.of(now, START + 100 + elapsed)
+    assert recent.rate == rate or (rate is None and math.isnan(recent.rate))
+
+
+def test_a_step_of_a_search_shows_its_own_figures() -> None:
+    """Errors and latencies of the steps before it do not count."""
+    ledger = sample_ledger()
+    for _ in range(3):
+        ledger.add(Outcome("a", START + 103.5, 0, 2.0, 1, "503"))
+    for figures_from, errors, rate in ((START, 5, 20), (START + 103, 3, 20), (START + 104, 0, 20)):
+        now = state(106.2, ledger, figures_from=float(figures_from))
+        recent = RecentFigures.of(now, START + 106.3)
+        assert (recent.errors, recent.rate) == (errors, pytest.approx(rate, rel=0.51))
 
 
 def test_an_open_loop_shows_its_rate() -> None:
     now = state(3, users=0, rate=412.3)
-    assert "412/s due, 0/s good, p50 -, p99 -, errors 0" in status_line(now, RecentFigures.of(now, START))
+    assert "412/s due, -/s good, p50 -, p99 -, errors 0" in status_line(now, RecentFigures.of(now, START))
 
 
 def test_without_a_terminal_there_is_a_line_every_five_seconds() -> None:
@@ -112,7 +125,7 @@ def test_a_search_has_no_progress_bar() -> None:
 def test_each_step_is_printed_once(terminal: bool) -> None:
     console = make_console(terminal=terminal)
     steps = sample_search_record().steps
-    steps = (*steps[:3], replace(steps[3], generator_limited=True))
+    steps = (*steps[:3], replace(steps[3], generator_limited=True, starved=0.25))
     with LoadProgress(console, clock=lambda: START) as progress:
         for number, second in ((0, 1), (1, 2), (1, 3), (4, 4)):
             progress(state(second, steps=steps[:number], duration=None))
@@ -120,7 +133,8 @@ def test_each_step_is_printed_once(terminal: bool) -> None:
     assert len(lines) == 4
     assert "100/s: SLO kept, p50" in lines[0]
     assert "800/s: SLO missed" in lines[3]
-    assert "load generator too slow" in lines[3]
+    assert lines[3].endswith("load generator too slow, it waited for a CPU 25 % of the time")
+    assert not any("load generator" in line for line in lines[:3])
 
 
 def test_the_result_is_shown_as_a_table() -> None:
@@ -140,6 +154,7 @@ def test_the_result_is_shown_as_a_table() -> None:
     assert f"{summary.errors * 100:.3g} %" in text
     assert "note: to [b]know[/b]" in text
     assert "wrong answer: output [red]x[/red]: expected 1, got 2" in text
+    assert f"errors: {summary.bad} requests without a good answer: 503" in text
 
 
 def test_the_table_fits_a_terminal() -> None:
@@ -158,7 +173,9 @@ def test_the_title_names_the_capacity() -> None:
     limited = replace(sample_search_record(), capacity=Capacity(400, "generator"))
     text = "capacity at least 400/s, confirmed"
     assert text in str(result_table(limited).title)
-    for record, noted in ((limited, True), (sample_search_record(), False)):
+    disagreeing = replace(sample_search_record(), capacity=Capacity(400, "contradiction"))
+    assert text in str(result_table(disagreeing).title)
+    for record, noted in ((limited, True), (disagreeing, True), (sample_search_record(), False)):
         console = make_console()
         LoadProgress(console).show_result(record)
         assert ("note: The capacity is at least 400 requests per second" in output(console)) is noted

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import gevent
@@ -16,7 +17,7 @@ import pytest
 
 from tests.support import fake_servers
 from tests.support.fake_servers import FakeAnswer, ReceivedRequest, Responder
-from turnpike.loadtest.generate import sender
+from turnpike.loadtest.generate import process_load, sender
 from turnpike.loadtest.generate.open_loop import MAX_IN_FLIGHT
 from turnpike.loadtest.generate.process_load import ProcessLoad
 from turnpike.loadtest.ledger import Outcome, PeriodSummary, now
@@ -343,3 +344,16 @@ def test_requests_are_sent_on_time_without_timerfd(monkeypatch: pytest.MonkeyPat
             gevent.sleep(0.3)
             process_load.drain()
     assert len(outcomes) > 20
+
+
+@pytest.mark.parametrize(
+    ("statistics", "seconds"), [("7000 2500000000 12\n", 2.5), ("", 0.0), ("0 none 0", 0.0), (None, 0.0)]
+)
+def test_the_time_without_a_cpu_is_read_if_the_system_counts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statistics: str | None, seconds: float
+) -> None:
+    file = tmp_path / "schedstat"
+    if statistics is not None:
+        file.write_text(statistics)
+    monkeypatch.setattr(process_load, "SCHEDULER_STATISTICS", file)
+    assert process_load.starved_seconds() == seconds

@@ -18,7 +18,7 @@ from tests.support.loadtest_records import (
 )
 from tests.support.page_reader import PageReader, assert_self_contained
 from turnpike.loadtest.ledger import Ledger
-from turnpike.loadtest.measure.record import Capacity, Record
+from turnpike.loadtest.measure.record import Capacity, Record, WrkLoad
 from turnpike.loadtest.plan import LoadPlan
 from turnpike.loadtest.report.charts import make_charts
 from turnpike.loadtest.report.document import build_document
@@ -138,6 +138,34 @@ def test_a_slow_generator_is_shown_as_the_limit(rate: float | None) -> None:
     assert isinstance(marks, Marks)
     assert ("hollow diamond", "2") in marks.styles
     assert "load generator too slow" in render_report(report)
+
+
+def test_steps_that_disagree_make_a_lower_bound() -> None:
+    report = build_document(replace(sample_search_record(), capacity=Capacity(400, "contradiction")))
+    page = render_report(report)
+    assert ">capacity at least 400/s</span>" in page
+    assert "steps of the search contradict each other" in report["capacity"]["sentence"]
+    assert escape(report["capacity"]["sentence"]) in page
+
+
+def test_a_load_by_wrk_is_shown_beside_a_limited_search() -> None:
+    """It takes the place of the advice to send from more processes."""
+    summary = sample_search_record().steps[0].summary
+    capacity = Capacity(400, "generator", WrkLoad(50, summary, kept=True))
+    report = build_document(replace(sample_search_record(), capacity=capacity))
+    assert report["capacity"]["wrk"]["connections"] == 50
+    assert report["capacity"]["wrk"]["rate"] == summary.rate
+    sentence = report["capacity"]["sentence"]
+    assert "wrk, with 50 connections that wait for their answers, got 100 answers per second" in sentence
+    assert "the SLO was kept" in sentence
+    assert "--processes" not in sentence
+    page = render_report(report)
+    assert escape(sentence) in page
+    assert ">capacity at least 400/s (wrk: 100/s)</span>" in page
+    missed = replace(capacity, by_wrk=WrkLoad(50, summary, kept=False))
+    page = render_report(build_document(replace(sample_search_record(), capacity=missed)))
+    assert ">capacity at least 400/s</span>" in page
+    assert "the SLO was missed" in page
 
 
 def test_the_page_explains_coordinated_omission() -> None:
