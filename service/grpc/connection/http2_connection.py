@@ -190,6 +190,7 @@ class Http2Connection:
         if call.announced_left is not None:
             call.announced_left -= len(payload)
             if call.announced_left < 0 or (is_last and call.announced_left):
+                call.received = is_last
                 self._credit(len(payload))
                 self._reset(call, ErrorCode.PROTOCOL_ERROR)
                 return
@@ -242,6 +243,7 @@ class Http2Connection:
         if call.received:
             self._reset(call, ErrorCode.STREAM_CLOSED)
         elif not (is_last and is_valid) or call.announced_left:
+            call.received = is_last
             self._reset(call, ErrorCode.PROTOCOL_ERROR)
         else:
             call.end_received()
