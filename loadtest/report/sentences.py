@@ -44,6 +44,7 @@ NO_ERRORS = "Every request had a good answer. All answers were checked."
 NO_REQUESTS = "No request was due in the measured time."
 STEPS_DISAGREE = "steps of the search contradict each other"
 GENERATOR_WAS_LIMIT = "the load generator was the limit"
+SAYS_NOTHING = "which says nothing about the server"
 SERVER_LIMITED = "At higher rates the server did not keep the SLO."
 UNDONE = "The search was stopped before it found the capacity."
 CONTRADICTION = (
@@ -120,7 +121,7 @@ def capacity_sentence(capacity: Mapping[str, Any]) -> str:
     at_least = f"The capacity is at least {rate} requests per second: {capacity_limit(capacity)}. "
     if capacity["limited_by"] == "contradiction":
         return at_least + CONTRADICTION
-    at_least += "At higher rates it sent requests late, which says nothing about the server. "
+    at_least += f"At higher rates it sent requests late or waited for a CPU, {SAYS_NOTHING}. "
     return at_least + (wrk_sentence(capacity["wrk"]) if capacity["wrk"] else MORE_PROCESSES)
 
 
@@ -145,7 +146,11 @@ def capacity_rate(capacity: Mapping[str, Any]) -> str:
     if not capacity_limit(capacity):
         return rate
     wrk = capacity["wrk"]
-    more = f" (wrk: {fmt.number(wrk['rate'])}/s)" if wrk and wrk["kept"] else ""
+    more = (
+        f" (wrk: {fmt.number(wrk['rate'])}/s)"
+        if wrk and wrk["kept"] and wrk["rate"] > capacity["rate"]
+        else ""
+    )
     return f"at least {rate}{more}"
 
 
