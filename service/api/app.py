@@ -6,6 +6,7 @@ the same routes as a FastAPI application.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -55,6 +56,7 @@ from turnpike.service.requests.router import Router
 from turnpike.service.requests.tracing import Tracing
 from turnpike.service.telemetry.access_log import access_log
 from turnpike.service.telemetry.counters import RequestCounters
+from turnpike.service.weights.cache import WeightsCache
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +76,14 @@ class Application:
         self._hooks_compared = not self._hooks
         counters = RequestCounters()
         budget = MemoryBudget(max_held_bytes(settings))
-        self._load = partial(load, settings=settings, counters=counters, threads=threads_per_worker(settings))
+        self._weights = WeightsCache.from_settings(settings)
+        self._load = partial(
+            load,
+            settings=settings,
+            counters=counters,
+            threads=threads_per_worker(settings),
+            weights=self._weights,
+        )
         self.registry = ModelRegistry(self._load_model)
         self.context = ServiceContext(
             settings=settings,
@@ -146,6 +155,8 @@ class Application:
     async def _commit(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Serve a deployment from now on. The first complete one shows which hooks have no model."""
         outcome = await self.registry.commit(record)
+        if self._weights is not None:
+            await asyncio.to_thread(self._weights.remove_unused)
         if not self._hooks_compared and record["complete"]:
             self._hooks_compared = True
             known = {version["name"] for version in self.registry.index()}
