@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -20,7 +19,6 @@ from turnpike.service.artifact.manifest import Manifest, read_manifest
 from turnpike.service.artifact.runtime import PreparedFiles, Runtime, open_runtime, runtime_settings
 from turnpike.service.config.memory_share import memory_per_worker
 from turnpike.service.errors import ModelFileError, RunError
-from turnpike.service.inference_types import Array
 from turnpike.service.registry.checked_file import (
     CheckedFile,
     FileOptions,
@@ -34,9 +32,9 @@ from turnpike.service.registry.checked_file import (
     open_judged,
     probe_file,
 )
-from turnpike.service.registry.probe import FEW_ROWS, ProbeResult, find_rows
+from turnpike.service.registry.probe import FEW_ROWS, ProbeResult, Rows, find_rows
 from turnpike.service.repository.scan import ModelFile, expect_unchanged
-from turnpike.service.weights.cache import MIN_MODEL_BYTES, ModelSlot, WeightsCache
+from turnpike.service.weights.cache import ModelSlot, WeightsCache
 from turnpike.service.weights.entry import WEIGHTS, Entry
 from turnpike.service.weights.preparation import entry_name
 
@@ -50,20 +48,12 @@ class _UnfitError(Exception):
     """The prepared form of a model is not what the model is."""
 
 
-def open_shared(
-    cache: WeightsCache, file: ModelFile, options: FileOptions, min_bytes: int = MIN_MODEL_BYTES
-) -> CheckedFile | None:
+def open_shared(cache: WeightsCache, file: ModelFile, options: FileOptions) -> CheckedFile | None:
     """Open a file by its prepared weights, which are made if there are none.
 
     None if the cache cannot be used for this file. A ModelFileError says why the file may not be served.
-
-    Args:
-        cache: The cache.
-        file: The file in the repository.
-        options: How to open it.
-        min_bytes: Size of the smallest files that the cache is used for.
     """
-    if file.size < min_bytes:
+    if file.size < cache.min_model_bytes:
         return None
     try:
         expect_unchanged(file)
@@ -217,9 +207,7 @@ def _expect_same(original: Runtime, mapped: Runtime) -> None:
         raise _UnfitError("it accepts none of the random rows on which its prepared graph is compared")
 
 
-def _expect_same_bits(
-    original: Runtime, mapped: Runtime, feeds: Mapping[str, Array], names: list[str]
-) -> None:
+def _expect_same_bits(original: Runtime, mapped: Runtime, feeds: Rows, names: list[str]) -> None:
     pairs = zip(names, original.run(feeds, names), mapped.run(feeds, names), strict=True)
     for name, expected, actual in pairs:
         if expected.shape != actual.shape or expected.tobytes() != actual.tobytes():
@@ -245,7 +233,7 @@ def _store_probe(entry: Entry, result: ProbeResult, options: FileOptions) -> Non
 
 
 def _stored_probe(entry: Entry, runtime: Runtime, options: FileOptions) -> ProbeResult | None:
-    """The result of an earlier probe with the same settings. A few rows warm up the model, as a probe does."""
+    """The result of an earlier probe with these settings. A few rows warm up the model, as a probe does."""
     record: Any = entry.read_fact(_probe_name(options))
     try:
         result = ProbeResult(**{**record, "splittable": frozenset(record["splittable"])})

@@ -76,6 +76,8 @@ class Entry:
     def _is_as_sealed(self, call: Caller, clock: Callable[[], int]) -> bool:
         # checked before?
         expected = read_sealed(self.folder / DIGESTS)
+        if expected is None:
+            return False
         identities = self._identities()
         stamp = {"boot": boot_id(), "files": {name: list(known) for name, known in identities.items()}}
         if stamp["boot"] is not None and read_sealed(self.folder / STAMP) == stamp:
