@@ -17,7 +17,7 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
@@ -144,7 +144,7 @@ def post(server: OurServer, path: str, body: bytes) -> bytes:
     return content
 
 
-def print_table(figures: dict[tuple[int, str], Sequence[ServerFigures]]) -> None:
+def print_table(figures: Mapping[tuple[int, str], Sequence[ServerFigures]]) -> None:
     """Print medians over the rounds."""
     heads = ["workers", "cache", "load at start", "load again", "PSS at start", "PSS after 64 rows"]
     print(f"| {' | '.join(heads)} |\n| ---: | --- " + "| ---: " * 4 + "|")

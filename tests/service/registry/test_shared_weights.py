@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +18,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.support.killed_preparation import POINTS
+from tests.support.live_server import ROOT
 from tests.support.onnx_sources import model_of, value
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
@@ -381,3 +386,19 @@ def test_a_file_that_another_process_loads_for_long_is_loaded_without_the_cache(
     with cache.slot(file.path):
         load_model(file, weights=cache)
     assert "another process is still loading them" in caplog.text
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_process_that_is_killed_leaves_nothing_that_is_served(
+    tmp_path: Path, cache: WeightsCache, file: ModelFile, point: str
+) -> None:
+    """The next process waits for nothing, and serves the right bits from a whole entry."""
+    words = ["-m", "tests.support.killed_preparation", tmp_path / "cache", file.path, point]
+    process = subprocess.run([sys.executable, *map(str, words)], cwd=ROOT, check=False)
+    assert process.returncode == -signal.SIGKILL
+    model = load_model(file, weights=cache)
+    expect_equal(model, load_model(file))
+    assert mapped_files() == {str(entry_folder(cache) / WEIGHTS)}
+    cache.remove_unused()
+    assert list(cache.entries.iterdir()) == [entry_folder(cache)]
+    assert not list((tmp_path / "cache" / "tries").iterdir())
