@@ -22,7 +22,7 @@ from turnpike.service.remote.remote_repository import open_repository
 from turnpike.service.repository.location import warning_of_other_folder
 from turnpike.service.repository.rollout import Rollout
 from turnpike.service.telemetry.log import TERMINAL_LINES, configure_logging
-from turnpike.service.weights.cache import MIN_MODEL_BYTES, WeightsCache
+from turnpike.service.weights.cache import MIN_MODEL_BYTES, cache_problem
 
 if TYPE_CHECKING:
     from turnpike.service.process.worker import MakeApp
@@ -69,7 +69,7 @@ class Supervisor:
 
     def __init__(self, settings: Settings, ports: Ports, make_app: MakeApp) -> None:
         # said once, not by every worker
-        self._weights_problem = WeightsCache.problem(settings)
+        self._weights_problem = cache_problem(settings)
         if self._weights_problem is not None:
             settings = settings.model_copy(update={"weights_cache": 0})
         self._settings = settings

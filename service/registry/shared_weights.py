@@ -97,7 +97,6 @@ def _open_in_slot(
             checked = _prepare(draft, file, judged, options)
             entry = cache.publish(draft, name)
         except (_UnfitError, RunError) as error:
-            cache.give_up(name)
             log.warning("%s/%d: weights are not shared: %s", file.name, file.version, error)
             return judged
         _store_probe(entry, checked.result, options)
@@ -154,19 +153,19 @@ def _prepare(draft: Entry, file: ModelFile, judged: JudgedFile, options: FileOpt
     try:
         original = open_judged(file, judged, options, PreparedFiles(draft.graph, WEIGHTS))
     except ModelFileError as error:
-        raise _UnfitError(str(error)) from error
+        raise _UnfitError(f"they cannot be prepared: {error}") from error
     biases = check_gates(original, manifest, judged.data, where)
     text = check_inputs(original, manifest, where)
     with draft.levers.open("wb") as levers:
         np.savez(levers, **biases)  # type: ignore[arg-type]
     if not (draft.folder / WEIGHTS).exists():
-        raise _UnfitError("it has no large weights")
+        raise _UnfitError("the model has no large ones")
     try:
         mapped = _open_prepared(draft, manifest, options)
     except ModelFileError as error:
-        raise _UnfitError(str(error)) from error
+        raise _UnfitError(f"they cannot be opened: {error}") from error
     if read_manifest(draft.graph.read_bytes(), where) != manifest:
-        raise _UnfitError("its prepared graph has another manifest")
+        raise _UnfitError("the prepared graph has another manifest")
     _expect_same(original, mapped)
     del original
     result = probe_file(file, mapped, options)
@@ -188,7 +187,7 @@ def _expect_same(original: Runtime, mapped: Runtime) -> None:
     """Raise an _UnfitError unless both forms of a model have the same tensors and compute the same bits."""
     for part in ("inputs", "outputs", "hidden", "levers"):
         if getattr(original, part) != getattr(mapped, part):
-            raise _UnfitError(f"its prepared graph has other {part}")
+            raise _UnfitError(f"the prepared graph has other {part}")
     names = [tensor.name for tensor in (*original.outputs, *original.hidden)]
     batch = batch_dimension(original.inputs)
     # one more run with all levers changed
@@ -204,14 +203,14 @@ def _expect_same(original: Runtime, mapped: Runtime) -> None:
             _expect_same_bits(original, mapped, feeds, names)
         _expect_same_bits(original, mapped, feeds | moved, names)
     if not compared:
-        raise _UnfitError("it accepts none of the random rows on which its prepared graph is compared")
+        raise _UnfitError("the model accepts none of the random rows on which the prepared graph is compared")
 
 
 def _expect_same_bits(original: Runtime, mapped: Runtime, feeds: Rows, names: list[str]) -> None:
     pairs = zip(names, original.run(feeds, names), mapped.run(feeds, names), strict=True)
     for name, expected, actual in pairs:
         if expected.shape != actual.shape or expected.tobytes() != actual.tobytes():
-            raise _UnfitError(f"{name}: its prepared graph gives other bits")
+            raise _UnfitError(f"{name}: the prepared graph gives other bits")
 
 
 def _entry_name(cache: WeightsCache, digest: str) -> str:

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from turnpike.common.cache_folder import cache_folder
+from turnpike.common.durable_files import writing_problem
 from turnpike.service.config.settings import Settings
 from turnpike.service.weights.entry import Entry
 from turnpike.service.weights.preparation import cpu_description
@@ -50,6 +51,8 @@ MAX_TRIES, TRY_SECONDS = 2, 86_400
 # what the names of unfinished and of removed entries begin with
 DRAFT, TRASH = ".draft-", ".trash-"
 FOLDER_LOCK = "folder"
+# in turnpike's cache folder
+FOLDER = "weights"
 
 
 class ModelSlot:
@@ -114,32 +117,11 @@ class WeightsCache:
         """The cache in the folder of this user; None if the settings turn it off, or it cannot be used."""
         if is_off(settings):
             return None
-        cache = cls._open(settings)
+        cache = _open_cache(settings)
         if isinstance(cache, str):
             log.info("workers do not share weights: %s", cache)
             return None
         return cache
-
-    @classmethod
-    def problem(cls, settings: Settings) -> str | None:
-        """Why the settings ask for a cache that cannot be used here; None if they do not, or it can."""
-        cache = None if is_off(settings) else cls._open(settings)
-        return cache if isinstance(cache, str) else None
-
-    @classmethod
-    def _open(cls, settings: Settings) -> WeightsCache | str:
-        """The cache, or why there is none."""
-        cpu = cpu_description()
-        if cpu is None:
-            return "the system does not say what its CPU can do"
-        try:
-            return cls(cache_folder("weights"), settings.weights_cache, cpu)
-        except RuntimeError:
-            return "there is no home folder: set TURNPIKE_CACHE"
-        except UntrustedError as error:
-            return str(error)
-        except OSError as error:
-            return f"{error.filename or cache_folder('weights')} cannot be written ({error.strerror})"
 
     @contextlib.contextmanager
     def slot(self, path: Path) -> Iterator[ModelSlot | None]:
@@ -206,10 +188,6 @@ class WeightsCache:
         (self._tries / f"{name}.json").unlink(missing_ok=True)
         return Entry(self.entries / name)
 
-    def give_up(self, name: str) -> None:
-        """Store that a model cannot be prepared, so that it is not tried again soon."""
-        write_sealed(self._tries / f"{name}.json", MAX_TRIES)
-
     def remove(self, name: str) -> None:
         """Remove an entry. Processes that have mapped its files keep them."""
         trash = self.entries / f"{TRASH}{secrets.token_hex(4)}"
@@ -262,6 +240,36 @@ class WeightsCache:
 def is_off(settings: Settings) -> bool:
     """Whether the settings ask for no cache: other devices have their own form of the weights."""
     return settings.weights_cache == 0 or settings.device != "cpu"
+
+
+def cache_problem(settings: Settings) -> str | None:
+    """Why the settings ask for a cache that cannot be used here; None if they do not, or it can.
+
+    Creates no folder, since no model may be large enough.
+    """
+    if is_off(settings):
+        return None
+    with contextlib.suppress(RuntimeError):
+        folder = cache_folder(FOLDER)
+        if not folder.exists():
+            return writing_problem(folder)
+    cache = _open_cache(settings)
+    return cache if isinstance(cache, str) else None
+
+
+def _open_cache(settings: Settings) -> WeightsCache | str:
+    """The cache in the folder of this user, or why it cannot be used."""
+    cpu = cpu_description()
+    if cpu is None:
+        return "the system does not say what its CPU can do"
+    try:
+        return WeightsCache(cache_folder(FOLDER), settings.weights_cache, cpu)
+    except RuntimeError:
+        return "there is no home folder: set TURNPIKE_CACHE"
+    except UntrustedError as error:
+        return str(error)
+    except OSError as error:
+        return f"{error.filename} cannot be written ({error.strerror})"
 
 
 def _lock(descriptor: int, seconds: float) -> bool:

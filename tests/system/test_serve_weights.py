@@ -85,15 +85,15 @@ def test_without_a_folder_that_can_be_written_the_weights_are_not_shared(
     (tmp_path / "file").touch()
     with serving(*options(repository), TURNPIKE_CACHE=str(tmp_path / "file")) as server:
         assert len(answers(server)) == 1
-        assert messages(server, PROBLEM) == [
-            f"{PROBLEM}: {tmp_path}/file/weights cannot be written (Not a directory)"
-        ]
+        assert messages(server, PROBLEM) == [f"{PROBLEM}: {tmp_path}/file is a file"]
         assert mapped(server) == [set()] * WORKERS
 
 
 def test_small_models_need_no_cache(tmp_path: Path) -> None:
-    """And no line in the log, though there could be none."""
+    """No folder is made, and nothing is said if it could not be."""
     put_model(tmp_path / "models")
     (tmp_path / "file").touch()
-    with serving(*options(tmp_path / "models"), TURNPIKE_CACHE=str(tmp_path / "file")) as server:
-        assert not messages(server, PROBLEM)
+    for cache in ("cache", "file"):
+        with serving(*options(tmp_path / "models"), TURNPIKE_CACHE=str(tmp_path / cache)) as server:
+            assert not messages(server, PROBLEM)
+    assert not (tmp_path / "cache").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from turnpike.service.registry.model import Model
 from turnpike.service.registry.probe import find_rows
 from turnpike.service.repository.scan import ModelFile
 from turnpike.service.weights import private_files
-from turnpike.service.weights.cache import WeightsCache
+from turnpike.service.weights.cache import MAX_TRIES, WeightsCache
 from turnpike.service.weights.entry import GRAPH, LEVERS, STAMP, WEIGHTS
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -337,9 +338,9 @@ def test_other_bits_are_never_served(
     open_runtime = shared_weights.open_runtime
     monkeypatch.setattr(shared_weights, "open_runtime", open_another)
     with caplog.at_level(logging.INFO):
-        for _ in range(2):
+        for _ in range(MAX_TRIES + 1):
             expect_equal(load_model(file, weights=cache), plain)
-    assert caplog.text.count("gives other bits") == 1
+    assert caplog.text.count("the prepared graph gives other bits") == MAX_TRIES
     assert not list(cache.entries.iterdir())
 
 
@@ -376,6 +377,21 @@ def test_a_failing_disk_does_not_stop_a_load(
     monkeypatch.setattr(cache, "publish", fail)
     expect_equal(load_model(file, weights=cache), load_model(file))
     assert "weights are not shared: [Errno 28] No space left on device" in caplog.text
+    assert not list(cache.entries.iterdir())
+
+
+def test_a_full_disk_does_not_stop_a_load(
+    cache: WeightsCache, file: ModelFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    """onnxruntime fails to write its files; the model is loaded without them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.size, hard))
+    try:
+        model = load_model(file, weights=cache)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    expect_equal(model, load_model(file))
+    assert "weights are not shared: they cannot be prepared" in caplog.text
     assert not list(cache.entries.iterdir())
 
 

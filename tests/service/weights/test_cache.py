@@ -14,7 +14,7 @@ from turnpike.service.config.settings import Settings
 from turnpike.service.low_priority import call_directly
 from turnpike.service.weights import cache as cache_module
 from turnpike.service.weights import private_files
-from turnpike.service.weights.cache import DRAFT, MAX_TRIES, TRASH, TRY_SECONDS, WeightsCache
+from turnpike.service.weights.cache import DRAFT, MAX_TRIES, TRASH, TRY_SECONDS, WeightsCache, cache_problem
 from turnpike.service.weights.entry import FILES, Entry
 from turnpike.service.weights.private_files import UntrustedError
 
@@ -214,8 +214,6 @@ def test_a_model_with_which_processes_end_is_given_up(
         assert tries()
         add(cache, path, "a")
     assert tries()
-    cache.give_up("a-x")
-    assert not tries()
 
 
 def test_entries_go_with_their_model(tmp_path: Path, cache: WeightsCache) -> None:
@@ -226,7 +224,10 @@ def test_entries_go_with_their_model(tmp_path: Path, cache: WeightsCache) -> Non
     with cache.slot(copy) as slot:
         assert slot is not None
         slot.remember("a")
-    cache.give_up("a-y")
+    with cache.slot(first) as slot:
+        assert slot is not None
+        with cache.draft(slot, "a-y", 10):
+            pass
     first.unlink()
     cache.remove_unused()
     assert names(cache) == {kept, shared}
@@ -263,10 +264,12 @@ def test_settings_may_turn_it_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path / "cache"))
     for settings in (Settings(weights_cache=0), Settings(device="cuda")):
         assert WeightsCache.from_settings(settings) is None
-        assert WeightsCache.problem(settings) is None
+        assert cache_problem(settings) is None
+    assert cache_problem(Settings()) is None
     assert not (tmp_path / "cache").exists()
     assert WeightsCache.from_settings(Settings()) is not None
     assert (tmp_path / "cache" / "weights" / "entries").is_dir()
+    assert cache_problem(Settings()) is None
 
 
 def test_a_folder_that_cannot_be_used_is_a_line_of_the_log(
@@ -276,16 +279,27 @@ def test_a_folder_that_cannot_be_used_is_a_line_of_the_log(
     monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path))
     with caplog.at_level(logging.INFO):
         assert WeightsCache.from_settings(Settings()) is None
-    problem = WeightsCache.problem(Settings())
+    problem = cache_problem(Settings())
     assert problem == f"{tmp_path}/weights cannot be written (File exists)"
     assert caplog.messages == [f"workers do not share weights: {problem}"]
+
+
+def test_a_folder_that_cannot_be_made_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is known before a model needs the folder."""
+    (tmp_path / "file").touch()
+    for cache, problem in (
+        (tmp_path / "file", f"{tmp_path}/file is a file"),
+        (Path("/proc/cache"), "no file can be made in /proc"),
+    ):
+        monkeypatch.setenv("TURNPIKE_CACHE", str(cache))
+        assert str(cache_problem(Settings())).startswith(problem)
 
 
 def test_a_folder_of_others_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path))
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights").chmod(0o777)
-    assert WeightsCache.problem(Settings()) == f"other users may open {tmp_path}/weights: chmod 700 closes it"
+    assert cache_problem(Settings()) == f"other users may open {tmp_path}/weights: chmod 700 closes it"
 
 
 def test_no_home_and_no_cpu_are_problems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -293,9 +307,9 @@ def test_no_home_and_no_cpu_are_problems(monkeypatch: pytest.MonkeyPatch, tmp_pa
         raise RuntimeError
 
     monkeypatch.setattr(cache_module, "cache_folder", homeless)
-    assert WeightsCache.problem(Settings()) == "there is no home folder: set TURNPIKE_CACHE"
+    assert cache_problem(Settings()) == "there is no home folder: set TURNPIKE_CACHE"
     monkeypatch.setattr(cache_module, "cpu_description", lambda: None)
-    assert WeightsCache.problem(Settings()) == "the system does not say what its CPU can do"
+    assert cache_problem(Settings()) == "the system does not say what its CPU can do"
 
 
 def test_a_folder_on_a_network_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
