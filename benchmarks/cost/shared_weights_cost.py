@@ -1,12 +1,17 @@
-"""Measures what the cache of prepared weights saves: memory of one and four workers, and time of loads.
+"""Measures what the cache of prepared weights saves: time of loads, and memory of one and four workers.
 
     python -m benchmarks.cost.shared_weights_cost [--rounds N] [--workers N ...]
 
-The service serves L three times with each number of workers: without the cache, with an empty one, and with
-one that is full. In each, all workers answer rows, with all gates for some of them. Then the model is
-unloaded and loaded again. A load is what the log says, the median over the workers. Memory (PSS) is that of
-all processes: pages that processes share count once. It is measured at the start, after one request to each
-worker, and after batches of 64 rows. The answers of all servers must be the same, byte for byte.
+The first table has loads of L in one process: without the cache; the first with it, which prepares the
+weights; one that reads them to check their digests, as the first after a start of the machine does;
+and one that only maps them. Beside the time, it has the CPU time, which other programs on the machine
+change less.
+
+The second table has services of L with each number of workers: without the cache, with an empty one, and with
+one that is full. The load is that of the log, the median over the workers. Then the model is unloaded and
+loaded again. Memory (PSS) is that of all processes: pages that processes share count once. It is measured
+after one row for each worker, and again after batches of up to 64 rows, with all gates for those of up to 7.
+The answers of all services must be the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -27,13 +32,24 @@ from benchmarks.contestants.networks import NETWORK_L
 from benchmarks.errors import BenchmarkError
 from benchmarks.measurement.our_server import OurServer, running_turnpike
 from benchmarks.measurement.processes import memory_usage
+from turnpike.service.config.settings import Settings
+from turnpike.service.registry.loader import load
+from turnpike.service.repository.scan import scan
+from turnpike.service.telemetry.counters import RequestCounters
+from turnpike.service.weights.cache import FOLDER, WeightsCache
+from turnpike.service.weights.entry import STAMP
+from turnpike.service.weights.preparation import cpu_description
 
 ADMIN_KEY = "the-key-of-a-benchmark"
 ROWS = (1, 2, 7, 64)
 # connections for each worker, so that all of them answer
 CONNECTIONS = 8
-# Workers report once a second. An entry is trusted without being read once its files are this old.
+# Workers return free memory once a second. Files that are this old are trusted without being read.
 SETTLE_SECONDS, TRUST_SECONDS = 1.5, 4.0
+# how long the log may take to have the loads
+LOG_SECONDS = 10.0
+# loads of each kind in a round
+LOADS = 5
 LOADED = re.compile(r"L/1: loaded .* in (\d+) ms")
 FORMS = ("off", "empty", "full")
 
@@ -57,6 +73,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4], help="(default: 1 4)")
     arguments = parser.parse_args()
     NETWORK_L.ensure_files()
+    print_loads(arguments.rounds)
     figures: dict[tuple[int, str], list[ServerFigures]] = {}
     answers = set()
     for _ in range(arguments.rounds):
@@ -67,10 +84,40 @@ def main() -> None:
                     figures.setdefault((workers, form), []).append(server_figures)
                     answers.add(answer)
                     time.sleep(TRUST_SECONDS if form == "empty" else 0)
-    print_table(figures)
+    print_services(figures)
     if len(answers) != 1:
         raise SystemExit(f"expected the same answers from all servers, got {len(answers)} different ones")
     print("\nAll servers gave the same answers, byte for byte.")
+
+
+def print_loads(rounds: int) -> None:
+    """Print the medians of loads in this process."""
+    (files,) = scan(NETWORK_L.model_repository()).models.values()
+    settings, kinds = Settings(), ("without", "prepares", "reads", "maps")
+    loads: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
+
+    def load_once(kind: str, weights: WeightsCache | None) -> None:
+        start, cpu_start = time.perf_counter(), time.process_time()
+        load(files[0], settings, RequestCounters(), 1, weights=weights)
+        cpu = time.process_time() - cpu_start
+        loads[kind].append((1000 * (time.perf_counter() - start), 1000 * cpu))
+
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            weights = WeightsCache(Path(folder) / FOLDER, settings.weights_cache, str(cpu_description()))
+            load_once("prepares", weights)
+            time.sleep(TRUST_SECONDS)
+            for _ in range(LOADS):
+                load_once("without", None)
+                for stamp in weights.entries.glob(f"*/{STAMP}"):
+                    stamp.unlink()
+                load_once("reads", weights)
+                load_once("maps", weights)
+    print("| load | time | CPU time |\n| --- | ---: | ---: |")
+    for kind in kinds:
+        seconds, cpu = (statistics.median(values) for values in zip(*loads[kind], strict=True))
+        print(f"| {kind} | {seconds:.0f} ms | {cpu:.0f} ms |")
+    print(flush=True)
 
 
 def measure(workers: int, form: str, cache: Path) -> tuple[ServerFigures, bytes]:
@@ -79,7 +126,7 @@ def measure(workers: int, form: str, cache: Path) -> tuple[ServerFigures, bytes]
     options += ["--weights-cache", 0] if form == "off" else []
     variables = {"TURNPIKE_ADMIN_KEY": ADMIN_KEY, "TURNPIKE_CACHE": str(cache)}
     with running_turnpike(*options, variables=variables) as server:
-        start_ms = load_ms(server, workers)
+        start_ms = load_ms(server, workers, 1)
         ask_all(server, workers, 1)
         time.sleep(SETTLE_SECONDS)
         at_start = pss(server)
@@ -88,15 +135,18 @@ def measure(workers: int, form: str, cache: Path) -> tuple[ServerFigures, bytes]
         under_load = pss(server)
         for action in ("unload", "load"):
             post(server, f"/v2/repository/models/{NETWORK_L.name}/{action}", b"{}")
-        return ServerFigures(start_ms, load_ms(server, workers), at_start, under_load), answers
+        return ServerFigures(start_ms, load_ms(server, workers, 2), at_start, under_load), answers
 
 
-def load_ms(server: OurServer, workers: int) -> float:
-    """The median of the last loads of all workers."""
-    loads = [int(text) for text in LOADED.findall(server.log.read_text())]
-    if len(loads) < workers:
-        raise BenchmarkError(f"expected a load of each worker in the log, got {len(loads)}")
-    return statistics.median(loads[-workers:])
+def load_ms(server: OurServer, workers: int, times: int) -> float:
+    """The median over the workers of their last load, once each has loaded the model so many times."""
+    end = time.monotonic() + LOG_SECONDS
+    # a thread of each worker writes its log
+    while len(loads := LOADED.findall(server.log.read_text())) < times * workers:
+        if time.monotonic() > end:
+            raise BenchmarkError(f"expected {times * workers} loads in the log, got {len(loads)}")
+        time.sleep(0.05)
+    return statistics.median(map(int, loads[-workers:]))
 
 
 def pss(server: OurServer) -> int:
@@ -144,7 +194,7 @@ def post(server: OurServer, path: str, body: bytes) -> bytes:
     return content
 
 
-def print_table(figures: Mapping[tuple[int, str], Sequence[ServerFigures]]) -> None:
+def print_services(figures: Mapping[tuple[int, str], Sequence[ServerFigures]]) -> None:
     """Print medians over the rounds."""
     heads = ["workers", "cache", "load at start", "load again", "PSS at start", "PSS after 64 rows"]
     print(f"| {' | '.join(heads)} |\n| ---: | --- " + "| ---: " * 4 + "|")

@@ -2,7 +2,7 @@
 
     entries/   a folder for each prepared model, named by the model's digest and what else it depends on
     files/     for each model file that was read: its identity and its digest, so that it is not read again
-    tries/     for each model that could not be prepared: how often that was tried
+    tries/     a file for each model that is being prepared, or could not be
     locks/     a process holds one of these while it loads a model file, so that one prepares and others wait
 
 Only this user can open the folder. An entry appears under its name when it is complete, and is removed when
@@ -45,9 +45,9 @@ MIN_MODEL_BYTES = 4 << 20
 SIZE_FACTOR = 2.1
 # How long a process waits for another one that loads the same file, and how often it looks.
 LOCK_SECONDS, POLL_SECONDS = 60.0, 0.01
-# A process that ended while it prepared a model may have crashed because of it. Tries are forgotten after
-# TRY_SECONDS.
-MAX_TRIES, TRY_SECONDS = 2, 86_400
+# How long a model is not prepared again after that failed. A process that ended meanwhile may have crashed
+# because of it, and a file with which two workers end is not served.
+RETRY_SECONDS = 3600
 # what the names of unfinished and of removed entries begin with
 DRAFT, TRASH = ".draft-", ".trash-"
 FOLDER_LOCK = "folder"
@@ -150,21 +150,22 @@ class WeightsCache:
             name: The name that the entry will have.
             model_bytes: The size of the file.
         """
-        needed = int(SIZE_FACTOR * model_bytes)
-        tries = self._tries / f"{name}.json"
-        count = read_sealed(tries) or 0
+        needed, attempt = int(SIZE_FACTOR * model_bytes), self._tries / name
         if needed > self._max_bytes:
             log.info("weights of %d bytes are not shared: --weights-cache allows less", model_bytes)
         elif 2 * needed > shutil.disk_usage(self.entries).free:
             log.info("weights of %d bytes are not shared: the disk of %s is full", model_bytes, self.entries)
-        elif count < MAX_TRIES or tries.stat().st_mtime + TRY_SECONDS < time.time():
-            write_sealed(tries, count + 1)
+        elif not attempt.exists() or attempt.stat().st_mtime + RETRY_SECONDS < time.time():
             folder = self.entries / f"{DRAFT}{slot.key}"
             # of a process that ended meanwhile
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
+            attempt.touch(0o600)
             try:
                 yield Entry(folder)
+            except OSError:  # of the disk, not of the model
+                attempt.unlink(missing_ok=True)
+                raise
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
             return
@@ -185,7 +186,7 @@ class WeightsCache:
                 if room < 0:
                     self.remove(entry.folder.name)
             draft.folder.rename(self.entries / name)
-        (self._tries / f"{name}.json").unlink(missing_ok=True)
+        (self._tries / name).unlink(missing_ok=True)
         return Entry(self.entries / name)
 
     def remove(self, name: str) -> None:
@@ -210,7 +211,7 @@ class WeightsCache:
             for entry in self._all():
                 if entry.folder.name.partition("-")[0] not in used:
                     self.remove(entry.folder.name)
-            for path in self._tries.glob("*.json"):
+            for path in self._tries.iterdir():
                 if path.name.partition("-")[0] not in used:
                     path.unlink(missing_ok=True)
             for folder in self.entries.glob(f"{TRASH}*"):
