@@ -31,7 +31,7 @@ from typing import NamedTuple
 from benchmarks.contestants.networks import NETWORK_L
 from benchmarks.errors import BenchmarkError
 from benchmarks.measurement.our_server import OurServer, running_turnpike
-from benchmarks.measurement.processes import memory_usage
+from benchmarks.measurement.processes import memory_usage, own_seconds
 from turnpike.service.config.settings import Settings
 from turnpike.service.registry.loader import load
 from turnpike.service.repository.scan import scan
@@ -97,9 +97,9 @@ def print_loads(rounds: int) -> None:
     loads: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
 
     def load_once(kind: str, weights: WeightsCache | None) -> None:
-        start, cpu_start = time.perf_counter(), time.process_time()
+        start, cpu_start = time.perf_counter(), own_seconds()
         load(files[0], settings, RequestCounters(), 1, weights=weights)
-        cpu = time.process_time() - cpu_start
+        cpu = own_seconds() - cpu_start
         loads[kind].append((1000 * (time.perf_counter() - start), 1000 * cpu))
 
     for _ in range(rounds):

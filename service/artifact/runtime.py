@@ -207,6 +207,7 @@ def open_model(
     where: str = "model.onnx",
     call: Caller = call_directly,
     arena: bool = True,
+    prepared: bool = False,
 ) -> Runtime:
     """Open a model in the way that the service does. The manifest is read before onnxruntime sees the file.
 
@@ -218,6 +219,7 @@ def open_model(
         where: Name of the model in error messages, if `model` is not a path.
         call: See `open_runtime`.
         arena: See `open_runtime`.
+        prepared: See `open_runtime`.
 
     Raises:
         ModelFileError: There is no such file, onnxruntime cannot open it, or its manifest is invalid.
@@ -239,6 +241,7 @@ def open_model(
         where=where,
         call=call,
         arena=arena,
+        prepared=prepared,
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from turnpike.service.artifact.manifest import Manifest, expect_proved_content, read_manifest
 from turnpike.service.artifact.onnx_file.constants import expect_self_contained, read_initializers
 from turnpike.service.artifact.onnx_file.protobuf import content_digest
-from turnpike.service.artifact.runtime import PreparedFiles, Runtime, open_model, open_runtime
+from turnpike.service.artifact.runtime import Runtime, open_model, open_runtime
 from turnpike.service.artifact.sample_rows import check_sample_rows
 from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.artifact.text_encoder import TextEncoder
@@ -122,13 +122,10 @@ def expect_servable(manifest: Manifest | None, options: FileOptions, where: str)
         raise UntriedError(f"{where}: expected a trial first, as it has no manifest", "it has had no trial")
 
 
-def open_judged(
-    file: ModelFile, judged: JudgedFile, options: FileOptions, prepare: PreparedFiles | None = None
-) -> Runtime:
+def open_judged(file: ModelFile, judged: JudgedFile, options: FileOptions) -> Runtime:
     """Open a file whose manifest was judged.
 
     onnxruntime reads it once more by itself: given bytes, it would copy them and keep the GIL meanwhile.
-    `prepare` has files that it writes then.
     """
     settings = options.settings
     try:
@@ -140,7 +137,6 @@ def open_judged(
             precision=settings.precision,
             call=options.call,
             arena=memory_per_worker(settings) is None,
-            prepare=prepare,
         )
     except DeviceError as error:
         raise ModelFileError(str(error), "its device is not available") from error

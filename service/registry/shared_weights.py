@@ -1,13 +1,14 @@
 """Opens a model by its prepared weights, so that all workers of a machine map the same memory.
 
-The first process that loads a file prepares it: onnxruntime writes its optimized graph and packed weights,
-and both forms must have the same tensors and give the same bits before the files are used. The others
-find the files by the model's digest. They neither read the model nor probe it again.
+The first process that loads a file has it prepared, in a process of its own. The others find the prepared
+files by the model's digest. They neither read the model nor probe it again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import logging
 import time
 from dataclasses import asdict
@@ -15,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from turnpike.service.artifact.manifest import Manifest, read_manifest
-from turnpike.service.artifact.runtime import PreparedFiles, Runtime, open_runtime, runtime_settings
-from turnpike.service.config.memory_share import memory_per_worker
-from turnpike.service.errors import ModelFileError, RunError
+from turnpike.service.artifact.runtime import Runtime, open_model, runtime_settings
+from turnpike.service.child_process import child_process
+from turnpike.service.config.memory_share import allocation_limit, memory_per_worker
+from turnpike.service.errors import ModelFileError
 from turnpike.service.registry.checked_file import (
     CheckedFile,
     FileOptions,
@@ -29,23 +30,25 @@ from turnpike.service.registry.checked_file import (
     check_judged,
     expect_servable,
     judge_file,
-    open_judged,
     probe_file,
 )
-from turnpike.service.registry.probe import FEW_ROWS, ProbeResult, Rows, find_rows
+from turnpike.service.registry.probe import FEW_ROWS, ProbeResult, find_rows
 from turnpike.service.repository.scan import ModelFile, expect_unchanged
 from turnpike.service.weights.cache import ModelSlot, WeightsCache
-from turnpike.service.weights.entry import WEIGHTS, Entry
+from turnpike.service.weights.entry import Entry
 from turnpike.service.weights.preparation import entry_name
 
 log = logging.getLogger(__name__)
 
-# rows of the runs in which both forms of a model must give the same bits: kernels change at small sizes
-COMPARED_ROWS = (1, 2, 7)
+# what the process runs that prepares a model, and how long it may take
+MODULE = "turnpike.service.registry.weights_preparation"
+PREPARATION_SECONDS = 120.0
+# bytes at the end of its output that are kept
+MAX_KEPT_BYTES = 1 << 16
 
 
-class _UnfitError(Exception):
-    """The prepared form of a model is not what the model is."""
+class _NotSharedError(Exception):
+    """Prepared weights cannot be used this time. The model is loaded without them."""
 
 
 def open_shared(cache: WeightsCache, file: ModelFile, options: FileOptions) -> CheckedFile | None:
@@ -58,24 +61,19 @@ def open_shared(cache: WeightsCache, file: ModelFile, options: FileOptions) -> C
     try:
         expect_unchanged(file)
         with cache.slot(file.path) as slot:
-            if slot is None:
-                log.warning(
-                    "%s/%d: weights are not shared: another process is still loading them",
-                    file.name,
-                    file.version,
-                )
-                return None
             opened = _open_in_slot(cache, slot, file, options)
-    except OSError as error:
+    except (OSError, _NotSharedError) as error:
         log.warning("%s/%d: weights are not shared: %s", file.name, file.version, error)
         return None
-    return opened if isinstance(opened, CheckedFile) else check_judged(file, opened, options)
+    return check_judged(file, opened, options) if isinstance(opened, JudgedFile) else opened
 
 
 def _open_in_slot(
-    cache: WeightsCache, slot: ModelSlot, file: ModelFile, options: FileOptions
+    cache: WeightsCache, slot: ModelSlot | None, file: ModelFile, options: FileOptions
 ) -> CheckedFile | JudgedFile:
-    """The file by its prepared weights. If it cannot be prepared, its content, to be opened without them."""
+    """The file by its prepared weights, or its content if it cannot be prepared now."""
+    if slot is None:
+        raise _NotSharedError("another process is still loading them")
     # a known file is not read
     digest = slot.digest
     if digest is not None and (checked := _open_entry(cache, digest, file, options)) is not None:
@@ -94,14 +92,15 @@ def _open_in_slot(
             return judged
         start = time.perf_counter()
         try:
-            checked = _prepare(draft, file, judged, options)
-            entry = cache.publish(draft, name)
-        except (_UnfitError, RunError) as error:
-            log.warning("%s/%d: weights are not shared: %s", file.name, file.version, error)
-            return judged
-        _store_probe(entry, checked.result, options)
+            _prepare(draft, file, options)
+            expect_unchanged(file)
+            checked = _open_draft(draft, judged, file, options)
+        except _NotSharedError:
+            cache.give_up(name)
+            raise
+        _store_probe(cache.publish(draft, name), checked.result, options)
         log.info(
-            "%s/%d: prepared its weights for other processes in %.0f ms",
+            "%s/%d: prepared its weights in %.0f ms",
             file.name,
             file.version,
             1000 * (time.perf_counter() - start),
@@ -122,17 +121,11 @@ def _open_entry(
         log.warning("%s/%d: its prepared weights are damaged, and made again", file.name, file.version)
         cache.remove(name)
         return None
-    try:
-        manifest = read_manifest(entry.graph.read_bytes(), where)
-        runtime = _open_prepared(entry, manifest, options)
-        with np.load(entry.levers, allow_pickle=False) as levers:
-            biases = dict(levers)
-        entry.touch()
-    except (OSError, ValueError, ModelFileError) as error:
-        # another process removed it, for example
-        log.warning("%s/%d: its prepared weights cannot be opened: %s", file.name, file.version, error)
-        cache.remove(name)
-        return None
+    runtime = _open_prepared(entry, options)
+    manifest = runtime.manifest
+    with np.load(entry.levers, allow_pickle=False) as levers:
+        biases = dict(levers)
+    entry.touch()
     expect_servable(manifest, options, where)
     text = check_inputs(runtime, manifest, where)
     result = _stored_probe(entry, runtime, options)
@@ -142,75 +135,61 @@ def _open_entry(
     return CheckedFile(digest, manifest, runtime, biases, text, result, mapped=True)
 
 
-def _prepare(draft: Entry, file: ModelFile, judged: JudgedFile, options: FileOptions) -> CheckedFile:
-    """Write the files of a draft, and open the model by them.
-
-    Raises:
-        _UnfitError: They are not the same model, or cannot be written.
-        ModelFileError: The model may not be served.
-    """
-    where, manifest = str(file.path), judged.manifest
+def _prepare(draft: Entry, file: ModelFile, options: FileOptions) -> None:
+    """Have a process write the files of a draft, and compare them with the model."""
+    request = {
+        "model": str(file.path),
+        "folder": str(draft.folder),
+        "threads": options.threads,
+        "memory": allocation_limit(options.settings),
+    }
     try:
-        original = open_judged(file, judged, options, PreparedFiles(draft.graph, WEIGHTS))
-    except ModelFileError as error:
-        raise _UnfitError(f"they cannot be prepared: {error}") from error
-    biases = check_gates(original, manifest, judged.data, where)
-    text = check_inputs(original, manifest, where)
+        # this thread has no event loop
+        reason = asyncio.run(_run_preparation(json.dumps(request).encode()))
+    except TimeoutError as error:
+        raise _NotSharedError(f"it takes longer than {PREPARATION_SECONDS:g} s to prepare them") from error
+    if reason is not None:
+        raise _NotSharedError(reason)
+
+
+async def _run_preparation(request: bytes) -> str | None:
+    output = b""
+    async with child_process(MODULE, request) as child, asyncio.timeout(PREPARATION_SECONDS):
+        while chunk := await child.output.read(1 << 16):
+            output = (output + chunk)[-MAX_KEPT_BYTES:]
+        status = await child.status()
+    last_line = output.rstrip().rpartition(b"\n")[2].decode(errors="replace")
+    if status != 0:
+        return f"the process that prepares them ended with status {status}: {last_line}"
+    reason = json.loads(last_line)
+    return None if reason is None else str(reason)
+
+
+def _open_draft(draft: Entry, judged: JudgedFile, file: ModelFile, options: FileOptions) -> CheckedFile:
+    """Open a model by the files of a draft, which gets the values of the levers."""
+    where, manifest = str(file.path), judged.manifest
+    runtime = _open_prepared(draft, options)
+    if runtime.manifest != manifest:
+        raise _NotSharedError("the prepared graph has another manifest")
+    biases = check_gates(runtime, manifest, judged.data, where)
+    text = check_inputs(runtime, manifest, where)
     with draft.levers.open("wb") as levers:
         np.savez(levers, **biases)  # type: ignore[arg-type]
-    if not (draft.folder / WEIGHTS).exists():
-        raise _UnfitError("the model has no large ones")
+    result = probe_file(file, runtime, options)
+    return CheckedFile(judged.digest, manifest, runtime, biases, text, result, mapped=True)
+
+
+def _open_prepared(entry: Entry, options: FileOptions) -> Runtime:
     try:
-        mapped = _open_prepared(draft, manifest, options)
-    except ModelFileError as error:
-        raise _UnfitError(f"they cannot be opened: {error}") from error
-    if read_manifest(draft.graph.read_bytes(), where) != manifest:
-        raise _UnfitError("the prepared graph has another manifest")
-    _expect_same(original, mapped)
-    del original
-    result = probe_file(file, mapped, options)
-    return CheckedFile(judged.digest, manifest, mapped, biases, text, result, mapped=True)
-
-
-def _open_prepared(entry: Entry, manifest: Manifest | None, options: FileOptions) -> Runtime:
-    return open_runtime(
-        entry.graph,
-        manifest,
-        threads=options.threads,
-        call=options.call,
-        arena=memory_per_worker(options.settings) is None,
-        prepared=True,
-    )
-
-
-def _expect_same(original: Runtime, mapped: Runtime) -> None:
-    """Raise an _UnfitError unless both forms of a model have the same tensors and compute the same bits."""
-    for part in ("inputs", "outputs", "hidden", "levers"):
-        if getattr(original, part) != getattr(mapped, part):
-            raise _UnfitError(f"the prepared graph has other {part}")
-    names = [tensor.name for tensor in (*original.outputs, *original.hidden)]
-    batch = batch_dimension(original.inputs)
-    # one more run with all levers changed
-    moved = {
-        tensor.name: np.ones([dim for dim in tensor.dims if isinstance(dim, int)], tensor.dtype)
-        for tensor in original.levers
-    }
-    compared = False
-    for rows in find_rows(original, batch, max(COMPARED_ROWS)):
-        compared = True
-        for count in COMPARED_ROWS if batch is not None else (None,):
-            feeds = {name: array[:count] for name, array in rows.items()}
-            _expect_same_bits(original, mapped, feeds, names)
-        _expect_same_bits(original, mapped, feeds | moved, names)
-    if not compared:
-        raise _UnfitError("the model accepts none of the random rows on which the prepared graph is compared")
-
-
-def _expect_same_bits(original: Runtime, mapped: Runtime, feeds: Rows, names: list[str]) -> None:
-    pairs = zip(names, original.run(feeds, names), mapped.run(feeds, names), strict=True)
-    for name, expected, actual in pairs:
-        if expected.shape != actual.shape or expected.tobytes() != actual.tobytes():
-            raise _UnfitError(f"{name}: the prepared graph gives other bits")
+        return open_model(
+            entry.graph,
+            threads=options.threads,
+            call=options.call,
+            arena=memory_per_worker(options.settings) is None,
+            prepared=True,
+        )
+    except ModelFileError as error:  # another process removed it, or memory is short
+        raise _NotSharedError(str(error)) from error
 
 
 def _entry_name(cache: WeightsCache, digest: str) -> str:

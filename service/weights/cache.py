@@ -2,7 +2,7 @@
 
     entries/   a folder for each prepared model, named by the model's digest and what else it depends on
     files/     for each model file that was read: its identity and its digest, so that it is not read again
-    tries/     a file for each model that is being prepared, or could not be
+    unfit/     a file for each model that could not be prepared
     locks/     a process holds one of these while it loads a model file, so that one prepares and others wait
 
 Only this user can open the folder. An entry appears under its name when it is complete, and is removed when
@@ -45,8 +45,7 @@ MIN_MODEL_BYTES = 4 << 20
 SIZE_FACTOR = 2.1
 # How long a process waits for another one that loads the same file, and how often it looks.
 LOCK_SECONDS, POLL_SECONDS = 60.0, 0.01
-# How long a model is not prepared again after that failed. A process that ended meanwhile may have crashed
-# because of it, and a file with which two workers end is not served.
+# how long a model is not prepared again after that failed
 RETRY_SECONDS = 3600
 # what the names of unfinished and of removed entries begin with
 DRAFT, TRASH = ".draft-", ".trash-"
@@ -104,8 +103,8 @@ class WeightsCache:
         self.cpu, self.min_model_bytes = cpu, min_model_bytes
         self._max_bytes, self._lock_seconds = max_bytes, lock_seconds
         self.entries, self.files = folder / "entries", folder / "files"
-        self._tries, self._locks = folder / "tries", folder / "locks"
-        for part in (folder, self.entries, self.files, self._tries, self._locks):
+        self._unfit, self._locks = folder / "unfit", folder / "locks"
+        for part in (folder, self.entries, self.files, self._unfit, self._locks):
             make_private_folder(part)
         if (kind := network_file_system(folder)) is not None:
             raise UntrustedError(f"{folder} is on a network ({kind}), where another machine may remove files")
@@ -150,22 +149,18 @@ class WeightsCache:
             name: The name that the entry will have.
             model_bytes: The size of the file.
         """
-        needed, attempt = int(SIZE_FACTOR * model_bytes), self._tries / name
+        needed, unfit = int(SIZE_FACTOR * model_bytes), self._unfit / name
         if needed > self._max_bytes:
             log.info("weights of %d bytes are not shared: --weights-cache allows less", model_bytes)
         elif 2 * needed > shutil.disk_usage(self.entries).free:
             log.info("weights of %d bytes are not shared: the disk of %s is full", model_bytes, self.entries)
-        elif not attempt.exists() or attempt.stat().st_mtime + RETRY_SECONDS < time.time():
+        elif not unfit.exists() or unfit.stat().st_mtime + RETRY_SECONDS < time.time():
             folder = self.entries / f"{DRAFT}{slot.key}"
             # of a process that ended meanwhile
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
-            attempt.touch(0o600)
             try:
                 yield Entry(folder)
-            except OSError:  # of the disk, not of the model
-                attempt.unlink(missing_ok=True)
-                raise
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
             return
@@ -186,8 +181,12 @@ class WeightsCache:
                 if room < 0:
                     self.remove(entry.folder.name)
             draft.folder.rename(self.entries / name)
-        (self._tries / name).unlink(missing_ok=True)
+        (self._unfit / name).unlink(missing_ok=True)
         return Entry(self.entries / name)
+
+    def give_up(self, name: str) -> None:
+        """Do not prepare a model again for RETRY_SECONDS."""
+        (self._unfit / name).touch(0o600)
 
     def remove(self, name: str) -> None:
         """Remove an entry. Processes that have mapped its files keep them."""
@@ -211,7 +210,7 @@ class WeightsCache:
             for entry in self._all():
                 if entry.folder.name.partition("-")[0] not in used:
                     self.remove(entry.folder.name)
-            for path in self._tries.iterdir():
+            for path in self._unfit.iterdir():
                 if path.name.partition("-")[0] not in used:
                     path.unlink(missing_ok=True)
             for folder in self.entries.glob(f"{TRASH}*"):

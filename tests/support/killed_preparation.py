@@ -19,11 +19,11 @@ from turnpike.service.weights.cache import WeightsCache
 
 # the function during which it is killed, and whether before its work or after it
 POINTS: dict[str, tuple[Any, str, bool]] = {
-    "before it is written": (shared_weights, "open_judged", True),
-    "before it is compared": (shared_weights, "_expect_same", True),
+    "before it is prepared": (shared_weights, "_prepare", True),
+    "before it is opened": (shared_weights, "_prepare", False),
     "before it is sealed": (entry.Entry, "seal", True),
     "before it has its name": (entry.Entry, "seal", False),
-    "before it is probed": (shared_weights, "_store_probe", True),
+    "before its probe is stored": (shared_weights, "_store_probe", True),
 }
 
 

@@ -29,12 +29,14 @@ from turnpike.service.artifact import runtime
 from turnpike.service.artifact.runtime import Runtime
 from turnpike.service.errors import ModelFileError
 from turnpike.service.registry import checked_file, shared_weights
+from turnpike.service.registry.checked_file import FileOptions
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.probe import find_rows
+from turnpike.service.registry.weights_preparation import prepare
 from turnpike.service.repository.scan import ModelFile
 from turnpike.service.weights import private_files
 from turnpike.service.weights.cache import RETRY_SECONDS, WeightsCache
-from turnpike.service.weights.entry import GRAPH, LEVERS, STAMP, WEIGHTS
+from turnpike.service.weights.entry import GRAPH, LEVERS, STAMP, WEIGHTS, Entry
 
 Array = np.ndarray[Any, np.dtype[Any]]
 GATED = highway(units=64)
@@ -55,6 +57,16 @@ def file(tmp_path: Path) -> ModelFile:
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as unchanged for long, although the tests have just written them."""
     monkeypatch.setattr(private_files, "SETTLED_NS", -(10**12))
+
+
+@pytest.fixture
+def prepared_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are prepared in the process of the test, which takes less time than to start another one."""
+
+    def prepare_here(draft: Entry, file: ModelFile, options: FileOptions) -> None:
+        prepare(file.path, draft, options.threads)
+
+    monkeypatch.setattr(shared_weights, "_prepare", prepare_here)
 
 
 @pytest.fixture
@@ -119,6 +131,7 @@ def test_a_model_is_prepared_once_and_mapped_then(
         expect_equal(model, plain)
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_levers_have_the_same_effect(cache: WeightsCache, file: ModelFile) -> None:
     plain = load_model(file).runtime
     load_model(file, weights=cache)
@@ -128,6 +141,7 @@ def test_levers_have_the_same_effect(cache: WeightsCache, file: ModelFile) -> No
     assert outputs(mapped, 7, **moved) == outputs(plain, 7, **moved) != outputs(plain, 7)
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_other_settings_are_probed_anew(
     cache: WeightsCache, file: ModelFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +247,7 @@ def branches() -> onnx.ModelProto:
     )
 
 
+@pytest.mark.usefixtures("prepared_here")
 @pytest.mark.parametrize(
     "build",
     [conv, lambda: product(np.float16), lambda: product(np.float64), integer_product, lstm, branches],
@@ -252,6 +267,7 @@ def test_other_operators_give_the_same_bits(
         load_model(file, weights=cache)
 
 
+@pytest.mark.usefixtures("prepared_here")
 @pytest.mark.parametrize("name", [GRAPH, WEIGHTS, LEVERS])
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "link"])
 def test_a_damaged_entry_is_made_again(
@@ -284,6 +300,7 @@ def test_a_damaged_entry_is_made_again(
     assert caplog.text.count("damaged") == caplog.text.count(PREPARED) == 1
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_a_changed_file_gets_an_entry_of_its_own(
     cache: WeightsCache, file: ModelFile, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,6 +317,7 @@ def test_a_changed_file_gets_an_entry_of_its_own(
     expect_equal(changed, load_model(file))
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_a_copy_shares_the_entry(
     tmp_path: Path, cache: WeightsCache, file: ModelFile, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -312,6 +330,7 @@ def test_a_copy_shares_the_entry(
     assert model.name == "copy"
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_another_onnxruntime_or_cpu_gets_an_entry_of_its_own(
     tmp_path: Path, cache: WeightsCache, file: ModelFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,25 +343,60 @@ def test_another_onnxruntime_or_cpu_gets_an_entry_of_its_own(
     assert len(list(cache.entries.iterdir())) == 3
 
 
-def test_other_bits_are_never_served(
+@pytest.mark.parametrize(
+    ("module", "seconds", "reason"),
+    [
+        (
+            "turnpike.no_module",
+            60.0,
+            "the process that prepares them ended with status 1: ModuleNotFoundError",
+        ),
+        (shared_weights.MODULE, 0.01, "it takes longer than 0.01 s to prepare them"),
+    ],
+)
+def test_a_model_that_cannot_be_prepared_is_loaded_without(
+    tmp_path: Path,
+    cache: WeightsCache,
+    file: ModelFile,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    seconds: float,
+    reason: str,
+) -> None:
+    """A process of its own prepares it, so that a crash ends no worker. It is tried again after an hour."""
+    plain = load_model(file)
+    monkeypatch.setattr(shared_weights, "MODULE", module)
+    monkeypatch.setattr(shared_weights, "PREPARATION_SECONDS", seconds)
+    for _ in range(2):
+        expect_equal(load_model(file, weights=cache), plain)
+    assert caplog.text.count(f"net/1: weights are not shared: {reason}") == 1
+    assert not list(cache.entries.iterdir())
+    monkeypatch.undo()
+    (unfit,) = (tmp_path / "cache" / "unfit").iterdir()
+    os.utime(unfit, (0, time.time() - RETRY_SECONDS - 1))
+    expect_equal(load_model(file, weights=cache), plain)
+    assert entry_folder(cache)
+
+
+@pytest.mark.usefixtures("prepared_here")
+def test_an_intact_entry_that_cannot_be_opened_stays(
     cache: WeightsCache,
     file: ModelFile,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The prepared form is compared before it gets its name; then the model is served without it."""
+    """If one worker has too little memory, the others go on with it."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ModelFileError("there is not enough memory")
+
     plain = load_model(file)
-
-    def open_another(_: object, manifest: Any, **__: object) -> Runtime:
-        return open_runtime(with_manifest(highway(units=64, seed=1)), manifest)
-
-    open_runtime = shared_weights.open_runtime
-    monkeypatch.setattr(shared_weights, "open_runtime", open_another)
-    with caplog.at_level(logging.INFO):
-        for _ in range(2):
-            expect_equal(load_model(file, weights=cache), plain)
-    assert caplog.text.count("the prepared graph gives other bits") == 1
-    assert not list(cache.entries.iterdir())
+    load_model(file, weights=cache)
+    monkeypatch.setattr(shared_weights, "open_model", fail)
+    expect_equal(load_model(file, weights=cache), plain)
+    assert "weights are not shared: there is not enough memory" in caplog.text
+    assert entry_folder(cache)
 
 
 def test_a_model_without_large_weights_is_not_prepared(tmp_path: Path, cache: WeightsCache) -> None:
@@ -366,6 +420,7 @@ def test_small_files_are_loaded_without_the_cache(tmp_path: Path, file: ModelFil
     assert not list(cache.files.iterdir())
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_a_failing_disk_does_not_stop_a_load(
     cache: WeightsCache,
     file: ModelFile,
@@ -392,7 +447,7 @@ def test_a_full_disk_does_not_stop_a_load(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     expect_equal(model, load_model(file))
-    assert "weights are not shared: they cannot be prepared" in caplog.text
+    assert "weights are not shared: " in caplog.text
     assert not list(cache.entries.iterdir())
 
 
@@ -405,21 +460,17 @@ def test_a_file_that_another_process_loads_for_long_is_loaded_without_the_cache(
     assert "another process is still loading them" in caplog.text
 
 
+@pytest.mark.usefixtures("prepared_here")
 @pytest.mark.parametrize("point", POINTS)
 def test_a_process_that_is_killed_leaves_nothing_that_is_served(
     tmp_path: Path, cache: WeightsCache, file: ModelFile, point: str
 ) -> None:
-    """The next process waits for nothing, and serves the right bits. After an hour, it prepares the model."""
+    """The next process waits for nothing, and serves the right bits from a whole entry."""
     words = ["-m", "tests.support.killed_preparation", tmp_path / "cache", file.path, point]
     process = subprocess.run([sys.executable, *map(str, words)], cwd=ROOT, check=False)
     assert process.returncode == -signal.SIGKILL
-    plain = load_model(file)
-    expect_equal(load_model(file, weights=cache), plain)
-    for attempt in (tmp_path / "cache" / "tries").iterdir():
-        os.utime(attempt, (0, time.time() - RETRY_SECONDS - 1))
     model = load_model(file, weights=cache)
-    expect_equal(model, plain)
+    expect_equal(model, load_model(file))
     assert mapped_files() == {str(entry_folder(cache) / WEIGHTS)}
     cache.remove_unused()
     assert list(cache.entries.iterdir()) == [entry_folder(cache)]
-    assert not list((tmp_path / "cache" / "tries").iterdir())
