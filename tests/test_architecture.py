@@ -167,6 +167,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             "repository",
             "memory",
             "telemetry",
+            "weights",
         },
         "asgi": {"embedded"},
         "embedded": {
@@ -191,7 +192,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
                 "codec",
                 "codec.tables",
             ),
-            *("config", "config.settings", "repository", "artifact", "memory", "telemetry"),
+            *("config", "config.settings", "repository", "artifact", "memory", "telemetry", "weights"),
         },
         "api.openapi": {"http", "requests"},
         "http.connection": {"requests", "config.settings"},
@@ -206,6 +207,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             *("artifact", "artifact.onnx_file"),
             "memory",
             "telemetry",
+            "weights",
         },
         "codec": {"codec.tables", "gates", "artifact"},
         "codec.tables": {"artifact"},
@@ -219,6 +221,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "artifact": {"artifact.onnx_file", "memory"},
         "artifact.onnx_file": set(),
         "memory": set(),
+        "weights": {"config.settings"},
     },
     "loadtest": {
         "locustfile": {"locust_hooks", "generate"},

@@ -6,6 +6,7 @@ the same routes as a FastAPI application.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -55,6 +56,7 @@ from turnpike.service.requests.router import Router
 from turnpike.service.requests.tracing import Tracing
 from turnpike.service.telemetry.access_log import access_log
 from turnpike.service.telemetry.counters import RequestCounters
+from turnpike.service.weights.cache import MIN_MODEL_BYTES, WeightsCache
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +76,9 @@ class Application:
         self._hooks_compared = not self._hooks
         counters = RequestCounters()
         budget = MemoryBudget(max_held_bytes(settings))
+        # the cache of prepared weights, opened for the first file that is large enough
+        self._weights: WeightsCache | None = None
+        self._weights_opened = False
         self._load = partial(load, settings=settings, counters=counters, threads=threads_per_worker(settings))
         self.registry = ModelRegistry(self._load_model)
         self.context = ServiceContext(
@@ -138,14 +143,19 @@ class Application:
     def _load_model(self, file: ModelFile) -> Model:
         """Load a model of the repository; at low priority if requests for other models may come meanwhile."""
         hooks = self._hooks.get(file.name)
+        if not self._weights_opened and file.size >= MIN_MODEL_BYTES:
+            self._weights, self._weights_opened = WeightsCache.from_settings(self.context.settings), True
+        load_file = partial(self._load, file, tried=file.tried, hooks=hooks, weights=self._weights)
         if not self.registry.models:
-            return self._load(file, tried=file.tried, hooks=hooks)
+            return load_file()
         with low_priority_caller() as call:
-            return self._load(file, call=call, tried=file.tried, hooks=hooks)
+            return load_file(call=call)
 
     async def _commit(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Serve a deployment from now on. The first complete one shows which hooks have no model."""
         outcome = await self.registry.commit(record)
+        if self._weights is not None:
+            await asyncio.to_thread(self._weights.remove_unused)
         if not self._hooks_compared and record["complete"]:
             self._hooks_compared = True
             known = {version["name"] for version in self.registry.index()}

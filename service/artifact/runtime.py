@@ -6,6 +6,7 @@ import copy
 import mmap
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -38,6 +39,9 @@ from turnpike.service.memory.thread_stacks import stack_room
 # Optimizers of onnxruntime that change results: this one joins padding with zeros to a MaxPool, which pads
 # with the smallest number.
 WRONG_OPTIMIZERS = ["Pad_Fusion"]
+
+# Bytes of the smallest weights that are stored beside a prepared graph. Smaller ones are in it.
+MIN_EXTERNAL_BYTES = 1024
 
 # what the errors of onnxruntime's allocators contain
 NO_MEMORY = ("Failed to allocate memory", "bad_alloc")
@@ -91,6 +95,24 @@ def expect_device(device: Device, precision: DevicePrecision = "fp32") -> None:
     except ModelFileError as error:
         # a plugin that does not fit this onnxruntime, for example
         raise DeviceError(f"device: {error}") from error
+
+
+def runtime_settings() -> dict[str, object]:
+    """What a prepared graph depends on in this module: another value may give other bits."""
+    return {
+        "onnxruntime": onnxruntime.__version__,
+        "disabled optimizers": WRONG_OPTIMIZERS,
+        "external from": MIN_EXTERNAL_BYTES,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFiles:
+    """The optimized graph of a model, and its weights as the CPU provider packs them, which can be mapped."""
+
+    graph: Path
+    # in the folder of the graph
+    weights: str
 
 
 class Runtime:
@@ -185,6 +207,7 @@ def open_model(
     where: str = "model.onnx",
     call: Caller = call_directly,
     arena: bool = True,
+    prepared: bool = False,
 ) -> Runtime:
     """Open a model in the way that the service does. The manifest is read before onnxruntime sees the file.
 
@@ -196,6 +219,7 @@ def open_model(
         where: Name of the model in error messages, if `model` is not a path.
         call: See `open_runtime`.
         arena: See `open_runtime`.
+        prepared: See `open_runtime`.
 
     Raises:
         ModelFileError: There is no such file, onnxruntime cannot open it, or its manifest is invalid.
@@ -217,6 +241,7 @@ def open_model(
         where=where,
         call=call,
         arena=arena,
+        prepared=prepared,
     )
 
 
@@ -230,15 +255,24 @@ def open_runtime(
     where: str = "model.onnx",
     call: Caller = call_directly,
     arena: bool = True,
+    prepare: PreparedFiles | None = None,
+    prepared: bool = False,
 ) -> Runtime:
     """Open a model whose manifest was read; see `open_model` for the other arguments and errors.
 
     Args:
+        model: A path, or the content of a file.
         manifest: The manifest in the file, None if it has none.
+        threads: Threads that share the work of one run.
+        device: Where the model runs.
+        precision: The precision of the device's arithmetic.
+        where: Name of the model in error messages, if `model` is not a path.
         call: Used to create the session, unless that starts threads. New threads inherit the priority of
             the thread that creates them, and would keep a low one while they run requests.
         arena: Whether the model keeps the memory of its largest run for the next one. If memory is limited,
             other models and requests may need it.
+        prepare: Files to write meanwhile, for the CPU provider.
+        prepared: Whether `model` is the graph of such files, which is used as it is.
     """
     if isinstance(model, Path):
         where = str(model)
@@ -252,7 +286,14 @@ def open_runtime(
         )
     expect_precision(device, precision)
     open_session = partial(
-        _open_session, threads=threads, precision=precision, where=where, call=call, arena=arena
+        _open_session,
+        threads=threads,
+        precision=precision,
+        where=where,
+        call=call,
+        arena=arena,
+        prepare=prepare,
+        prepared=prepared,
     )
     if device != "openvino":
         return Runtime(open_session(model, device), manifest, where)
@@ -299,8 +340,15 @@ def _open_session(
     where: str,
     call: Caller,
     arena: bool,
+    prepare: PreparedFiles | None = None,
+    prepared: bool = False,
 ) -> onnxruntime.InferenceSession:
     options = session_options(threads, arena=arena)
+    if prepare is not None:
+        _write_prepared(options, prepare)
+    if prepared:
+        # a second time, the optimizers may find what they left the first time
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     device_options = provider_options(device, threads, precision)
     providers: list[tuple[str, dict[str, str]]] | None = None
     if device == "openvino":
@@ -396,6 +444,15 @@ def session_options(threads: int, *, arena: bool = True) -> onnxruntime.SessionO
     # threads that spin while they wait take CPU time from the other workers
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
+
+
+def _write_prepared(options: onnxruntime.SessionOptions, files: PreparedFiles) -> None:
+    """Have a session write its optimized graph and packed weights when it is created."""
+    options.optimized_model_filepath = str(files.graph)
+    external = "session.optimized_model_external_initializers"
+    options.add_session_config_entry(f"{external}_file_name", files.weights)
+    options.add_session_config_entry(f"{external}_min_size_in_bytes", str(MIN_EXTERNAL_BYTES))
+    options.add_session_config_entry("session.save_external_prepacked_constant_initializers", "1")
 
 
 def _open_error(where: str, error: Exception) -> ModelFileError:

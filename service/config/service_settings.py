@@ -12,6 +12,7 @@ class ServiceSettings(TypedDict, total=False):
     versions: str
     poll: float
     model_cache: str | Path | None
+    weights_cache: int
     store_seconds: float
     allow_unverified: bool
     trial_seconds: float

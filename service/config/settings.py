@@ -65,6 +65,11 @@ class Settings(BaseModel):
         None,
         description="Folder for files of a remote repository. Default: models in turnpike's cache folder.",
     )
+    weights_cache: int = Field(
+        4 << 30,
+        ge=0,
+        description="Bytes for prepared weights in turnpike's cache folder, which workers share; 0 for none.",
+    )
     store_seconds: float = Field(
         30,
         gt=0,

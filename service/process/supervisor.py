@@ -22,6 +22,7 @@ from turnpike.service.remote.remote_repository import open_repository
 from turnpike.service.repository.location import warning_of_other_folder
 from turnpike.service.repository.rollout import Rollout
 from turnpike.service.telemetry.log import TERMINAL_LINES, configure_logging
+from turnpike.service.weights.cache import MIN_MODEL_BYTES, cache_problem
 
 if TYPE_CHECKING:
     from turnpike.service.process.worker import MakeApp
@@ -67,6 +68,10 @@ class Supervisor:
     """Runs in the first process. It opens no model and answers no request, so that nothing crashes it."""
 
     def __init__(self, settings: Settings, ports: Ports, make_app: MakeApp) -> None:
+        # said once, not by every worker
+        self._weights_problem = cache_problem(settings)
+        if self._weights_problem is not None:
+            settings = settings.model_copy(update={"weights_cache": 0})
         self._settings = settings
         self._address = listener_url(ports.http.listener, "https" if settings.tls_cert else "http")
         self._grpc_address = None if ports.grpc is None else listener_address(ports.grpc.listener)
@@ -123,6 +128,8 @@ class Supervisor:
             self._keep(asyncio.create_task(self._poll()))
         await self._rollout.rescan()
         self._first_scan_done.set()
+        if self._weights_problem is not None and self._rollout.largest_bytes >= MIN_MODEL_BYTES:
+            log.info("workers do not share weights: %s", self._weights_problem)
         names = self._rollout.names
         if not names and (warning := warning_of_other_folder(self._repository)):
             log.warning(warning)

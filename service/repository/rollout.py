@@ -139,6 +139,11 @@ class Rollout:
         return [f"{file.name}/{file.version}" for file in self._deployment.files]
 
     @property
+    def largest_bytes(self) -> int:
+        """The size of the largest file that is served."""
+        return max((file.size for file in self._deployment.files), default=0)
+
+    @property
     def failed(self) -> tuple[UnavailableModel, ...]:
         """Files of the repository that cannot be served."""
         return self._deployment.failed

@@ -15,6 +15,7 @@ from turnpike.service.registry.loader import load
 from turnpike.service.registry.model import Model
 from turnpike.service.repository.scan import MODEL_FILE, ModelFile, file_identity
 from turnpike.service.telemetry.counters import RequestCounters
+from turnpike.service.weights.cache import WeightsCache
 
 
 def with_manifest(gated: Gated, **manifest: Any) -> bytes:
@@ -45,6 +46,8 @@ def put_model(root: Path, name: str = "net", version: int = 1, data: bytes | Non
     return ModelFile(name, version, path, file_identity(path.stat()))
 
 
-def load_model(file: ModelFile, *, hooks: Hooks | None = None, **settings: Any) -> Model:
+def load_model(
+    file: ModelFile, *, hooks: Hooks | None = None, weights: WeightsCache | None = None, **settings: Any
+) -> Model:
     """Load a model as a worker does."""
-    return load(file, Settings(**settings), RequestCounters(), 1, hooks=hooks)
+    return load(file, Settings(**settings), RequestCounters(), 1, hooks=hooks, weights=weights)

@@ -37,7 +37,7 @@ SET_BY_FILE = {"models", "grpc_port", "drain_wait", "drain_seconds", "api_keys_f
 # settings without a use in the container, options of the command, and keys that are not in files
 NOT_PASSED_ON = {
     *("host", "port", "device", "tls_cert", "tls_key", "api_keys", "admin_key"),
-    *("model_cache", "store_seconds"),
+    *("model_cache", "store_seconds", "weights_cache"),
     *("engine", "min_replicas", "max_replicas"),
     # an image of one's own has the application
     *("app", "fast_routes"),

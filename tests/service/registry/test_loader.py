@@ -26,8 +26,9 @@ from turnpike.service.artifact.tensor import Tensor
 from turnpike.service.config.settings import Settings
 from turnpike.service.errors import ModelFileError, UntriedError
 from turnpike.service.gates.drift import sampled_run
-from turnpike.service.registry import loader
-from turnpike.service.registry.loader import batch_dimension, load, may_batch
+from turnpike.service.registry import checked_file
+from turnpike.service.registry.checked_file import batch_dimension
+from turnpike.service.registry.loader import load, may_batch
 from turnpike.service.registry.model import Model
 from turnpike.service.registry.probe import ProbeResult
 from turnpike.service.repository.scan import ModelFile
@@ -204,7 +205,7 @@ def test_a_file_replaced_while_it_is_opened_is_refused(
         put_model(tmp_path, data=with_manifest(highway(seed=9)))
         return open_runtime(path, manifest, **options)
 
-    monkeypatch.setattr(loader, "open_runtime", exchanged)
+    monkeypatch.setattr(checked_file, "open_runtime", exchanged)
     with pytest.raises(ModelFileError, match="has changed since then"):
         load_model(file)
 
