@@ -41,6 +41,11 @@ class Tree(nn.Module):
         return torch.where(first, inner, self.leaves[2])
 
 
+class UpperBound(nn.Module):
+    def forward(self, x: Tensor, bound: Tensor) -> Tensor:
+        return x.clamp(max=bound)
+
+
 def whole_numbers(*numbers: int) -> Callable[[], tuple[Tensor, ...]]:
     return lambda: (torch.tensor([numbers, numbers[::-1]]),)
 
@@ -63,6 +68,11 @@ def new_softmax(plant: Plant, node: ir.Node) -> ir.Value:
 
 def float32_thresholds(plant: Plant) -> None:
     plant.weight("thresholds", lambda array: array.astype(np.float32).astype(np.float64))
+
+
+def constant_bound(plant: Plant) -> None:
+    """The bound of the example, which tracing took for a number."""
+    plant.wrap("bound", lambda _: plant.constant(np.ones(1, np.float32)))
 
 
 EXHIBITS = (
@@ -119,6 +129,16 @@ EXHIBITS = (
         ("x:float32[batch,2]",),
         lambda: (torch.randn(4, 2),),
         float32_thresholds,
+    ),
+    Exhibit(
+        "constant-clamp",
+        "pytorch/vision#1741",
+        "torch.onnx.export (tracing)",
+        "the bound of a clamp is a constant: that of the example",
+        UpperBound,
+        ("x:float32[batch,4]", "bound:float32[batch,1]"),
+        lambda: (torch.randn(2, 4), torch.ones(2, 1)),
+        constant_bound,
     ),
     Exhibit(
         "gelu-approximation",

@@ -27,6 +27,15 @@ class ScaledPositions(nn.Module):
         return centred / torch.sqrt(variance + 1e-5) * self.scale + self.shift
 
 
+class SmallEpsilon(nn.Module):
+    """A layer norm written out, with the epsilon of BERT."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        variance = (centred * centred).mean(-1, keepdim=True)
+        return centred / torch.sqrt(variance + 1e-12)
+
+
 class Product(nn.Module):
     def __init__(self, **factors: Any) -> None:
         super().__init__()
@@ -69,6 +78,10 @@ def fused_layer_norm(plant: Plant, node: ir.Node) -> ir.Value:
     return plant.LayerNormalization(plant["x"], scale, shift, axis=-1, epsilon=1e-5)
 
 
+def default_epsilon(plant: Plant, node: ir.Node) -> ir.Value:
+    return plant.LayerNormalization(plant["x"], np.ones(6, np.float32), axis=-1)
+
+
 def fused_batch_norm(plant: Plant, node: ir.Node) -> ir.Value:
     """The norm is folded into weights and bias as if beta were 1, and beta stays."""
     scale, shift, mean, variance = (numbers(operand(node, number)) for number in range(1, 5))
@@ -99,6 +112,17 @@ EXHIBITS = (
         ("x:float32[batch,6,6]",),
         lambda: (torch.randn(2, 6, 6),),
         instead("Add", fused_layer_norm, number=1),
+    ),
+    Exhibit(
+        "layer-norm-epsilon",
+        "microsoft/onnxruntime#2639",
+        "onnxruntime (LayerNormFusion)",
+        "a layer norm gets the default epsilon, 1e-5, instead of its own 1e-12",
+        SmallEpsilon,
+        ("x:float32[batch,6]",),
+        lambda: (torch.randn(2, 6),),
+        instead("Div", default_epsilon),
+        is_pull=True,
     ),
     Exhibit(
         "gemm-alpha",

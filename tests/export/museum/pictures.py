@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from tests.export.identity.planting import Plant
-from tests.export.museum.exhibit import Exhibit, attribute, instead, operand
+from tests.export.museum.exhibit import Exhibit, attribute, instead, operand, output_of
 
 
 class Resize(nn.Module):
@@ -36,6 +36,11 @@ class Pool(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.pool(x)
+
+
+class Crop(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :, 1:-1]
 
 
 class RunningInstanceNorm(nn.Module):
@@ -140,6 +145,17 @@ EXHIBITS = (
         ("x:float32[batch,2,6,6]",),
         lambda: (torch.randn(2, 2, 6, 6),),
         attribute("AveragePool", count_include_pad=0),
+    ),
+    Exhibit(
+        "frozen-crop",
+        "pytorch/pytorch#9822",
+        "torch.onnx.export",
+        "`x[:, :, 1:-1]` ends at the example's width: pictures of another width are cut elsewhere",
+        Crop,
+        ("x:float32[batch,2,width]",),
+        lambda: (torch.randn(2, 2, 12),),
+        lambda plant: plant.feed(output_of(plant, "Slice", 1), 2, [11]),
+        noticed="measured",
     ),
     Exhibit(
         "instance-norm-statistics",

@@ -10,11 +10,9 @@ from tests.export.museum.exhibit import Exhibit, attribute, output_of, user_of
 
 
 class Gru(nn.Module):
-    """A GRU with steps first, as in the issue."""
-
     def __init__(self) -> None:
         super().__init__()
-        self.gru = nn.GRU(4, 8)
+        self.gru = nn.GRU(4, 8, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.gru(x)[0]
@@ -23,7 +21,7 @@ class Gru(nn.Module):
 class BidirectionalLstm(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(4, 8, bidirectional=True)
+        self.lstm = nn.LSTM(4, 8, bidirectional=True, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.lstm(x)[0]
@@ -63,8 +61,8 @@ EXHIBITS = (
         "torch.onnx.export",
         "`linear_before_reset=0`: the reset gate is applied before the matrix product instead of after it",
         Gru,
-        ("x:float32[time,batch,4]",),
-        lambda: (torch.randn(5, 2, 4),),
+        ("x:float32[batch,time,4]",),
+        lambda: (torch.randn(2, 5, 4),),
         attribute("GRU", linear_before_reset=0),
     ),
     Exhibit(
@@ -73,8 +71,8 @@ EXHIBITS = (
         "torch.onnx.export",
         "units and directions of a bidirectional layer in the wrong order",
         BidirectionalLstm,
-        ("x:float32[time,batch,4]",),
-        lambda: (torch.randn(5, 2, 4),),
+        ("x:float32[batch,time,4]",),
+        lambda: (torch.randn(2, 5, 4),),
         lambda plant: plant.attribute(user_of(plant, "LSTM"), "perm", [0, 2, 3, 1]),
     ),
     Exhibit(

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.export.museum.collection import EXHIBITS
 from tests.export.museum.exhibit import Exhibit
+from tests.export.museum.graphs import load_exhibit, spoiled
 from turnpike.export.errors import ParityError
-from turnpike.export.network import Network
-from turnpike.export.options import SourceOptions
-from turnpike.export.output.model_bytes import to_bytes
-from turnpike.export.prepared_graph import PreparedGraph, prepare
+from turnpike.export.prepared_graph import prepare
 from turnpike.export.proved_graph import prove_graph
-from turnpike.export.sources.load import load_source
 from turnpike.export.steps import Steps
 
 # how errors of a decision begin; every other one is about batches
@@ -25,24 +20,9 @@ needing_a_range = pytest.mark.parametrize(
 )
 
 
-def load(exhibit: Exhibit, input_range: str | None) -> Network:
-    ranges = [] if input_range is None else [input_range]
-    options = SourceOptions(inputs=list(exhibit.inputs), name="exhibit", input_range=ranges)
-    return load_source(exhibit.network(), options)
-
-
-def spoiled(exhibit: Exhibit, right: PreparedGraph) -> PreparedGraph:
-    """The graph that the bug made; the right one if today's exporter still has the bug."""
-    if exhibit.edit is None:
-        return right
-    model = right.model.clone()
-    exhibit.spoil(model)
-    return replace(right, model=model, data=to_bytes(model))
-
-
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.name)
 def test_the_wrong_graph_is_refused_and_the_right_one_accepted(exhibit: Exhibit) -> None:
-    network = load(exhibit, exhibit.input_range)
+    network = load_exhibit(exhibit, exhibit.input_range)
     right = prepare(network)
     if exhibit.edit is not None:
         prove_graph(right, network, 0, Steps())
@@ -55,7 +35,7 @@ def test_the_wrong_graph_is_refused_and_the_right_one_accepted(exhibit: Exhibit)
 @needing_a_range
 def test_without_the_range_the_bug_is_not_noticed(exhibit: Exhibit) -> None:
     """The page says so. The export warns that it guessed what the integers are."""
-    network = load(exhibit, None)
+    network = load_exhibit(exhibit)
     proved = prove_graph(spoiled(exhibit, prepare(network)), network, 0, Steps())
     assert any("drew integers from 0 to 1, a guess" in text for text in proved.warnings)
 
