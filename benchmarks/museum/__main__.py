@@ -81,8 +81,7 @@ def write_files(folder: Path) -> None:
     """The right and the wrong file of each exhibit."""
     for exhibit in EXHIBITS:
         right = prepare(load_exhibit(exhibit))
-        if exhibit.edit is not None:
-            (folder / f"{exhibit.name}.right.onnx").write_bytes(right.data)
+        (folder / f"{exhibit.name}.right.onnx").write_bytes(right.data)
         (folder / f"{exhibit.name}.wrong.onnx").write_bytes(spoiled(exhibit, right).data)
 
 

@@ -32,7 +32,7 @@ class Exhibit:
         make: Makes the network.
         inputs: Its inputs, as `turnpike export --input` takes them.
         example: The inputs that an exporter gets to trace with, as in the issue where it names some.
-        edit: Turns the right graph into the wrong one; None if today's exporter still writes the wrong one.
+        edit: Turns the right graph into the wrong one.
         noticed: Whether turnpike decides that the wrong graph is another function, for every input, or only
             measures on batches that its values differ.
         input_range: The `--input-range` that shows the bug, if turnpike does not notice it without.
@@ -46,7 +46,7 @@ class Exhibit:
     make: Callable[[], nn.Module]
     inputs: tuple[str, ...]
     example: Callable[[], tuple[Tensor, ...]]
-    edit: Edit | None
+    edit: Edit
     noticed: Literal["decided", "measured"] = "decided"
     input_range: str | None = None
     is_pull: bool = False
@@ -67,7 +67,6 @@ class Exhibit:
 
     def spoil(self, model: ir.Model) -> None:
         """Turn the right graph of this network into the wrong one."""
-        assert self.edit is not None
         self.edit(Plant(model))
         RemoveUnusedNodesPass()(model)
         # the shapes in the file are those of the right graph

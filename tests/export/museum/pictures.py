@@ -155,7 +155,6 @@ EXHIBITS = (
         ("x:float32[batch,2,width]",),
         lambda: (torch.randn(2, 2, 12),),
         lambda plant: plant.feed(output_of(plant, "Slice", 1), 2, [11]),
-        noticed="measured",
     ),
     Exhibit(
         "instance-norm-statistics",
