@@ -274,6 +274,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "measurement": {"contestants"},
         "contestants": set(),
         "compression": {"measurement", "contestants", "results"},
+        "museum": {"results"},
         "reading": {"results"},
         "results": set(),
     },

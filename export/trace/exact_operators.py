@@ -9,6 +9,7 @@ from typing import Any
 import onnx_ir as ir
 import onnxscript
 import torch
+from onnxscript.function_libs.torch_lib.ops.core import aten_div_mode, aten_floor_divide
 from torch import fx
 from torch.export import ExportedProgram
 
@@ -39,6 +40,14 @@ def difference_from(x: Any, other: Any, alpha: float = 1) -> Any:
     return op.Sub(as_tensor(other, x), x if alpha == 1 else op.Mul(x, as_tensor(alpha, x)))
 
 
+def rounded_quotient(x: Any, other: Any, rounding_mode: str | None = None) -> Any:
+    """x / other, rounded. torch.onnx computes that of integers in float32, which rounds those beyond 2^24."""
+    if not x.dtype.is_integer() or isinstance(other, float) or rounding_mode is None:
+        return aten_div_mode(x, other, rounding_mode=rounding_mode)
+    divisor = as_tensor(other, x) if isinstance(other, int) else other
+    return op.Div(x, divisor) if rounding_mode == "trunc" else aten_floor_divide(x, divisor)
+
+
 def as_tensor(number: Any, like: Any) -> Any:
     """A number in the dtype of a tensor. onnxscript would round one of Python to float32 first."""
     if isinstance(number, int | float):
@@ -50,6 +59,7 @@ def as_tensor(number: Any, like: Any) -> Any:
 # for torch.onnx, in place of its own
 TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.atan2.default: angle_of,
+    torch.ops.aten.div.Tensor_mode: rounded_quotient,
     **dict.fromkeys(DIFFERENCES, difference_from),
 }
 

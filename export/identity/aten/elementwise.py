@@ -191,12 +191,9 @@ def divide(call: Call, self_: Value, other: Value, rounding_mode: str | None = N
         if rounding == "floor":
             return call.algebra.floor_quotient(self_, other)
         return call.algebra.truncate(call.algebra.divide(self_, other))
-    if rounding_mode is not None and (isinstance(self_, Term) or isinstance(other, Term)):
-        # torch.onnx computes it so; `floor_divide` is another operator
-        quotient = call.algebra.divide(self_, other)
-        whole = call.algebra.function("floor", quotient) if rounding == "floor" else quotient
-        return call.algebra.cast(whole if rounding == "floor" else call.algebra.truncate(whole), np.int64)
-    if isinstance(self_, Term) or isinstance(other, Term):
+    if np.dtype(call.dtype).kind == "u":
+        rounding = "trunc"
+    if rounding == "floor" and (isinstance(self_, Term) or isinstance(other, Term)):
         return _floor_quotient(call.algebra, self_, other)
     return call.algebra.integer_function(f"div {rounding}", QUOTIENTS[rounding], self_, other)
 

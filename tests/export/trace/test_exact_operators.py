@@ -108,6 +108,32 @@ def test_angles_on_all_axes() -> None:
     np.testing.assert_allclose(actual[~both_infinite], expected[~both_infinite], rtol=1e-6)
 
 
+LARGE = (2**24 + 1, 2**31 - 1, -(2**24) - 3, -7, -6, 0, 5)
+
+
+@pytest.mark.parametrize("rounding", ["floor", "trunc"])
+@pytest.mark.parametrize(
+    ("dtype", "numbers"), [("int64", (2**53 + 1, *LARGE)), ("int32", LARGE), ("uint8", (0, 7, 255))]
+)
+@pytest.mark.parametrize("divisor", [3, None])
+def test_quotients_of_large_integers(
+    rounding: str, dtype: str, numbers: tuple[int, ...], divisor: int | None
+) -> None:
+    """torch.onnx computes them in float32. By a number, and by a tensor."""
+
+    def divide(x: Tensor, y: Tensor) -> Tensor:
+        return torch.div(x, y.abs() + 1 if divisor is None else divisor, rounding_mode=rounding)
+
+    inputs = [f"{name}:{dtype}[batch,1]" for name in "xy"]
+    x = torch.tensor(numbers, dtype=getattr(torch, dtype))[:, None]
+    expected, actual = answers(divide, inputs, x, torch.full_like(x, 2))
+    np.testing.assert_array_equal(actual, expected)
+    network = Network("net", "module", parse_inputs(inputs), module=Applied(divide).eval())
+    graph = prepare(network)
+    decision = decide_identity(network, graph, graph.model)
+    assert decision.verdict is Verdict.IDENTICAL, decision
+
+
 HALVES = torch.tensor([1.5, 2.5])
 TENTHS = torch.tensor([1.1, 2.1], dtype=torch.float64)
 
