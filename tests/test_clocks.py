@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.source_files import PACKAGES, ROOT, files, write
 
-# every use of the wall clock, which jumps: all of them write the time of an event for somebody to read
+# every use of the wall clock, which jumps: they write the time of an event for somebody to read, or compare
+# it with the times of files
 WALL_CLOCK_USES = {
     "loadtest/ledger.py: time.time",  # once, to show monotonic times as dates
     "service/http/connection/server.py: time.time",
@@ -20,6 +21,9 @@ WALL_CLOCK_USES = {
     "service/telemetry/counters.py: time.time",
     "service/telemetry/counters.py: time.time_ns",
     "service/telemetry/log.py: datetime.now",
+    "service/weights/cache.py: time.time",
+    "service/weights/cache.py: time.time_ns",
+    "service/weights/entry.py: time.time_ns",
     "tune/run.py: datetime.now",
 }
 WALL_CLOCKS = {
