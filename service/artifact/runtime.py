@@ -290,6 +290,33 @@ def openvino_computes_in_bf16() -> bool:
     return bool(product.item() == 1)
 
 
+def write_optimized(
+    model: bytes, optimized: Path, disabled_optimizers: Sequence[str] = (), where: str = "model.onnx"
+) -> None:
+    """Write the graph that onnxruntime makes of a model to run it on the CPU, as the service runs it.
+
+    Args:
+        model: The content of a file.
+        optimized: The file to write.
+        disabled_optimizers: Names of optimizers to leave out, beside those of `WRONG_OPTIMIZERS`.
+        where: Name of the model in error messages.
+
+    Raises:
+        ModelFileError: onnxruntime cannot open the model.
+    """
+    _open_session(
+        model,
+        "cpu",
+        threads=1,
+        precision="fp32",
+        where=where,
+        call=call_directly,
+        arena=False,
+        disabled_optimizers=disabled_optimizers,
+        optimized=optimized,
+    )
+
+
 def _open_session(
     model: Path | bytes,
     device: Device,
@@ -299,8 +326,12 @@ def _open_session(
     where: str,
     call: Caller,
     arena: bool,
+    disabled_optimizers: Sequence[str] = (),
+    optimized: Path | None = None,
 ) -> onnxruntime.InferenceSession:
     options = session_options(threads, arena=arena)
+    if optimized is not None:
+        options.optimized_model_filepath = str(optimized)
     device_options = provider_options(device, threads, precision)
     providers: list[tuple[str, dict[str, str]]] | None = None
     if device == "openvino":
@@ -314,7 +345,7 @@ def _open_session(
         providers=providers,
         # otherwise onnxruntime prints a message if the provider fails, and continues with another one
         enable_fallback=0,
-        disabled_optimizers=WRONG_OPTIMIZERS,
+        disabled_optimizers=[*WRONG_OPTIMIZERS, *disabled_optimizers],
     )
     try:
         if threads == 1 and device == "cpu":

@@ -1,0 +1,151 @@
+"""Decides whether the graph that onnxruntime makes of a file is the same function as the file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from turnpike.export.graph_identity import draw_shapes, one_thread
+from turnpike.export.identity.decide import decide
+from turnpike.export.identity.decision import Decision, InputShape, Verdict
+from turnpike.export.input_spec import InputSpec
+from turnpike.export.network import Network
+from turnpike.export.optimized.constants import FoldedConstant, explain_constants
+from turnpike.export.optimized.normal_form import optimize, to_onnx
+from turnpike.export.parity.batches import DimensionSizes, choose_sizes
+from turnpike.service.artifact.runtime import Runtime, open_model
+from turnpike.service.errors import RunError
+
+# names that a sentence lists
+MAX_NAMES = 3
+
+
+@dataclass(frozen=True)
+class OptimizedGraph:
+    """What onnxruntime makes of a file on this CPU, and whether it is the same function.
+
+    Attributes:
+        decision: Whether it is the file's function of every input and lever, up to the rounding of constants.
+        before: The number of nodes of the file by their operators.
+        after: The same of the optimized graph.
+        constants: Constants that onnxruntime has computed, with their distance from the file's own.
+    """
+
+    decision: Decision
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    constants: tuple[FoldedConstant, ...] = ()
+
+    @property
+    def ulps(self) -> float:
+        """The largest distance of a constant, in units in the last place."""
+        return max((constant.ulps for constant in self.constants), default=0.0)
+
+    def lines(self) -> Iterator[str]:
+        """The verdict in words."""
+        match self.decision.verdict:
+            case Verdict.IDENTICAL:
+                yield "same function of every input and lever as the file, in exact arithmetic"
+            case Verdict.DIFFERENT:
+                place = self.decision.first_difference
+                names = ", ".join(self.decision.different[:MAX_NAMES])
+                yield f"another function than the file: {names} differs{'' if place is None else f', first at {place}'}"
+            case _:
+                yield f"not decided: {self.decision.reason}"
+        if self.constants:
+            yield (
+                f"{len(self.constants)} constants were computed by onnxruntime in float32, and differ from the "
+                f"file's expressions by {self.ulps:.2g} units in the last place or less"
+            )
+
+
+def decide_optimized(data: bytes, disabled_optimizers: Sequence[str] = ()) -> OptimizedGraph:
+    """Dump the graph that onnxruntime makes of a file, and decide whether it is the same function.
+
+    Args:
+        data: The content of the file.
+        disabled_optimizers: Optimizers to leave out, beside those that the service never uses.
+
+    Raises:
+        ModelFileError: onnxruntime cannot open the file.
+    """
+    return decide_optimized_graph(data, optimize(data, tuple(disabled_optimizers)))
+
+
+def decide_optimized_graph(data: bytes, optimized: ir.Model) -> OptimizedGraph:
+    """The same for a graph that onnxruntime has made of the file. The graph is changed."""
+    file = ir.from_proto(onnx.ModelProto.FromString(data))
+    before, after = _operators(file), _operators(optimized)
+    to_onnx(optimized)
+    constants, unknown = explain_constants(file, optimized)
+    runtime = open_model(data)
+    levers = _free_levers(file)
+    _free_levers(optimized)
+    expected, actual = (
+        [str(value.name) for value in graph.inputs] for graph in (file.graph, optimized.graph)
+    )
+    if expected != actual:
+        reason = f"the optimized graph has the inputs {', '.join(actual)}, expected {', '.join(expected)}"
+        return OptimizedGraph(Decision(Verdict.NOT_DECIDED, reason=reason), before, after, tuple(constants))
+    shapes = [
+        [*inputs, *(levers[name] for name in expected if name in levers)] for inputs in _shapes(runtime)
+    ]
+    order = [*(tensor.name for tensor in runtime.inputs), *(name for name in expected if name in levers)]
+    shapes = [[inputs[order.index(name)] for name in expected] for inputs in shapes]
+    with one_thread():
+        decision = decide(
+            file, optimized, shapes, constants={constant.name: constant.compute for constant in constants}
+        )
+    if decision.verdict is Verdict.DIFFERENT and unknown:
+        names = ", ".join(unknown[:MAX_NAMES])
+        decision = Decision(
+            Verdict.NOT_DECIDED,
+            reason=f"the constant {names} of the optimized graph is none that the file computes",
+        )
+    return OptimizedGraph(decision, before, after, tuple(constants))
+
+
+def _operators(model: ir.Model) -> Mapping[str, int]:
+    """The number of nodes by operator, those inside loops too."""
+    names = (
+        node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
+        for node in model.graph.all_nodes()
+    )
+    return dict(sorted(Counter(names).items()))
+
+
+def _free_levers(model: ir.Model) -> dict[str, InputShape]:
+    """Make levers inputs without a default, and return their shapes: callers may override them."""
+    graph = model.graph
+    levers = {}
+    for value in graph.inputs:
+        name = str(value.name)
+        if name in graph.initializers and value.const_value is not None:
+            array = value.const_value.numpy()
+            levers[name] = InputShape(array.dtype, array.shape)
+            del graph.initializers[name]
+            value.const_value = None
+    return levers
+
+
+def _shapes(runtime: Runtime) -> list[list[InputShape]]:
+    """Shapes of the inputs for several numbers of rows, and sizes of other dimensions that the file takes."""
+    inputs = tuple(InputSpec(tensor.name, tensor.dtype, tensor.dims) for tensor in runtime.inputs)
+    network = Network("file", "onnx", inputs)
+    sizes = choose_sizes(network)
+    fitting = next((choice for choice in (sizes, *sizes.alternatives()) if _accepts(runtime, choice)), sizes)
+    return draw_shapes(inputs, fitting)
+
+
+def _accepts(runtime: Runtime, sizes: DimensionSizes) -> bool:
+    dims = sizes.with_rows(1)
+    try:
+        runtime.run({spec.name: np.zeros(spec.shape(**dims), spec.dtype) for spec in sizes.inputs})
+    except RunError:
+        return False
+    return True
