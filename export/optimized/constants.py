@@ -39,21 +39,27 @@ class Expression:
 
     Attributes:
         name: The value of the file that it belongs to.
-        summands: The expression is their sum. Rounding is measured against the largest of them.
+        summands: The expression is their sum.
+        is_node: Whether it is all of a node, of which onnxruntime has also rounded what it is computed from.
     """
 
     name: str
     summands: tuple[Compute, ...]
+    is_node: bool = False
 
     def compute(self, algebra: Algebra, values: Mapping[str, Value]) -> Value:
         return reduce(algebra.add, [summand(algebra, values) for summand in self.summands])
 
     def numbers(self, values: Mapping[str, Value]) -> tuple[Array, Array]:
-        """The numbers in float64, and the magnitudes of what is rounded."""
+        """The numbers in float64, and the magnitudes of what was rounded.
+
+        These are the largest summand of each number; of a node, its largest number.
+        """
         algebra = Algebra(Reals(), symbolic_sizes=False)
         terms = [algebra.term(summand(algebra, values)) for summand in self.summands]
         arrays = np.broadcast_arrays(*(term.data[0] for term in terms))
-        return np.sum(arrays, axis=0), np.max(np.abs(arrays), axis=0)
+        total, magnitudes = np.sum(arrays, axis=0), np.max(np.abs(arrays), axis=0)
+        return total, np.full_like(magnitudes, magnitudes.max(initial=0)) if self.is_node else magnitudes
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ def _stored_arrays(model: ir.Model) -> Iterator[Array]:
 
 def _float_initializers(model: ir.Model) -> Iterator[tuple[str, Array]]:
     for name, value in model.graph.initializers.items():
-        if value.const_value is not None and not value.is_graph_input():
+        if value.const_value is not None and not value.is_graph_input() and value.uses():
             array = value.const_value.numpy()
             if array.dtype.kind == "f":
                 yield name, array
@@ -174,7 +180,7 @@ def _named_expressions(file: ir.Model, values: Mapping[str, Value]) -> Iterator[
         for output in node.outputs:
             name = str(output.name)
             if isinstance(values.get(name), Term) or _is_float(values.get(name)):
-                yield Expression(name, (_value(name),))
+                yield Expression(name, (_value(name),), is_node=True)
 
 
 def _is_float(value: Value | None) -> bool:
@@ -241,7 +247,7 @@ def _layer_expressions(file: ir.Model, values: Mapping[str, Value]) -> Iterator[
 
 
 def _layer_of(node: ir.Node, values: Mapping[str, Value]) -> _Layer | None:
-    if node.op_type not in ("Conv", "MatMul", "Gemm") or len(node.inputs) < 2:
+    if node.op_type not in ("Conv", "ConvTranspose", "MatMul", "Gemm") or len(node.inputs) < 2:
         return None
     names = [None if value is None else str(value.name) for value in node.inputs]
     weight = values.get(str(names[1]))
@@ -254,7 +260,12 @@ def _layer_of(node: ir.Node, values: Mapping[str, Value]) -> _Layer | None:
         if names[2] not in values:
             return None
         biases = (_along(_value(names[2]), 0, 1),)
-    axis = 0 if node.op_type == "Conv" or transposed else rank - 1
+    if node.op_type == "ConvTranspose":
+        if "group" in node.attributes and node.attributes["group"].as_int() != 1:
+            return None
+        axis = 1
+    else:
+        axis = 0 if node.op_type == "Conv" or transposed else rank - 1
     return _Layer(str(node.outputs[0].name), _value(str(names[1])), biases, axis, rank)
 
 

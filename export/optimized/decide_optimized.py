@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 
 from turnpike.export.graph_identity import draw_shapes, one_thread
@@ -16,7 +15,7 @@ from turnpike.export.identity.decision import Decision, InputShape, Verdict
 from turnpike.export.input_spec import InputSpec
 from turnpike.export.network import Network
 from turnpike.export.optimized.constants import FoldedConstant, explain_constants
-from turnpike.export.optimized.normal_form import optimize, to_onnx
+from turnpike.export.optimized.normal_form import as_model, optimize, to_onnx
 from turnpike.export.parity.batches import DimensionSizes, choose_sizes
 from turnpike.service.artifact.runtime import Runtime, open_model
 from turnpike.service.errors import RunError
@@ -79,7 +78,7 @@ def decide_optimized(data: bytes, disabled_optimizers: Sequence[str] = ()) -> Op
 
 def decide_optimized_graph(data: bytes, optimized: ir.Model) -> OptimizedGraph:
     """The same for a graph that onnxruntime has made of the file. The graph is changed."""
-    file = ir.from_proto(onnx.ModelProto.FromString(data))
+    file = as_model(data)
     before, after = _operators(file), _operators(optimized)
     to_onnx(optimized)
     constants, unknown = explain_constants(file, optimized)

@@ -32,7 +32,12 @@ def optimize(data: bytes, disabled_optimizers: tuple[str, ...] = ()) -> ir.Model
     Raises:
         ModelFileError: onnxruntime cannot open the model.
     """
-    return ir.from_proto(onnx.ModelProto.FromString(optimized_bytes(data, disabled_optimizers)))
+    return as_model(optimized_bytes(data, disabled_optimizers))
+
+
+def as_model(data: bytes) -> ir.Model:
+    """The graph in the content of a file."""
+    return ir.from_proto(onnx.ModelProto.FromString(data))
 
 
 def optimized_bytes(data: bytes, disabled_optimizers: tuple[str, ...] = ()) -> bytes:
@@ -101,10 +106,25 @@ def _rewrite_blocked(graph: ir.Graph, node: ir.Node, weights: dict[ir.Value, ir.
             _rewrite_convolution(graph, node, weights)
         case "MaxPool" | "AveragePool" | "GlobalMaxPool" | "GlobalAveragePool":
             node.domain = ""
+        case "Upsample":
+            _rewrite_upsampling(graph, node, first)
+
+
+def _rewrite_upsampling(graph: ir.Graph, node: ir.Node, first: ir.Value) -> None:
+    """Both have the same modes, and this one repeats numbers by whole factors."""
+    scales = np.array(node.attributes["scales"].as_ints(), np.float32)
+    factors = _initializer(graph, f"{node.outputs[0].name}: scales", scales)
+    mode = node.attributes["mode"].as_string()
+    coordinates = node.attributes["coordinate_transformation_mode"].as_string()
+    if mode == "nearest":
+        form = {"mode": mode, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    else:
+        form = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    _replace(graph, node, "Resize", [first, None, factors], **form)
 
 
 def _rewrite_convolution(graph: ir.Graph, node: ir.Node, weights: dict[ir.Value, ir.Value]) -> None:
-    first, weight, *others = node.inputs
+    first, weight = node.inputs[:2]
     if first is None or weight is None or weight.const_value is None:
         return
     if weight not in weights:
@@ -178,7 +198,11 @@ def _insert(graph: ir.Graph, before: ir.Node, operator: str, inputs: list[ir.Val
 
 
 def _replace(
-    graph: ir.Graph, node: ir.Node, operator: str, inputs: list[ir.Value], **attributes: list[int]
+    graph: ir.Graph,
+    node: ir.Node,
+    operator: str,
+    inputs: list[ir.Value | None],
+    **attributes: list[int] | str,
 ) -> None:
     new = ir.node(operator, inputs, attributes)
     old = node.outputs[0]
