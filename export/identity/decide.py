@@ -63,7 +63,7 @@ def decide(
         row_axes: The axis of the rows of each input, or None for an input that all rows share. With them, the
             sets of shapes are those of `ROW_SETS`, and it is decided whether rows depend on each other.
         gates: The gates of the graph, whose levers and layers are decided on the last set of shapes.
-        constants: For initializers of the graph that are rounded: what they stand for.
+        constants: For initializers of a graph without gates that are rounded: what they stand for.
     """
     if trusted is not None and (found := interface_difference(trusted, model, hidden or {})) is not None:
         return found
@@ -207,14 +207,16 @@ class _Pair:
         self._added: Mapping[str, Value] = {}
         if trusted is not None and any(origin.value not in self._values for origin in self._hidden.values()):
             self._added = run_graph(trusted, algebra, inputs).outputs
-        constants = {name: compute(algebra, self._values) for name, compute in question.constants.items()}
+        expressions: dict[str, Value] = {
+            name: compute(algebra, self._values) for name, compute in question.constants.items()
+        }
         algebra.sizes.is_open = False
         self.recorded_run: RecordedRun | None = None
         if isinstance(algebra, GateAlgebra):
             self.recorded_run = record_run(self._model, algebra, inputs)
             self._graph = self.recorded_run.graph
         else:
-            self._graph = run_graph(self._model, algebra, inputs, constants)
+            self._graph = run_graph(self._model, algebra, inputs, expressions)
         expected = self._expected_outputs()
         different = tuple(
             name for name, value in expected.items() if not self._is_same(value, self._graph.outputs[name])

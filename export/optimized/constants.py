@@ -1,4 +1,4 @@
-"""Finds what constants of an optimized graph stand for: expressions of the file, which onnxruntime has rounded.
+"""Finds what constants of an optimized graph stand for: expressions of the file that onnxruntime rounds.
 
 onnxruntime computes what needs no input before it runs, and joins batch norms and factors with the weights of
 a layer. It does so in float32, so that the constants are not exactly those of the file. A constant within
@@ -63,7 +63,7 @@ class Expression:
 
 
 @dataclass(frozen=True)
-class FoldedConstant:
+class ComputedConstant:
     """A constant of the optimized graph, the value of the file that it stands for, and its rounding."""
 
     name: str
@@ -72,7 +72,7 @@ class FoldedConstant:
     compute: Compute
 
 
-def explain_constants(file: ir.Model, optimized: ir.Model) -> tuple[list[FoldedConstant], list[str]]:
+def explain_constants(file: ir.Model, optimized: ir.Model) -> tuple[list[ComputedConstant], list[str]]:
     """The constants of an optimized graph that the file computes, and the names of those that are unknown.
 
     Constants that the file has bit for bit are neither.
@@ -100,7 +100,7 @@ def explain_constants(file: ir.Model, optimized: ir.Model) -> tuple[list[FoldedC
             continue
         # onnxruntime keeps the name of what it folds; equal numbers of other nodes are as near
         ulps, expression = min(fitting, key=lambda pair: (pair[1].name != name, pair[0]))
-        found.append(FoldedConstant(name, expression.name, ulps, _filled(expression.compute, array.shape)))
+        found.append(ComputedConstant(name, expression.name, ulps, _filled(expression.compute, array.shape)))
     return found, unknown
 
 
@@ -230,7 +230,7 @@ def _along(vector: Compute, axis: int, rank: int) -> Compute:
 
 
 def _layer_expressions(file: ir.Model, values: Mapping[str, Value]) -> Iterator[Expression]:
-    """The weights of layers with the batch norms, factors and sums behind them, and the scales of products."""
+    """The weights of layers with the batch norms, factors and sums behind them; and scales of products."""
     for node in file.graph:
         layer = _layer_of(node, values)
         if layer is not None:
@@ -314,7 +314,8 @@ def _batch_norm(node: ir.Node, values: Mapping[str, Value]) -> tuple[Compute, tu
 def _scales(node: ir.Node, values: Mapping[str, Value]) -> Iterator[Expression]:
     """The products of the numbers by which operands and result of a product of matrices are multiplied."""
     found: list[Compute] = []
-    for value in node.inputs[:2]:
+    for operand in node.inputs[:2]:
+        value = operand
         while value is not None and (before := value.producer()) is not None:
             if (factor := _factor_of(before, values)) is not None:
                 found.append(factor)

@@ -1,7 +1,7 @@
 """Rewrites operators of onnxruntime that only its own graphs have, so that they can be compared with ONNX's.
 
-- Nodes of `com.microsoft.nchwc` compute on blocks of 8 or 16 channels. They become ONNX's operators, and their
-  weights get the order of ONNX again. Channels that only fill a block stay, with weights of 0.
+- Nodes of `com.microsoft.nchwc` compute on blocks of 8 or 16 channels. They become operators of ONNX, and
+  their weights get the order of ONNX again. Channels that only fill a block stay, with weights of 0.
 - The factor of a FusedMatMul becomes a multiplication by an initializer, whose rounding can be measured.
 """
 
@@ -26,13 +26,13 @@ MICROSOFT = "com.microsoft"
 PROBE_IR_VERSION, PROBE_OPSET = 10, 20
 
 
-def optimize(data: bytes, disabled_optimizers: tuple[str, ...] = ()) -> ir.Model:
+def optimize(data: bytes, disabled_optimizers: tuple[str, ...] = (), where: str = "model.onnx") -> ir.Model:
     """The graph that onnxruntime makes of a model under the options of the service on the CPU.
 
     Raises:
         ModelFileError: onnxruntime cannot open the model.
     """
-    return as_model(optimized_bytes(data, disabled_optimizers))
+    return as_model(optimized_bytes(data, disabled_optimizers, where))
 
 
 def as_model(data: bytes) -> ir.Model:
@@ -40,11 +40,13 @@ def as_model(data: bytes) -> ir.Model:
     return ir.from_proto(onnx.ModelProto.FromString(data))
 
 
-def optimized_bytes(data: bytes, disabled_optimizers: tuple[str, ...] = ()) -> bytes:
+def optimized_bytes(
+    data: bytes, disabled_optimizers: tuple[str, ...] = (), where: str = "model.onnx"
+) -> bytes:
     """The same graph as it is written by onnxruntime."""
     with tempfile.TemporaryDirectory(prefix="turnpike-") as folder:
         path = Path(folder) / "optimized.onnx"
-        write_optimized(data, path, disabled_optimizers)
+        write_optimized(data, path, disabled_optimizers, where)
         return path.read_bytes()
 
 
@@ -66,12 +68,12 @@ def block_size() -> int:
         if node.domain == NCHWC and node.op_type == "Conv":
             weights = node.inputs[1]
             if weights is not None and weights.const_value is not None:
-                return int(weights.const_value.shape[0])
+                return len(weights.const_value.numpy())
     raise ExportError("expected a convolution in onnxruntime's layout of blocks, got none on this CPU")
 
 
 def to_onnx(model: ir.Model) -> None:
-    """Rewrite a graph of onnxruntime in place; see the module. Nodes with other attributes stay as they are."""
+    """Rewrite a graph of onnxruntime in place; see the module. Other nodes stay as they are."""
     blocked: dict[ir.Value, ir.Value] = {}
     for node in list(model.graph):
         if node.domain == NCHWC:
@@ -131,7 +133,7 @@ def _rewrite_convolution(graph: ir.Graph, node: ir.Node, weights: dict[ir.Value,
         array = in_onnx_order(weight.const_value.numpy(), block_size())
         weights[weight] = _initializer(graph, f"{weight.name} in ONNX's order", array)
     # an input that was not computed in blocks has no channels that fill them
-    expected = weight.const_value.shape[1] * (_integer(node, "group") or 1)
+    expected = weight.const_value.numpy().shape[1] * (_integer(node, "group") or 1)
     channels = first.shape[1] if first.shape is not None and len(first.shape) > 1 else None
     if isinstance(channels, int) and channels < expected:
         widths = [0, 0, 0, 0, 0, expected - channels, 0, 0]
@@ -146,7 +148,7 @@ def in_onnx_order(weights: Array, block: int) -> Array:
     """The weights of a convolution in the order of their axes: outputs, inputs, and the kernel.
 
     onnxruntime has blocks of outputs. In each, it has the blocks of inputs, the kernel, the inputs of a block
-    and the outputs of a block; or all inputs, the kernel and the outputs, if the inputs are less than a block.
+    and the outputs of a block; or all inputs, the kernel and the outputs, if there are fewer inputs.
     """
     outputs, inputs, *kernel = weights.shape
     if inputs < block:
@@ -207,7 +209,9 @@ def _replace(
     new = ir.node(operator, inputs, attributes)
     old = node.outputs[0]
     new.outputs[0].name = old.name
-    new.outputs[0].shape = old.shape or (inputs[0].shape if operator == "Identity" else None)
+    new.outputs[0].shape = old.shape
+    if old.shape is None and operator == "Identity" and inputs[0] is not None:
+        new.outputs[0].shape = inputs[0].shape
     new.outputs[0].type = old.type
     graph.insert_before(node, new)
     for user, place in list(old.uses()):

@@ -185,6 +185,7 @@ def open_model(
     where: str = "model.onnx",
     call: Caller = call_directly,
     arena: bool = True,
+    disabled_optimizers: Sequence[str] = (),
 ) -> Runtime:
     """Open a model in the way that the service does. The manifest is read before onnxruntime sees the file.
 
@@ -196,6 +197,7 @@ def open_model(
         where: Name of the model in error messages, if `model` is not a path.
         call: See `open_runtime`.
         arena: See `open_runtime`.
+        disabled_optimizers: See `open_runtime`.
 
     Raises:
         ModelFileError: There is no such file, onnxruntime cannot open it, or its manifest is invalid.
@@ -217,6 +219,7 @@ def open_model(
         where=where,
         call=call,
         arena=arena,
+        disabled_optimizers=disabled_optimizers,
     )
 
 
@@ -230,6 +233,7 @@ def open_runtime(
     where: str = "model.onnx",
     call: Caller = call_directly,
     arena: bool = True,
+    disabled_optimizers: Sequence[str] = (),
 ) -> Runtime:
     """Open a model whose manifest was read; see `open_model` for the other arguments and errors.
 
@@ -239,6 +243,7 @@ def open_runtime(
             the thread that creates them, and would keep a low one while they run requests.
         arena: Whether the model keeps the memory of its largest run for the next one. If memory is limited,
             other models and requests may need it.
+        disabled_optimizers: Optimizers of onnxruntime to leave out, beside those that the manifest names.
     """
     if isinstance(model, Path):
         where = str(model)
@@ -252,7 +257,13 @@ def open_runtime(
         )
     expect_precision(device, precision)
     open_session = partial(
-        _open_session, threads=threads, precision=precision, where=where, call=call, arena=arena
+        _open_session,
+        threads=threads,
+        precision=precision,
+        where=where,
+        call=call,
+        arena=arena,
+        disabled_optimizers=(*(manifest.disabled_optimizers if manifest else ()), *disabled_optimizers),
     )
     if device != "openvino":
         return Runtime(open_session(model, device), manifest, where)

@@ -176,7 +176,8 @@ CASES.node("FusedMatMul", "FusedMatMul", floats(2, 3, 4), known_floats(4, 5), al
 CASES.node(
     "FusedMatMul transposed", "FusedMatMul", floats(2, 4, 3), floats(2, 5, 4), transA=1, transB=1, **MICROSOFT
 )
-for number, transposed in enumerate(({}, {"transA": 1}, {"transB": 1}, {"transA": 1, "transB": 1})):
+transposes: tuple[dict[str, Any], ...] = ({}, {"transA": 1}, {"transB": 1}, {"transA": 1, "transB": 1})
+for number, transposed in enumerate(transposes):
     # rows or sums, a stack of two and one of three, sums or rows
     left, right = (4, 2, 3, 5), (5, 2, 3, 6)
     left = left[::-1][:1] + left[1:3] + left[:1] if "transA" in transposed else left
@@ -208,12 +209,13 @@ for activation, parameters in {
         layer = (floats(2, 3), known_floats(3, 4), known_floats(4))
         CASES.node(f"FusedGemm {activation}", "FusedGemm", *layer, **options, **alpha)
 layer = (floats(2, 3), known_floats(3, 4), known_floats(4))
-for activation, given in {
+gemm_activations: dict[str, dict[str, Any]] = {
     "HardSigmoid": {"activation_alpha": 0.25, "activation_beta": 0.375},
     "Elu": {"activation_alpha": 0.75},
     "Selu": {"activation_alpha": 1.5, "activation_gamma": 1.25},
     "Softsign": {},
-}.items():
+}
+for activation, given in gemm_activations.items():
     CASES.node(f"FusedGemm {activation}", "FusedGemm", *layer, activation=activation, **given, **MICROSOFT)
 CASES.node(
     "FusedConv HardSigmoid",
