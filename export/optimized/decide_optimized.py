@@ -114,7 +114,11 @@ def decide_optimized_graph(data: bytes, optimized: ir.Model) -> OptimizedGraph:
         decision = decide(
             file, optimized, shapes, constants={constant.name: constant.compute for constant in constants}
         )
-    if decision.verdict is Verdict.DIFFERENT and unknown and not _differs_visibly(file, optimized, shapes[-1]):
+    if (
+        decision.verdict is Verdict.DIFFERENT
+        and unknown
+        and not _differs_visibly(file, optimized, shapes[-1])
+    ):
         names = ", ".join(unknown[:MAX_NAMES])
         reason = f"nothing that the file computes has the numbers of these constants of the graph: {names}"
         decision = Decision(Verdict.NOT_DECIDED, reason=reason)

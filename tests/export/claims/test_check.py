@@ -84,7 +84,9 @@ def verified(path: Path, spec: str = INPUT, net: nn.Module | None = None, **opti
     proof = measure_rounding(source, graph.traced, model, graph.gates.origins, runtimes=[runtime])
     identity = decide_identity(source, graph, model)
     optimized = decide_optimized(path.read_bytes())
-    return VerifiedFile(path, runtime, runtime.manifest, model, net, source, graph, proof, identity, optimized)
+    return VerifiedFile(
+        path, runtime, runtime.manifest, model, net, source, graph, proof, identity, optimized
+    )
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,9 @@ def test_weights_get_the_order_of_their_axes(outputs: int, inputs: int, block: i
     for output_block in range(0, outputs, block):
         for input_block in range(0, inputs, step):
             places = [(row, column) for row in range(height) for column in range(width)]
-            order = [(i, row, column) for row, column in places for i in range(input_block, input_block + step)]
+            order = [
+                (i, row, column) for row, column in places for i in range(input_block, input_block + step)
+            ]
             if inputs < block:
                 order = [(i, row, column) for i in range(inputs) for row, column in places]
             numbers += [

@@ -88,5 +88,7 @@ def test_a_file_that_does_not_name_it_is_not_verified(tmp_path: Path) -> None:
     assert result.manifest.disabled_optimizers == ("Pad_Fusion",)
     other = result.manifest.model_copy(update={"disabled_optimizers": ()})
     result.path.write_bytes(embed_manifest(result.path.read_bytes(), other))
-    with pytest.raises(ParityError, match=r"disabled_optimizers: onnxruntime's optimizer makes another function"):
+    with pytest.raises(
+        ParityError, match=r"disabled_optimizers: onnxruntime's optimizer makes another function"
+    ):
         verify_model(result.path, Positive())
