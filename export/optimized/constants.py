@@ -62,6 +62,10 @@ class Expression:
         return total, np.full_like(magnitudes, magnitudes.max(initial=0)) if self.is_node else magnitudes
 
 
+# an expression, its numbers in float64, and the magnitudes of what was rounded
+_Candidate: TypeAlias = tuple[Expression, Array, Array]
+
+
 @dataclass(frozen=True)
 class ComputedConstant:
     """A constant of the optimized graph, the value of the file that it stands for, and its rounding."""
@@ -72,41 +76,59 @@ class ComputedConstant:
     compute: Compute
 
 
-def explain_constants(file: ir.Model, optimized: ir.Model) -> tuple[list[ComputedConstant], list[str]]:
+def explain_constants(
+    file: ir.Model, optimized: ir.Model, *, prefer_joined: bool = False
+) -> tuple[list[ComputedConstant], list[str]]:
     """The constants of an optimized graph that the file computes, and the names of those that are unknown.
 
-    Constants that the file has bit for bit are neither.
+    Constants that the file has bit for bit are neither, unless a node of the file has their name.
+
+    Args:
+        file: The file.
+        optimized: The graph, in ONNX's operators.
+        prefer_joined: Which of several expressions to take that a constant may be: that with the most nodes
+            joined, and not the nearest. A factor may be so near to 1 that it changes no bit.
     """
     values = constant_values(file)
+    named = list(_evaluated(_named_expressions(file, values), values))
+    layers: list[_Candidate] | None = None
     known = {array.tobytes() for array in _stored_arrays(file)}
-    computed = [
-        (name, array)
-        for name, array in _float_initializers(optimized)
-        if array.tobytes() not in known and (array.ndim != 2 or array.T.tobytes() not in known)
-    ]
-    if not computed:
-        return [], []
-    candidates = list(
-        _evaluated([*_named_expressions(file, values), *_layer_expressions(file, values)], values)
-    )
     found, unknown = [], []
-    for name, array in computed:
-        distances = [
-            (_distance(array, numbers, sizes), expression) for expression, numbers, sizes in candidates
-        ]
-        fitting = [(ulps, expression) for ulps, expression in distances if ulps <= MAX_ULPS]
-        if not fitting:
+    for name, array in _float_initializers(optimized):
+        # onnxruntime keeps the name of what it folds
+        own = [candidate for candidate in named if candidate[0].name == name]
+        chosen = _best(array, own, prefer_last=False)
+        if chosen is None:
+            is_known = array.tobytes() in known or (array.ndim == 2 and array.T.tobytes() in known)
+            if is_known and not prefer_joined:
+                continue
+            if layers is None:
+                layers = list(_evaluated(_layer_expressions(file, values), values))
+            chosen = _best(array, [*named, *layers], prefer_last=prefer_joined)
+            if chosen is None and is_known:
+                continue
+        if chosen is None:
             unknown.append(name)
-            continue
-        # onnxruntime keeps the name of what it folds; equal numbers of other nodes are as near
-        ulps, expression = min(fitting, key=lambda pair: (pair[1].name != name, pair[0]))
-        found.append(ComputedConstant(name, expression.name, ulps, _filled(expression.compute, array.shape)))
+        else:
+            ulps, expression = chosen
+            found.append(
+                ComputedConstant(name, expression.name, ulps, _filled(expression.compute, array.shape))
+            )
     return found, unknown
 
 
-def _evaluated(
-    expressions: Iterable[Expression], values: Mapping[str, Value]
-) -> Iterator[tuple[Expression, Array, Array]]:
+def _best(
+    array: Array, candidates: Iterable[_Candidate], *, prefer_last: bool
+) -> tuple[float, Expression] | None:
+    """The nearest expression that a constant may be, or the last of all; None if none is near enough."""
+    distances = [(_distance(array, numbers, sizes), expression) for expression, numbers, sizes in candidates]
+    fitting = [pair for pair in distances if pair[0] <= MAX_ULPS]
+    if prefer_last:
+        return fitting[-1] if fitting else None
+    return min(fitting, key=lambda pair: pair[0], default=None)
+
+
+def _evaluated(expressions: Iterable[Expression], values: Mapping[str, Value]) -> Iterator[_Candidate]:
     """The expressions with their numbers and magnitudes."""
     for expression in expressions:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
@@ -22,7 +22,6 @@ from turnpike.export.optimized.constants import ComputedConstant, explain_consta
 from turnpike.export.optimized.normal_form import as_model, optimize, to_onnx
 from turnpike.export.parity.batches import DimensionSizes, choose_sizes
 from turnpike.service.artifact.runtime import Runtime, open_model
-from turnpike.service.errors import RunError
 
 # names that a sentence lists
 MAX_NAMES = 3
@@ -95,7 +94,6 @@ def decide_optimized_graph(data: bytes, optimized: ir.Model) -> OptimizedGraph:
     file = as_model(data)
     before, after = _operators(file), _operators(optimized)
     to_onnx(optimized)
-    constants, unknown = explain_constants(file, optimized)
     runtime = open_model(data)
     levers = _free_levers(file)
     _free_levers(optimized)
@@ -104,25 +102,38 @@ def decide_optimized_graph(data: bytes, optimized: ir.Model) -> OptimizedGraph:
     )
     if expected != actual:
         reason = f"the optimized graph has the inputs {', '.join(actual)}, expected {', '.join(expected)}"
-        return OptimizedGraph(Decision(Verdict.NOT_DECIDED, reason=reason), before, after, tuple(constants))
-    shapes = [
-        [*inputs, *(levers[name] for name in expected if name in levers)] for inputs in _shapes(runtime)
-    ]
-    order = [*(tensor.name for tensor in runtime.inputs), *(name for name in expected if name in levers)]
-    shapes = [[inputs[order.index(name)] for name in expected] for inputs in shapes]
-    with one_thread():
-        decision = decide(
-            file, optimized, shapes, constants={constant.name: constant.compute for constant in constants}
-        )
-    if (
-        decision.verdict is Verdict.DIFFERENT
-        and unknown
-        and not _differs_visibly(file, optimized, shapes[-1])
-    ):
+        return OptimizedGraph(Decision(Verdict.NOT_DECIDED, reason=reason), before, after)
+    shapes = []
+    for inputs in _shapes(runtime):
+        by_name = dict(zip((tensor.name for tensor in runtime.inputs), inputs, strict=True)) | levers
+        shapes.append([by_name[name] for name in expected])
+
+    constants, unknown = explain_constants(file, optimized)
+    result = OptimizedGraph(_decide(file, optimized, shapes, constants), before, after, tuple(constants))
+    if result.decision.verdict is not Verdict.DIFFERENT:
+        return result
+    # a constant may be another expression than the nearest
+    others, _ = explain_constants(file, optimized, prefer_joined=True)
+    if [(c.name, c.value) for c in others] != [(c.name, c.value) for c in constants]:
+        other = replace(result, decision=_decide(file, optimized, shapes, others), constants=tuple(others))
+        if other.decision.verdict is Verdict.IDENTICAL:
+            return other
+    if unknown and not _differs_visibly(file, optimized, shapes[-1]):
         names = ", ".join(unknown[:MAX_NAMES])
         reason = f"nothing that the file computes has the numbers of these constants of the graph: {names}"
-        decision = Decision(Verdict.NOT_DECIDED, reason=reason)
-    return OptimizedGraph(decision, before, after, tuple(constants))
+        return replace(result, decision=Decision(Verdict.NOT_DECIDED, reason=reason))
+    return result
+
+
+def _decide(
+    file: ir.Model,
+    optimized: ir.Model,
+    shapes: Sequence[Sequence[InputShape]],
+    constants: Sequence[ComputedConstant],
+) -> Decision:
+    expressions = {constant.name: constant.compute for constant in constants}
+    with one_thread():
+        return decide(file, optimized, shapes, constants=expressions)
 
 
 def _differs_visibly(file: ir.Model, optimized: ir.Model, shapes: Sequence[InputShape]) -> bool:
@@ -194,6 +205,6 @@ def _accepts(runtime: Runtime, sizes: DimensionSizes) -> bool:
     dims = sizes.with_rows(1)
     try:
         runtime.run({spec.name: np.zeros(spec.shape(**dims), spec.dtype) for spec in sizes.inputs})
-    except RunError:
+    except Exception:  # sizes that do not fit a layer
         return False
     return True

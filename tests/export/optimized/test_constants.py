@@ -7,7 +7,9 @@ import onnx_ir as ir
 import pytest
 from onnx import parser
 
+from turnpike.export.identity.decision import Verdict
 from turnpike.export.optimized.constants import MAX_ULPS, explain_constants
+from turnpike.export.optimized.decide_optimized import decide_optimized
 from turnpike.export.optimized.normal_form import as_model
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
@@ -75,6 +77,29 @@ def test_a_constant_that_is_too_far_is_unknown(place: int) -> None:
 
 def test_an_infinite_constant_is_unknown() -> None:
     assert explain_constants(file(), joined([np.inf, 15.0], BIAS))[1] == ["joined_w"]
+
+
+# of a batch norm that changes no bit: 2 / sqrt(4) = 1
+NOTHING = FILE.replace("{2.0, 6.0}", "{2.0, 1.0}").replace("{7.0, 8.0}", "{0.0, 0.0}")
+NOTHING = NOTHING.replace("{9.0, 10.0}", "{0.0, 0.0}").replace("{16.0, 4.0}", "{4.0, 1.0}")
+# a weight norm whose norm is that of its direction: (3, 4) / 5 * 5
+WEIGHT_NORM = f"""{HEAD}
+case (float[N, 2] x) => (float[N, 2] y)
+<float[2, 2] w = {{3.0, 4.0, 4.0, 3.0}}, float[2, 1] size = {{5.0, 5.0}}, int64[1] axes = {{1}}> {{
+    norm = ReduceL2 (w, axes)
+    factor = Div (size, norm)
+    weight = Mul (w, factor)
+    y = MatMul (x, weight)
+}}"""
+
+
+@pytest.mark.parametrize("text", [NOTHING, WEIGHT_NORM])
+def test_a_constant_may_be_an_expression_that_changes_no_bit(text: str) -> None:
+    """onnxruntime leaves the weight as it is, and the file computes it from random functions of numbers."""
+    graph = decide_optimized(parser.parse_model(text).SerializeToString())
+    assert not {"BatchNormalization", "Mul"} & graph.after.keys()
+    assert graph.decision.verdict is Verdict.IDENTICAL, graph.verdict_text
+    assert graph.ulps == 0
 
 
 def test_constants_of_the_file_need_no_explanation() -> None:

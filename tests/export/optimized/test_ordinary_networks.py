@@ -14,7 +14,12 @@ from turnpike.export.prepared_graph import prepare
 from turnpike.export.sources.load import load_source
 
 # the others take as long as all other tests of this folder
-QUICK = {"resnet with blocks that are not full", "factor and shift of maps", "norm last", "PyTorch's attention"}
+QUICK = {
+    "resnet with blocks that are not full",
+    "factor and shift of maps",
+    "norm last",
+    "PyTorch's attention",
+}
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,14 @@ _refuse("input_forget", "LSTM", *layer, input_forget=1, **recurrent)
 microsoft = {"domain": "com.microsoft"}
 _refuse("the activation Mish", "FusedConv", x, known_floats(3, 4, 2), activation="Mish", **microsoft)
 
+_refuse(
+    "FusedGemm with Elu without its parameters",
+    "FusedGemm",
+    *(floats(2, 3), known_floats(3, 4), known_floats(4)),
+    activation="Elu",
+    **microsoft,
+)
+
 CONTROL_FLOW = {
     "different shapes": """
     case (bool b, float[4] x) => (float[N] y) {
