@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,8 +22,9 @@ from turnpike.export.identity.decision import (
     Verdict,
 )
 from turnpike.export.identity.samples import ROW_SETS
+from turnpike.export.input_spec import InputSpec
 from turnpike.export.network import Network
-from turnpike.export.parity.batches import choose_sizes
+from turnpike.export.parity.batches import DimensionSizes, choose_sizes
 from turnpike.export.parity.weights import expect_same_weights
 from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.witness.find_witness import find_witness
@@ -58,11 +59,11 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
     }
     sizes = choose_sizes(network)
     row_axes = None if sizes.batch is None else [sizes.row_axis(spec) for spec in network.inputs]
-    with _one_thread():
+    with one_thread():
         decision = decide(
             reference,
             model,
-            _draw_shapes(network),
+            draw_shapes(network.inputs, sizes),
             hidden,
             trusted=graph.model,
             row_axes=row_axes,
@@ -82,7 +83,7 @@ def decide_identity(network: Network, graph: PreparedGraph, model: ir.Model) -> 
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Let PyTorch use one thread: products of residues are small, and more threads mostly wait."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -99,27 +100,24 @@ def _adopted_graph(network: Network) -> ir.Model:
     return ir.from_proto(network.graph)
 
 
-def _draw_shapes(network: Network) -> list[list[InputShape]]:
-    """Shapes for each set of rows. The first have the ordinary sizes, which every network accepts."""
-    sizes = choose_sizes(network)
+def draw_shapes(inputs: Sequence[InputSpec], sizes: DimensionSizes) -> list[list[InputShape]]:
+    """Shapes of the inputs for each set of rows. The first have the ordinary sizes, which are accepted."""
     others = [name for name in sizes.sizes if name != sizes.batch]
 
     def longer() -> dict[str, int]:
         return {name: sizes.sizes[name] + 1 + secrets.randbelow(MAX_LONGER) for name in others}
 
+    def shapes(rows: int, **longer: int) -> list[InputShape]:
+        dims = sizes.with_rows(rows, **longer)
+        return [InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in inputs]
+
     if sizes.batch is None:
         drawn = [{}, longer(), longer()] if others else [{}]
-        return [_input_shapes(network, 1, **other) for other in drawn]
+        return [shapes(1, **other) for other in drawn]
     # rows are comparable at the same other sizes
     same = longer()
     first, *rest = ROW_SETS
-    return [_input_shapes(network, len(first)), *(_input_shapes(network, len(rows), **same) for rows in rest)]
-
-
-def _input_shapes(network: Network, rows: int, **longer: int) -> list[InputShape]:
-    """The shapes of the inputs for a number of rows, and other sizes than the ordinary ones."""
-    dims = choose_sizes(network).with_rows(rows, **longer)
-    return [InputShape(np.dtype(spec.dtype), spec.shape(**dims)) for spec in network.inputs]
+    return [shapes(len(first)), *(shapes(len(rows), **same) for rows in rest)]
 
 
 def decide_file(

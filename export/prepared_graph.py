@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -145,10 +145,14 @@ def _other_gate_sentences(
         yield f"{place}{f' ({count} sigmoids)' if count > 1 else ''}: {reason}"
 
 
-def open_on_all_devices(data: bytes) -> list[Runtime]:
+def open_on_all_devices(data: bytes, disabled_optimizers: Sequence[str] = ()) -> list[Runtime]:
     """Open the file on the CPU, and on the GPU if there is one, as the service will.
 
     OpenVINO is left out: `turnpike verify --device openvino` proves a file there.
     """
     devices: tuple[Device, ...] = ("cpu", "cuda")
-    return [open_model(data, device=device) for device in devices if device_available(device)]
+    return [
+        open_model(data, device=device, disabled_optimizers=disabled_optimizers)
+        for device in devices
+        if device_available(device)
+    ]

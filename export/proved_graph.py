@@ -11,6 +11,7 @@ from turnpike.export.errors import ParityError
 from turnpike.export.graph_identity import decide_file
 from turnpike.export.identity.decision import MAX_ERROR_BOUND, Decision, Verdict
 from turnpike.export.network import Network, Rows
+from turnpike.export.optimized.served_graph import ALL_OPTIMIZERS, ServedGraph, choose_optimizers
 from turnpike.export.options import PrecisionOptions
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.output.repository import PLAIN_FILE, PlainTwin
@@ -35,6 +36,7 @@ class ProvedGraph:
         proof: How far its rounding strays on batches of rows.
         data: The bytes to write: those of the graph, or of a variant of lower precision.
         comparison: How the variant compares with fp32.
+        served: The optimizers that the service leaves out.
     """
 
     graph: PreparedGraph
@@ -43,12 +45,13 @@ class ProvedGraph:
     proof: Rounding
     data: bytes
     comparison: Comparison | None = None
+    served: ServedGraph = ALL_OPTIMIZERS
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the graph, its proof and its precision."""
         compared = () if self.comparison is None else self.comparison.warnings
-        return (*self.graph.warnings, *self.proof.warnings, *compared)
+        return (*self.graph.warnings, *self.proof.warnings, *self.served.warnings, *compared)
 
     @property
     def manifest_fields(self) -> dict[str, Any]:
@@ -57,6 +60,7 @@ class ProvedGraph:
             "identity": identity_record(self.identity),
             "parity": self.proof.parity,
             "batch_coupled": self.proof.batch_coupled,
+            "disabled_optimizers": self.served.disabled_optimizers,
             "variant": None if self.comparison is None else self.comparison.variant,
             "weights": weights_digest(self.graph.model),
         }
@@ -84,7 +88,8 @@ def identity_record(decision: Decision) -> Identity:
 
 def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps) -> ProvedGraph:
     """Decide that the graph is the network's function, and measure its rounding on every device."""
-    runtimes = open_on_all_devices(graph.data)
+    served = choose_optimizers(graph.data)
+    runtimes = open_on_all_devices(graph.data, served.disabled_optimizers)
     identity = decide_file("the exported graph", network, graph, graph.model, runtimes[0])
     rounding = _measure(
         graph,
@@ -95,7 +100,7 @@ def prove_graph(graph: PreparedGraph, network: Network, seed: int, steps: Steps)
         decided=identity.verdict is Verdict.IDENTICAL,
         coupled=identity.coupled,
     )
-    return ProvedGraph(graph, runtimes[0], identity, rounding, graph.data)
+    return ProvedGraph(graph, runtimes[0], identity, rounding, graph.data, served=served)
 
 
 def prove_first(graphs: Sequence[PreparedGraph], network: Network, seed: int, steps: Steps) -> ProvedGraph:
@@ -107,13 +112,14 @@ def prove_first(graphs: Sequence[PreparedGraph], network: Network, seed: int, st
     *preferred, last = graphs
     for graph in preferred:
         with suppress(ParityError):
-            runtimes = open_on_all_devices(graph.data)
+            served = choose_optimizers(graph.data)
+            runtimes = open_on_all_devices(graph.data, served.disabled_optimizers)
             rounding = _measure(graph, network, runtimes, seed, steps, decided=True, coupled=None)
             if not rounding.keeps_bounds:
                 continue
             identity = decide_file("the exported graph", network, graph, graph.model, runtimes[0])
             if identity.verdict is Verdict.IDENTICAL and identity.coupled is None:
-                return ProvedGraph(graph, runtimes[0], identity, rounding, graph.data)
+                return ProvedGraph(graph, runtimes[0], identity, rounding, graph.data, served=served)
     return prove_graph(last, network, seed, steps)
 
 
@@ -149,9 +155,11 @@ def lower_precision(proved: ProvedGraph, rows: Rows | None, options: PrecisionOp
         return proved
     graph = proved.graph
     data = lower(graph.data, options.precision)
+    # the lower precision has other operators, of which the optimizer makes others
+    served = choose_optimizers(data)
     comparison = compare(
         proved.runtime,
-        open_model(data),
+        open_model(data, disabled_optimizers=served.disabled_optimizers),
         rows or proved.proof.random_rows,
         precision=options.precision,
         gates=graph.gates.gates,
@@ -159,7 +167,7 @@ def lower_precision(proved: ProvedGraph, rows: Rows | None, options: PrecisionOp
         drawn=rows is None,
     )
     require_agreement(comparison, options)
-    return replace(proved, data=data, comparison=comparison)
+    return replace(proved, data=data, comparison=comparison, served=served)
 
 
 def plain_twin(proved: ProvedGraph, manifest: Manifest) -> PlainTwin:

@@ -22,6 +22,7 @@ from turnpike.export.graph_identity import decide_file
 from turnpike.export.identity.decision import Decision, Verdict
 from turnpike.export.input_spec import InputSpec
 from turnpike.export.network import AnySource, Network
+from turnpike.export.optimized.decide_optimized import OptimizedGraph, decide_optimized
 from turnpike.export.options import DeviceOptions, SourceOptions
 from turnpike.export.output.model_bytes import weights_digest
 from turnpike.export.parity.rounding import Rounding, measure_rounding
@@ -48,6 +49,7 @@ class VerificationResult:
         notes: What was done with the source, which is usually what the user wants.
         identity: Whether the file, in fp32, is the same function as the network, for every input. For a
             compressed file: as the network with the removed units carried.
+        optimized: What onnxruntime makes of the file on this CPU, and whether that is the same function.
     """
 
     manifest: Manifest
@@ -57,6 +59,7 @@ class VerificationResult:
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     identity: Decision | None = None
+    optimized: OptimizedGraph | None = None
 
 
 def verify_model(
@@ -210,12 +213,14 @@ def run_verification(
             require_agreement(comparison, device_options)
     with steps.step("check the manifest"):
         file = VerifiedFile(
-            path, runtime, manifest, model_in_file, against, network, fresh, proof, identity, comparison
+            *(path, runtime, manifest, model_in_file, against, network, fresh, proof, identity),
+            optimized=decide_optimized(path.read_bytes(), manifest.disabled_optimizers),
+            comparison=comparison,
         )
         claims = check_claims(file)
     all_warnings = (*network.messages.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
     return VerificationResult(
-        manifest, proof, comparison, claims, all_warnings, network.messages.notes, identity
+        manifest, proof, comparison, claims, all_warnings, network.messages.notes, identity, file.optimized
     )
 
 
@@ -234,11 +239,14 @@ def _verify_compressed(
     with steps.step("check the manifest"):
         expect_same_interface(path, cut.model, cut.prepared)
         file = VerifiedFile(
-            path, runtime, manifest, cut.model, against, network, cut.prepared, proof, cut.identity
+            *(path, runtime, manifest, cut.model, against, network, cut.prepared, proof, cut.identity),
+            optimized=decide_optimized(path.read_bytes(), manifest.disabled_optimizers),
         )
         claims = check_claims(file, cut)
     warnings = (*cut.whole.warnings, *proof.warnings)
-    return VerificationResult(manifest, proof, None, claims, warnings, network.messages.notes, cut.identity)
+    return VerificationResult(
+        manifest, proof, None, claims, warnings, network.messages.notes, cut.identity, file.optimized
+    )
 
 
 def recorded_ranges(manifest: Manifest, runtime: Runtime, network: Network) -> dict[str, tuple[float, float]]:

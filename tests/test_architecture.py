@@ -68,6 +68,7 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             "verify",
             "claims",
             "identity",
+            "optimized",
             "pipeline",
             "output",
             "precision",
@@ -82,12 +83,17 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         },
         "compress.graph": {"gates", "gates.highways", "gates.graph"},
         "verify": {
-            *("claims", "compress", "prepared_graph", "graph_identity", "identity"),
+            *("claims", "compress", "optimized", "prepared_graph", "graph_identity", "identity"),
             *("gates", "sources", "parity", "precision", "output"),
         },
         "claims": {
-            *("compress", "prepared_graph", "proved_graph", "identity", "sources.data"),
+            *("compress", "prepared_graph", "proved_graph", "identity", "optimized", "sources.data"),
             *("gates", "parity", "measure", "precision", "output"),
+        },
+        "optimized": {
+            *("graph_identity", "parity", "measure"),
+            *("identity", "identity.onnx", "identity.algebra", "identity.algebra.arithmetic"),
+            "identity.numbers",
         },
         "witness": {"prepared_graph", "identity", "parity"},
         "graph_identity": {"prepared_graph", "identity", "gates", "parity", "witness"},
@@ -105,7 +111,9 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
             *("output", "model_report", "report"),
         },
         "model_report": {"proved_graph", "report"},
-        "proved_graph": {"prepared_graph", "graph_identity", "identity", "parity", "precision", "output"},
+        "proved_graph": {
+            *("prepared_graph", "graph_identity", "identity", "optimized", "parity", "precision", "output"),
+        },
         "report": {"parity", "precision", "measure"},
         "precision": {"measure", "trace"},
         "parity": {"gates", "identity.aten", "trace"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from turnpike.export.claims.checklist import Checklist, Claims
 from turnpike.export.claims.compression_claims import check_compression
 from turnpike.export.claims.graph_claims import check_graph
-from turnpike.export.claims.identity_claims import check_identity
+from turnpike.export.claims.identity_claims import check_identity, check_optimizers
 from turnpike.export.claims.measured_claims import check_measured
 from turnpike.export.claims.parity_claims import check_parity
 from turnpike.export.claims.source_claims import check_source
@@ -29,6 +29,7 @@ def check_claims(file: VerifiedFile, cut: VerifiedCut | None = None) -> Claims:
     claims = Checklist(file.path)
     check_graph(claims, file)
     check_identity(claims, file)
+    check_optimizers(claims, file)
     has_rows = check_parity(claims, file)
     check_source(claims, file, has_rows=has_rows)
     # a compression measures on rows that it splits itself

@@ -1,14 +1,33 @@
-"""Checks what a manifest says about the decision for every input, against the decision that was made now."""
+"""Checks what a manifest says about decisions for every input, against those that were made now."""
 
 from __future__ import annotations
 
 from turnpike.export.claims.checklist import Checklist
 from turnpike.export.claims.verified_file import VerifiedFile
+from turnpike.export.identity.decision import Verdict
 from turnpike.export.proved_graph import identity_record
 from turnpike.service.artifact.proof_records import Identity
 
 # difference of two constants in float64, in units in the last place of float32
 ULP_TOLERANCE = 1e-3
+
+
+def check_optimizers(claims: Checklist, file: VerifiedFile) -> None:
+    """Check that onnxruntime makes the same function of the file, without the optimizers that it names."""
+    verdict, disabled = file.optimized.decision.verdict, file.manifest.disabled_optimizers
+    if verdict is Verdict.DIFFERENT:
+        left_out = f" without {', '.join(disabled)}" if disabled else ""
+        raise claims.error(
+            "disabled_optimizers",
+            f"onnxruntime's optimizer{left_out} makes {file.optimized.verdict_text}. A new export leaves out "
+            "the optimizer that does it",
+        )
+    if verdict is Verdict.IDENTICAL:
+        claims.check("disabled_optimizers")
+    elif disabled:
+        claims.claim("what onnxruntime makes of the file is not decided", "disabled_optimizers")
+    else:
+        claims.leave_empty("disabled_optimizers")
 
 
 def check_identity(claims: Checklist, file: VerifiedFile) -> None:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from turnpike.export.identity.decision import Decision
 from turnpike.export.network import AnySource, Network
+from turnpike.export.optimized.decide_optimized import OptimizedGraph
 from turnpike.export.parity.rounding import Rounding
 from turnpike.export.precision.compare import Comparison
 from turnpike.export.prepared_graph import PreparedGraph
@@ -31,6 +32,7 @@ class VerifiedFile:
         graph: The graph that was exported here from the source. That of a compressed file was cut here.
         proof: The proof of the file, or of `graph` in fp32 if the file has a lower precision.
         identity: The decision about that graph for every input.
+        optimized: What onnxruntime makes of the file.
         comparison: How the lower precision of the file compares with fp32.
     """
 
@@ -43,6 +45,7 @@ class VerifiedFile:
     graph: PreparedGraph
     proof: Rounding
     identity: Decision
+    optimized: OptimizedGraph
     comparison: Comparison | None = None
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.markup import escape
 
+from turnpike.export.cli.inspect_runtime import optimized_summary
 from turnpike.export.cli.options import (
     AsJson,
     Data,
@@ -95,6 +96,7 @@ def write_verification_json(result: VerificationResult) -> None:
             "comparison": None if result.comparison is None else result.comparison.summary,
             "claims": {"checked": result.claims.checked, "claimed": dict(result.claims.claimed)},
             "identity": None if result.identity is None else identity_summary(result.identity),
+            "runtime": None if result.optimized is None else optimized_summary(result.optimized),
             "parity": result.proof.parity.model_dump(mode="json"),
         }
     )
@@ -163,6 +165,9 @@ def show_verification(result: VerificationResult) -> None:
     if result.identity is not None:
         for line in identity_lines(result.identity, len(result.proof.parity.batches)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if result.optimized is not None:
+        for line in result.optimized.lines():
+            console.print(f"onnxruntime's graph: {line}", highlight=False, markup=False, soft_wrap=True)
     for line in result.claims.lines():
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     name = escape(f"{result.manifest.name} version {result.manifest.version}")

@@ -107,7 +107,13 @@ def cut_and_measure(
         with steps.step(f"lower to {options.precision}"):
             proved = lower_precision(proved, gate_rows, options)
     with steps.step("judge"):
-        point = measure_point(cutter, comparison, cut, open_model(proved.data), rows)
+        point = measure_point(
+            cutter,
+            comparison,
+            cut,
+            open_model(proved.data, disabled_optimizers=proved.served.disabled_optimizers),
+            rows,
+        )
         _expect_faster(point, options.precision)
     return MeasuredCut(cut, proved, options.precision, gate_rows, profile, lesion, comparison, point, curve)
 

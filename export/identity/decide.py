@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -33,6 +35,9 @@ from turnpike.export.identity.rows import decide_rows
 from turnpike.export.identity.samples import draw_inputs
 from turnpike.service.artifact.manifest import Gate
 
+# computes a value from those of the reference, which have its names
+Expression: TypeAlias = Callable[[Algebra, Mapping[str, Value]], Value]
+
 
 def decide(
     reference: ExportedProgram | ir.Model,
@@ -43,6 +48,7 @@ def decide(
     trusted: ir.Model | None = None,
     row_axes: Sequence[int | None] | None = None,
     gates: Sequence[Gate] = (),
+    constants: Mapping[str, Expression] = MappingProxyType({}),
 ) -> Decision:
     """Run both on the same random elements and compare all outputs.
 
@@ -57,13 +63,14 @@ def decide(
         row_axes: The axis of the rows of each input, or None for an input that all rows share. With them, the
             sets of shapes are those of `ROW_SETS`, and it is decided whether rows depend on each other.
         gates: The gates of the graph, whose levers and layers are decided on the last set of shapes.
+        constants: For initializers of a graph without gates that are rounded: what they stand for.
     """
     if trusted is not None and (found := interface_difference(trusted, model, hidden or {})) is not None:
         return found
     folded: tuple[FoldedConstant, ...] = ()
     if isinstance(reference, ExportedProgram):
         folded = tuple(folded_constants(reference, dict(_initializers(trusted or model))))
-    question = _Question(reference, model, hidden or {}, folded, trusted)
+    question = _Question(reference, model, hidden or {}, folded, trusted, constants)
     # hashes wrap around
     with np.errstate(over="ignore"):
         # most graphs are written as the network is, so that no law is needed; without laws a run is faster
@@ -86,6 +93,7 @@ class _Question:
     hidden: Mapping[str, HiddenOutput]
     folded: tuple[FoldedConstant, ...]
     trusted: ir.Model | None
+    constants: Mapping[str, Expression]
 
     def undecided(self, reason: str) -> Decision:
         return Decision(Verdict.NOT_DECIDED, reason=reason, folded=self.folded)
@@ -199,13 +207,16 @@ class _Pair:
         self._added: Mapping[str, Value] = {}
         if trusted is not None and any(origin.value not in self._values for origin in self._hidden.values()):
             self._added = run_graph(trusted, algebra, inputs).outputs
+        expressions: dict[str, Value] = {
+            name: compute(algebra, self._values) for name, compute in question.constants.items()
+        }
         algebra.sizes.is_open = False
         self.recorded_run: RecordedRun | None = None
         if isinstance(algebra, GateAlgebra):
             self.recorded_run = record_run(self._model, algebra, inputs)
             self._graph = self.recorded_run.graph
         else:
-            self._graph = run_graph(self._model, algebra, inputs)
+            self._graph = run_graph(self._model, algebra, inputs, expressions)
         expected = self._expected_outputs()
         different = tuple(
             name for name, value in expected.items() if not self._is_same(value, self._graph.outputs[name])

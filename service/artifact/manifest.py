@@ -356,6 +356,7 @@ class Manifest(ManifestRecord):
     `task` says whether the first output has a number for each class, or is a number that is predicted, and
     `target` names the column of the table that is predicted. `interval` is set if a predicted number has one.
     `picture` is set if the rows of the only input are pictures whose numbers are known.
+    `disabled_optimizers` has onnxruntime's names of optimizers that make another function of the graph.
     `text` is set if an input takes texts. `alphabet` has the character of each id if its scheme is `alphabet`
     and it has no vocabulary.
     """
@@ -377,6 +378,7 @@ class Manifest(ManifestRecord):
     gates: tuple[Gate, ...] = ()
     plain: bool = False
     batch_coupled: bool = False
+    disabled_optimizers: tuple[str, ...] = ()
     batch_axes: dict[str, Annotated[int, Field(ge=1, le=MAX_AXES)]] = Field(default_factory=dict)
     identity: Identity | None = None
     parity: Parity

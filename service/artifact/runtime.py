@@ -208,6 +208,7 @@ def open_model(
     call: Caller = call_directly,
     arena: bool = True,
     prepared: bool = False,
+    disabled_optimizers: Sequence[str] = (),
 ) -> Runtime:
     """Open a model in the way that the service does. The manifest is read before onnxruntime sees the file.
 
@@ -220,6 +221,7 @@ def open_model(
         call: See `open_runtime`.
         arena: See `open_runtime`.
         prepared: See `open_runtime`.
+        disabled_optimizers: See `open_runtime`.
 
     Raises:
         ModelFileError: There is no such file, onnxruntime cannot open it, or its manifest is invalid.
@@ -242,6 +244,7 @@ def open_model(
         call=call,
         arena=arena,
         prepared=prepared,
+        disabled_optimizers=disabled_optimizers,
     )
 
 
@@ -257,6 +260,7 @@ def open_runtime(
     arena: bool = True,
     prepare: PreparedFiles | None = None,
     prepared: bool = False,
+    disabled_optimizers: Sequence[str] = (),
 ) -> Runtime:
     """Open a model whose manifest was read; see `open_model` for the other arguments and errors.
 
@@ -273,6 +277,7 @@ def open_runtime(
             other models and requests may need it.
         prepare: Files to write meanwhile, for the CPU provider.
         prepared: Whether `model` is the graph of such files, which is used as it is.
+        disabled_optimizers: Optimizers of onnxruntime to leave out, beside those that the manifest names.
     """
     if isinstance(model, Path):
         where = str(model)
@@ -294,6 +299,7 @@ def open_runtime(
         arena=arena,
         prepare=prepare,
         prepared=prepared,
+        disabled_optimizers=(*(manifest.disabled_optimizers if manifest else ()), *disabled_optimizers),
     )
     if device != "openvino":
         return Runtime(open_session(model, device), manifest, where)
@@ -331,6 +337,33 @@ def openvino_computes_in_bf16() -> bool:
     return bool(product.item() == 1)
 
 
+def write_optimized(
+    model: bytes, optimized: Path, disabled_optimizers: Sequence[str] = (), where: str = "model.onnx"
+) -> None:
+    """Write the graph that onnxruntime makes of a model to run it on the CPU, as the service runs it.
+
+    Args:
+        model: The content of a file.
+        optimized: The file to write.
+        disabled_optimizers: Names of optimizers to leave out, beside those of `WRONG_OPTIMIZERS`.
+        where: Name of the model in error messages.
+
+    Raises:
+        ModelFileError: onnxruntime cannot open the model.
+    """
+    _open_session(
+        model,
+        "cpu",
+        threads=1,
+        precision="fp32",
+        where=where,
+        call=call_directly,
+        arena=False,
+        disabled_optimizers=disabled_optimizers,
+        optimized=optimized,
+    )
+
+
 def _open_session(
     model: Path | bytes,
     device: Device,
@@ -342,8 +375,12 @@ def _open_session(
     arena: bool,
     prepare: PreparedFiles | None = None,
     prepared: bool = False,
+    disabled_optimizers: Sequence[str] = (),
+    optimized: Path | None = None,
 ) -> onnxruntime.InferenceSession:
     options = session_options(threads, arena=arena)
+    if optimized is not None:
+        options.optimized_model_filepath = str(optimized)
     if prepare is not None:
         _write_prepared(options, prepare)
     if prepared:
@@ -362,7 +399,7 @@ def _open_session(
         providers=providers,
         # otherwise onnxruntime prints a message if the provider fails, and continues with another one
         enable_fallback=0,
-        disabled_optimizers=WRONG_OPTIMIZERS,
+        disabled_optimizers=[*WRONG_OPTIMIZERS, *disabled_optimizers],
     )
     try:
         if threads == 1 and device == "cpu":

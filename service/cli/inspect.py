@@ -38,6 +38,11 @@ def command(
         typer.Argument(metavar="MODEL", help="An .onnx file, or the folder of a model, run or repository."),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
+    # `turnpike` calls `turnpike.export.cli.inspect_runtime` if it is given
+    runtime_graph: Annotated[
+        bool,
+        typer.Option("--runtime", help="Show what onnxruntime makes of the file (with the extra export)."),
+    ] = False,
 ) -> None:
     """Show the manifest, inputs, outputs, gates, proof and size of MODEL.
 

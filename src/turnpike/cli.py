@@ -18,7 +18,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from turnpike.commands import COMMANDS, missing_extra
+from turnpike.commands import COMMANDS, VARIANTS, command_of, missing_extra
 from turnpike.common.distribution import VERSION, missing_library
 
 
@@ -39,9 +39,9 @@ class CommandGroup(TyperGroup):
             return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] in COMMANDS:
-            self.called = args[0]
-            self.commands[args[0]] = load_command(args[0])
+        if name := command_of(args):
+            self.called = name
+            self.commands[args[0]] = load_command(name)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -70,8 +70,9 @@ class CommandGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """Import the module of a command, which imports the large libraries when it is called."""
-    command = typer.main.get_command(importlib.import_module(COMMANDS[name].module).app)
-    command.name = name
+    module = (COMMANDS.get(name) or VARIANTS[name]).module
+    command = typer.main.get_command(importlib.import_module(module).app)
+    command.name = name.partition(" ")[0]
     return command
 
 

@@ -5,6 +5,7 @@ Needs no library, so that the command can say which extra is missing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from turnpike.common.distribution import needs_extra
@@ -55,6 +56,21 @@ COMMANDS = {
     ),
 }
 
+# commands that an option makes another one, of another package
+VARIANTS = {
+    "inspect --runtime": Command(
+        "turnpike.export.cli.inspect_runtime", "export", "Show what onnxruntime makes of a file."
+    )
+}
+
+
+def command_of(words: Sequence[str]) -> str:
+    """The name in `COMMANDS` or `VARIANTS` of a command line without `turnpike`; "" for an unknown one."""
+    if not words or words[0] not in COMMANDS:
+        return ""
+    names = (f"{words[0]} {word}" for word in words[1:])
+    return next((name for name in names if name in VARIANTS), words[0])
+
 
 def missing_extra(command: str, module: str) -> str:
     """The message that a library of a command is not installed, with the extra that installs it.
@@ -63,7 +79,8 @@ def missing_extra(command: str, module: str) -> str:
         command: The name of the command; "" or an unknown name for `turnpike` itself.
         module: The module that is missing.
     """
-    if command in COMMANDS:
-        return needs_extra(f"turnpike {command}", module, COMMANDS[command].extra)
+    found = COMMANDS.get(command) or VARIANTS.get(command)
+    if found is not None:
+        return needs_extra(f"turnpike {command}", module, found.extra)
     extras = dict.fromkeys(extra for entry in COMMANDS.values() for extra in entry.extra.split(","))
     return f"{needs_extra('turnpike', module, 'serve')}, or another extra: {', '.join(extras)}"

@@ -23,6 +23,19 @@ from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable
 
 table = OperatorTable()
 
+
+def softsign(algebra: Algebra, a: Value) -> Value:
+    return algebra.divide(a, algebra.add(1, algebra.absolute(a)))
+
+
+def hard_sigmoid_of(algebra: Algebra, x: Value, alpha: np.float32, beta: np.float32) -> Value:
+    """clip(alpha x + beta, 0, 1)."""
+    if alpha == np.float32(1 / 6) and beta == 0.5:
+        # PyTorch divides by 6
+        return activations.hard_sigmoid(algebra, x)
+    return algebra.clip(algebra.add(algebra.multiply(alpha, x), beta), 0, 1)
+
+
 # Operators without attributes: the same in the algebra. `GateAlgebra` has some of its own.
 PLAIN: dict[str, Callable[..., Value]] = {
     "Neg": Algebra.negate,
@@ -46,7 +59,7 @@ PLAIN: dict[str, Callable[..., Value]] = {
     "Cos": lambda algebra, a: algebra.even_function("cos", a),
     "Relu": activations.relu,
     "Softplus": activations.softplus,
-    "Softsign": lambda algebra, a: algebra.divide(a, algebra.add(1, algebra.absolute(a))),
+    "Softsign": softsign,
     "Mish": activations.mish,
     "PRelu": activations.leaky_relu,
 }
@@ -175,11 +188,7 @@ def swish(call: NodeCall, x: Value) -> Value:
 
 @table.operators("HardSigmoid")
 def hard_sigmoid(call: NodeCall, x: Value) -> Value:
-    alpha, beta = call.number("alpha", 0.2), call.number("beta", 0.5)
-    if alpha == np.float32(1 / 6) and beta == 0.5:
-        # PyTorch divides by 6
-        return activations.hard_sigmoid(call.algebra, x)
-    return call.algebra.clip(call.algebra.add(call.algebra.multiply(alpha, x), beta), 0, 1)
+    return hard_sigmoid_of(call.algebra, x, call.number("alpha", 0.2), call.number("beta", 0.5))
 
 
 @table.operators("HardSwish")

@@ -10,25 +10,37 @@ import numpy as np
 from turnpike.export.identity.algebra import activations, normalizations, products
 from turnpike.export.identity.algebra.arithmetic import Algebra
 from turnpike.export.identity.algebra.arithmetic.terms import UndecidedError, Value
-from turnpike.export.identity.onnx import layers
+from turnpike.export.identity.onnx import elementwise, layers
 from turnpike.export.identity.onnx.operator_table import NodeCall, OperatorTable
 
 table = OperatorTable()
 DOMAIN = "com.microsoft."
+# the parameters of an activation that FusedGemm has joined
+PARAMETERS = {
+    "LeakyRelu": ("activation_alpha",),
+    "Elu": ("activation_alpha",),
+    "HardSigmoid": ("activation_alpha", "activation_beta"),
+    "Selu": ("activation_alpha", "activation_gamma"),
+}
 
 
 @table.operators(f"{DOMAIN}FusedMatMul")
 def matrix_product(call: NodeCall, a: Value, b: Value) -> Value:
-    if call.get("transBatchA", 0) or call.get("transBatchB", 0):
-        raise UndecidedError("FusedMatMul with transBatch")
     algebra = call.algebra
-    if call.get("transA", 0):
-        a = algebra.move(a, lambda data: data.swapaxes(-1, -2))
-    if call.get("transB", 0):
-        b = algebra.move(b, lambda data: data.swapaxes(-1, -2))
+    a, b = (_transposed(call, value, name) for value, name in ((a, "A"), (b, "B")))
     product = products.matrix_product(algebra, a, b)
     alpha = call.number("alpha", 1.0)
     return product if alpha == 1 else algebra.multiply(product, alpha)
+
+
+def _transposed(call: NodeCall, a: Value, name: str) -> Value:
+    """An operand of FusedMatMul in the order of a matrix product."""
+    if call.get(f"transBatch{name}", 0):
+        # its first axis comes behind those of the stack
+        a = call.algebra.move(a, lambda data: np.moveaxis(data, 0, -2))
+    if call.get(f"trans{name}", 0):
+        a = call.algebra.move(a, lambda data: data.swapaxes(-1, -2))
+    return a
 
 
 def _activated(algebra: Algebra, name: str | None, parameters: Sequence[float], x: Value) -> Value:
@@ -48,13 +60,27 @@ def _activated(algebra: Algebra, name: str | None, parameters: Sequence[float], 
             return activations.leaky_relu(algebra, x, numbers[0])
         case "Clip":
             return algebra.clip(x, *numbers[:2])
+        case "HardSigmoid":
+            return elementwise.hard_sigmoid_of(algebra, x, *numbers)
+        case "HardSwish":
+            return algebra.multiply(x, activations.hard_sigmoid(algebra, x))
+        case "Elu":
+            return activations.elu(algebra, x, numbers[0])
+        case "Selu":
+            return activations.selu(algebra, x, *numbers)
+        case "Softsign":
+            return elementwise.softsign(algebra, x)
     raise UndecidedError(f"the activation {name}")
 
 
 @table.operators(f"{DOMAIN}FusedGemm")
 def gemm(call: NodeCall, a: Value, b: Value, c: Value | None = None) -> Value:
     activation = call.get("activation")
-    parameters = [call.get("activation_alpha", 0.01)] if activation == "LeakyRelu" else []
+    # the names of the parameters, in the order of FusedConv
+    names = PARAMETERS.get(activation, ())
+    if any(not call.has(name) for name in names):
+        raise UndecidedError(f"FusedGemm with {activation} without its parameters")
+    parameters = [call.get(name) for name in names]
     return _activated(call.algebra, activation, parameters, layers.gemm(call, a, b, c))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -117,6 +118,25 @@ def run_again(
             results.update(zip(node.outputs, runner.run_node(node, results), strict=False))
             stale.update(node.outputs)
     return [results[value] for value in wanted]
+
+
+def constant_values(model: ir.Model) -> dict[str, Value]:
+    """The values outside of loops that need no input, by name: as they are given, or as float64 terms.
+
+    Operators that are not known here, and what is computed from their results, are left out.
+    """
+    runner = _Runner(Algebra(Reals(), symbolic_sizes=False), model.opset_imports.get("") or 0, MAX_ELEMENTS)
+    graph = model.graph
+    values: dict[ir.Value, Value] = {
+        value: value.const_value.numpy()
+        for value in graph.initializers.values()
+        if value.const_value is not None and not value.is_graph_input()
+    }
+    for node in graph:
+        if all(value is None or value in values for value in inputs_of(node)):
+            with suppress(UndecidedError), np.errstate(all="ignore"):
+                values.update(zip(node.outputs, runner.run_node(node, values), strict=False))
+    return {str(value.name): result for value, result in values.items()}
 
 
 def ancestors(values: Iterable[ir.Value]) -> set[ir.Value]:

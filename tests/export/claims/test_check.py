@@ -28,6 +28,7 @@ from turnpike.export.measure.gate_profile import profile_gates
 from turnpike.export.measure.lesion_curve import MAX_LESION_ROWS, lesion_curve
 from turnpike.export.measure.sample_rows import choose_samples
 from turnpike.export.network import Network, Rows
+from turnpike.export.optimized.decide_optimized import decide_optimized
 from turnpike.export.options import SourceOptions
 from turnpike.export.output.model_bytes import embed_manifest
 from turnpike.export.parity.rounding import measure_rounding
@@ -82,7 +83,10 @@ def verified(path: Path, spec: str = INPUT, net: nn.Module | None = None, **opti
     graph = prepare_like(source, model, plain=False)
     proof = measure_rounding(source, graph.traced, model, graph.gates.origins, runtimes=[runtime])
     identity = decide_identity(source, graph, model)
-    return VerifiedFile(path, runtime, runtime.manifest, model, net, source, graph, proof, identity)
+    optimized = decide_optimized(path.read_bytes())
+    return VerifiedFile(
+        path, runtime, runtime.manifest, model, net, source, graph, proof, identity, optimized
+    )
 
 
 @pytest.fixture(scope="module")

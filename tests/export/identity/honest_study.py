@@ -1,6 +1,7 @@
 """Decides about honest networks: how many are called identical, and how long a decision takes.
 
-With --export, they are exported as by a user, to find those that are refused.
+With --export, they are exported as by a user, to find those that are refused. With --runtime, it is decided
+whether onnxruntime's optimizer keeps their function.
 
 python -m tests.export.identity.honest_study --only attention --seeds 100
 """
@@ -40,6 +41,7 @@ from tests.highways.impostors import SHAPE, AllImpostors
 from tests.highways.spellings import UNITS, Spelled
 from turnpike.export.graph_identity import decide_identity
 from turnpike.export.identity.decision import Decision, Verdict
+from turnpike.export.optimized.decide_optimized import decide_optimized
 from turnpike.export.options import SourceOptions
 from turnpike.export.pipeline import export_model
 from turnpike.export.prepared_graph import prepare
@@ -55,20 +57,27 @@ OWN = [honest for table in TABLES for honest in table.NETWORKS]
 
 @dataclass(frozen=True)
 class Study:
-    """The decision about a network, and what it took in seconds of CPU."""
+    """The decision about a network, and what it took in seconds of CPU.
+
+    `ulps` is the largest distance of a constant that onnxruntime has computed.
+    """
 
     decision: Decision
     seconds: float
+    ulps: float = 0.0
 
 
-def study(honest: Honest, seed: int = 7) -> Study:
-    """Export a network and decide about its graph."""
+def study(honest: Honest, seed: int = 7, *, runtime: bool = False) -> Study:
+    """Export a network and decide about its graph, or about what onnxruntime makes of that."""
     torch.manual_seed(seed)
     net = honest.make().eval()
     network = load_source(net, SourceOptions(inputs=honest.inputs, name="net"))
     graph = prepare(network, honest.opset, open_recurrent=honest.open_recurrent, plain=honest.plain)
     chosen = graph.plain if graph.plain is not None else graph
     start = time.process_time()
+    if runtime:
+        optimized = decide_optimized(chosen.data)
+        return Study(optimized.decision, time.process_time() - start, optimized.ulps)
     decision = decide_identity(network, chosen, chosen.model)
     return Study(decision, time.process_time() - start)
 
@@ -116,11 +125,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of the names")
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--export", action="store_true", help="export each network, and show who is refused")
+    parser.add_argument("--runtime", action="store_true", help="decide about onnxruntime's graphs")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     counts: Counter[str] = Counter()
     seconds: dict[str, float] = {}
+    ulps: dict[str, float] = {}
     for honest in [*OWN, *of_examples(), *of_presets(), *of_seeds(options.seeds)]:
         if options.only not in honest.name:
             continue
@@ -131,19 +142,25 @@ def main() -> None:
                 counts["exported" if identity is None else identity.verdict] += 1
                 seconds[honest.name] = time.process_time() - start
                 continue
-            result = study(honest)
+            result = study(honest, runtime=options.runtime)
         except Exception as error:
             counts["not exported"] += 1
             sys.stdout.write(f"{honest.name}: not exported: {str(error).splitlines()[0][:300]}\n")
             sys.stdout.flush()
             continue
         counts[result.decision.verdict] += 1
-        seconds[honest.name] = result.seconds
+        seconds[honest.name], ulps[honest.name] = result.seconds, result.ulps
         if result.decision.verdict is not Verdict.IDENTICAL:
             sys.stdout.write(f"{honest.name}: {result.decision} ({result.seconds:.1f} s)\n")
         sys.stdout.flush()
     sys.stdout.write(", ".join(f"{count} {name}" for name, count in counts.items()) + "\n")
     if seconds:
+        if options.runtime:
+            furthest = max(ulps, key=ulps.__getitem__)
+            rounded = sum(distance > 0 for distance in ulps.values())
+            sys.stdout.write(
+                f"rounded constants in {rounded}, up to {ulps[furthest]:.2f} ulps ({furthest})\n"
+            )
         slowest = max(seconds, key=seconds.__getitem__)
         sys.stdout.write(
             f"CPU seconds: median {median(seconds.values()):.2f}, most {seconds[slowest]:.1f} ({slowest})\n"

@@ -176,8 +176,24 @@ CASES.node("FusedMatMul", "FusedMatMul", floats(2, 3, 4), known_floats(4, 5), al
 CASES.node(
     "FusedMatMul transposed", "FusedMatMul", floats(2, 4, 3), floats(2, 5, 4), transA=1, transB=1, **MICROSOFT
 )
+transposes: tuple[dict[str, Any], ...] = ({}, {"transA": 1}, {"transB": 1}, {"transA": 1, "transB": 1})
+for number, transposed in enumerate(transposes):
+    # rows or sums, a stack of two and one of three, sums or rows
+    left, right = (4, 2, 3, 5), (5, 2, 3, 6)
+    left = left[::-1][:1] + left[1:3] + left[:1] if "transA" in transposed else left
+    right = right[::-1][:1] + right[1:3] + right[:1] if "transB" in transposed else right
+    CASES.node(
+        f"FusedMatMul across the stack {number}",
+        "FusedMatMul",
+        *(floats(*left), floats(*right)),
+        transBatchA=1,
+        transBatchB=1,
+        **transposed,
+        **MICROSOFT,
+    )
 for activation, parameters in {
     "": [],
+    "HardSwish": [],
     "Relu": [],
     "Sigmoid": [],
     "Tanh": [],
@@ -188,10 +204,27 @@ for activation, parameters in {
     given: dict[str, Any] = {"activation_params": parameters} if parameters else {}
     layer = (floats(2, 2, 3, 7), known_floats(3, 2, 1, 3), known_floats(3))
     CASES.node(f"FusedConv {activation}".strip(), "FusedConv", *layer, **options, **given)
-    if activation not in ("", "Clip"):
+    if activation not in ("", "Clip", "HardSwish"):
         alpha: dict[str, Any] = {"activation_alpha": parameters[0]} if parameters else {}
         layer = (floats(2, 3), known_floats(3, 4), known_floats(4))
         CASES.node(f"FusedGemm {activation}", "FusedGemm", *layer, **options, **alpha)
+layer = (floats(2, 3), known_floats(3, 4), known_floats(4))
+gemm_activations: dict[str, dict[str, Any]] = {
+    "HardSigmoid": {"activation_alpha": 0.25, "activation_beta": 0.375},
+    "Elu": {"activation_alpha": 0.75},
+    "Selu": {"activation_alpha": 1.5, "activation_gamma": 1.25},
+    "Softsign": {},
+}
+for activation, given in gemm_activations.items():
+    CASES.node(f"FusedGemm {activation}", "FusedGemm", *layer, activation=activation, **given, **MICROSOFT)
+CASES.node(
+    "FusedConv HardSigmoid",
+    "FusedConv",
+    *(floats(2, 2, 3, 7), known_floats(3, 2, 1, 3), known_floats(3)),
+    activation="HardSigmoid",
+    activation_params=[0.25, 0.375],
+    **MICROSOFT,
+)
 CASES.node(
     "FusedConv with a sum",
     "FusedConv",

@@ -105,9 +105,14 @@ layer = (x, known_floats(1, 16, 5), known_floats(1, 16, 4))
 _refuse("peepholes", "LSTM", *layer, None, None, None, None, known_floats(1, 12), **recurrent)
 _refuse("input_forget", "LSTM", *layer, input_forget=1, **recurrent)
 microsoft = {"domain": "com.microsoft"}
-_refuse("transBatch", "FusedMatMul", x, x, transBatchA=1, **microsoft)
+_refuse("the activation Mish", "FusedConv", x, known_floats(3, 4, 2), activation="Mish", **microsoft)
+
 _refuse(
-    "the activation HardSigmoid", "FusedConv", x, known_floats(3, 4, 2), activation="HardSigmoid", **microsoft
+    "FusedGemm with Elu without its parameters",
+    "FusedGemm",
+    *(floats(2, 3), known_floats(3, 4), known_floats(4)),
+    activation="Elu",
+    **microsoft,
 )
 
 CONTROL_FLOW = {
