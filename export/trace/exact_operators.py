@@ -22,6 +22,7 @@ op: Any = onnxscript.opset18
 # begins the names of nodes that are not folded for a constant mask: the proof expects them
 UNFOLDED = "masked_rows"
 ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+RIGHT_SHIFTS = (torch.ops.aten.__rshift__.Scalar, torch.ops.aten.bitwise_right_shift.Tensor_Scalar)
 DIFFERENCES = (torch.ops.aten.rsub.Scalar, torch.ops.aten.rsub.Tensor)
 
 
@@ -44,8 +45,19 @@ def rounded_quotient(x: Any, other: Any, rounding_mode: str | None = None) -> An
     """x / other, rounded. torch.onnx computes that of integers in float32, which rounds those beyond 2^24."""
     if not x.dtype.is_integer() or isinstance(other, float) or rounding_mode is None:
         return aten_div_mode(x, other, rounding_mode=rounding_mode)
-    divisor = as_tensor(other, x) if isinstance(other, int) else other
+    divisor = op.Constant(value=ir.tensor(other, x.dtype)) if isinstance(other, int) else other
+    divisor.dtype = x.dtype
     return op.Div(x, divisor) if rounding_mode == "trunc" else aten_floor_divide(x, divisor)
+
+
+def shifted_right(x: Any, places: int) -> Any:
+    """x >> places as a quotient, which the proof knows. torch.onnx writes it by bits of unsigned numbers."""
+    bits = x.dtype.bitwidth - x.dtype.is_signed()
+    if 0 <= places < bits:
+        return rounded_quotient(x, 2**places, "floor")
+    # PyTorch shifts no further than all bits: what remains is the sign
+    zero = as_tensor(0, x)
+    return op.Sub(zero, op.CastLike(op.Less(x, zero), x)) if x.dtype.is_signed() else op.Mul(x, zero)
 
 
 def as_tensor(number: Any, like: Any) -> Any:
@@ -60,6 +72,7 @@ def as_tensor(number: Any, like: Any) -> Any:
 TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.atan2.default: angle_of,
     torch.ops.aten.div.Tensor_mode: rounded_quotient,
+    **dict.fromkeys(RIGHT_SHIFTS, shifted_right),
     **dict.fromkeys(DIFFERENCES, difference_from),
 }
 

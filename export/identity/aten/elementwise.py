@@ -191,11 +191,26 @@ def divide(call: Call, self_: Value, other: Value, rounding_mode: str | None = N
         if rounding == "floor":
             return call.algebra.floor_quotient(self_, other)
         return call.algebra.truncate(call.algebra.divide(self_, other))
+    return _rounded_quotient(call, self_, other, rounding)
+
+
+@table.operators("__rshift__.Scalar", "bitwise_right_shift.Tensor_Scalar")
+def shift_right(call: Call, self_: Value, other: int) -> Value:
+    """floor(a / 2^n). PyTorch shifts no further than all bits: then the sign remains."""
+    limits = np.iinfo(call.dtype)
+    if 0 <= other < limits.bits - (limits.min < 0):
+        return _rounded_quotient(call, self_, np.asarray(2**other, np.int64), "floor")
+    is_negative = call.algebra.compare(self_, 0, "lt") if limits.min < 0 else np.asarray(False)
+    return call.algebra.subtract(call.algebra.multiply(self_, 0), call.algebra.cast(is_negative, np.int64))
+
+
+def _rounded_quotient(call: Call, a: Value, b: Value, rounding: str) -> Value:
+    """Of integers."""
     if np.dtype(call.dtype).kind == "u":
         rounding = "trunc"
-    if rounding == "floor" and (isinstance(self_, Term) or isinstance(other, Term)):
-        return _floor_quotient(call.algebra, self_, other)
-    return call.algebra.integer_function(f"div {rounding}", QUOTIENTS[rounding], self_, other)
+    if rounding == "floor" and (isinstance(a, Term) or isinstance(b, Term)):
+        return _floor_quotient(call.algebra, a, b)
+    return call.algebra.integer_function(f"div {rounding}", QUOTIENTS[rounding], a, b)
 
 
 def _floor_quotient(algebra: Algebra, a: Value, b: Value) -> Value:

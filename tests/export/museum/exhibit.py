@@ -35,7 +35,6 @@ class Exhibit:
         edit: Turns the right graph into the wrong one.
         noticed: Whether turnpike decides that the wrong graph is another function, for every input, or only
             measures on batches that its values differ.
-        input_range: The `--input-range` that shows the bug, if turnpike does not notice it without.
         is_pull: Whether `source` is a pull request.
     """
 
@@ -48,7 +47,6 @@ class Exhibit:
     example: Callable[[], tuple[Tensor, ...]]
     edit: Edit
     noticed: Literal["decided", "measured"] = "decided"
-    input_range: str | None = None
     is_pull: bool = False
 
     @property

@@ -12,10 +12,8 @@ from turnpike.export.prepared_graph import PreparedGraph
 from turnpike.export.sources.load import load_source
 
 
-def load_exhibit(exhibit: Exhibit, input_range: str | None = None) -> Network:
-    ranges = [] if input_range is None else [input_range]
-    options = SourceOptions(inputs=list(exhibit.inputs), name="exhibit", input_range=ranges)
-    return load_source(exhibit.network(), options)
+def load_exhibit(exhibit: Exhibit) -> Network:
+    return load_source(exhibit.network(), SourceOptions(inputs=list(exhibit.inputs), name="exhibit"))
 
 
 def spoiled(exhibit: Exhibit, right: PreparedGraph) -> PreparedGraph:

@@ -15,28 +15,16 @@ from turnpike.export.steps import Steps
 # how errors of a decision begin; every other one is about batches
 DECISIONS = ("expected the same function of every input", "expected the network's weights bit for bit")
 
-needing_a_range = pytest.mark.parametrize(
-    "exhibit", [exhibit for exhibit in EXHIBITS if exhibit.input_range], ids=lambda exhibit: exhibit.name
-)
-
 
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.name)
 def test_the_wrong_graph_is_refused_and_the_right_one_accepted(exhibit: Exhibit) -> None:
-    network = load_exhibit(exhibit, exhibit.input_range)
+    network = load_exhibit(exhibit)
     right = prepare(network)
     prove_graph(right, network, 0, Steps())
     with pytest.raises(ParityError) as error:
         prove_graph(spoiled(exhibit, right), network, 0, Steps())
     message = str(error.value)
     assert any(text in message for text in DECISIONS) == (exhibit.noticed == "decided"), message
-
-
-@needing_a_range
-def test_without_the_range_the_bug_is_not_noticed(exhibit: Exhibit) -> None:
-    """The page says so. The export warns that it guessed what the integers are."""
-    network = load_exhibit(exhibit)
-    proved = prove_graph(spoiled(exhibit, prepare(network)), network, 0, Steps())
-    assert any("drew integers from 0 to 1, a guess" in text for text in proved.warnings)
 
 
 def test_there_are_many_exhibits_and_no_two_of_one_bug() -> None:

@@ -134,6 +134,26 @@ def test_quotients_of_large_integers(
     assert decision.verdict is Verdict.IDENTICAL, decision
 
 
+@pytest.mark.parametrize("places", [0, 1, 8, 31, 63])
+@pytest.mark.parametrize(
+    ("dtype", "numbers"), [("int64", (-(2**53) - 1, *LARGE)), ("int32", LARGE), ("uint8", (0, 7, 255))]
+)
+def test_shifts_to_the_right(dtype: str, numbers: tuple[int, ...], places: int) -> None:
+    """They are quotients, which the proof knows."""
+
+    def shift(x: Tensor, y: Tensor) -> Tensor:
+        return (x >> places) + y
+
+    inputs = [f"{name}:{dtype}[batch,1]" for name in "xy"]
+    x = torch.tensor(numbers, dtype=getattr(torch, dtype))[:, None]
+    expected, actual = answers(shift, inputs, x, torch.zeros_like(x))
+    np.testing.assert_array_equal(actual, expected)
+    network = Network("net", "module", parse_inputs(inputs), module=Applied(shift).eval())
+    graph = prepare(network)
+    decision = decide_identity(network, graph, graph.model)
+    assert decision.verdict is Verdict.IDENTICAL, decision
+
+
 HALVES = torch.tensor([1.5, 2.5])
 TENTHS = torch.tensor([1.1, 2.1], dtype=torch.float64)
 
