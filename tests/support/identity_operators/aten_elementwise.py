@@ -134,6 +134,9 @@ for rounding in ("floor", "trunc"):
     )
 CASES.add("floor_divide", lambda x, y: x // y, floats(9, low=-9, high=9), floats(9, low=1))
 CASES.add("floor_divide, integers", lambda x: x // 3, integers(9, low=-9, high=9))
+CASES.add("right shift", lambda x: x >> 2, integers(9, low=-9, high=9))
+CASES.add("right shift, all bits", lambda x: x >> 70, integers(9, low=-9, high=9))
+CASES.add("bitwise_right_shift", lambda x: torch.bitwise_right_shift(x, 1), integers(9, low=-9, high=9))
 for name, modulo in {"remainder": torch.remainder, "fmod": torch.fmod}.items():
     CASES.add(name, modulo, floats(9, low=-9, high=9), floats(9, low=1))
     CASES.add(f"{name}, integers", modulo, integers(9, low=-9, high=9), integers(9, low=-4, high=0))
