@@ -55,9 +55,9 @@ def probe(runtime: Runtime, batch: str | None, max_rows: int) -> ProbeResult:
     if not row_sets:
         return ProbeResult(ran=False)
     public = [tensor.name for tensor in runtime.outputs]
-    distribution = (
-        _is_distribution(runtime.run(_slice(row_sets[0], 0, FEW_ROWS), public)[0]) if public else None
-    )
+    # a model with a fixed number of rows takes all of them
+    few_rows = row_sets[0] if batch is None else _slice(row_sets[0], 0, FEW_ROWS)
+    distribution = _is_distribution(runtime.run(few_rows, public)[0]) if public else None
     if batch is None:
         return ProbeResult(ran=True, distribution=distribution)
 

@@ -202,11 +202,12 @@ def test_a_model_that_refuses_all_rows_did_not_run() -> None:
     assert probe_model(FakeRuntime({"y": never})) == ProbeResult(ran=False)
 
 
-def test_without_a_batch_dimension_the_model_runs_once() -> None:
+@pytest.mark.parametrize("rows", [2, 8])
+def test_without_a_batch_dimension_the_model_takes_all_its_rows(rows: int) -> None:
     """The run warms the model up."""
-    runtime = FakeRuntime({"y": plain}, takes=Tensor("x", "float32", (2, 4)))
+    runtime = FakeRuntime({"y": plain}, takes=Tensor("x", "float32", (rows, 4)))
     assert probe_model(runtime, None) == ProbeResult(ran=True, distribution=False)
-    assert set(runtime.ran) == {2}
+    assert set(runtime.ran) == {rows}
 
 
 def test_the_largest_batch_is_probed() -> None:
