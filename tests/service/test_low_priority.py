@@ -56,8 +56,8 @@ def test_a_model_is_loaded_with_low_priority(tmp_path: Path) -> None:
         return function(*args)
 
     model = load(put_model(tmp_path), Settings(), RequestCounters(), 1, call=call)
-    assert calls[:3] == ["read_model_file", "content_digest", "InferenceSession"]
-    assert {"openssl_sha256", "run"} < set(calls)
+    assert calls[:2] == ["read_model_file", "content_digest"]
+    assert {"openssl_sha256", "InferenceSession", "run"} < set(calls)
     runs = len(calls)
     rows = np.zeros((1, *model.signature.inputs["x"].dims[1:]), np.float32)
     model.runtime.run({"x": rows})
