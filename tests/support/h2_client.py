@@ -186,6 +186,10 @@ class H2Client:
     def receive(self, received: bytes) -> None:
         """Read bytes of the server; raises AssertionError if they break the protocol."""
         data = self._unread + received
+        if not self.frames and data.startswith(b"HTTP/1.1 "):
+            # the answer to what looks like a request of HTTP/1.1
+            self._unread = data
+            return
         position = 0
         while len(data) - position >= 9:
             start = position + 9
