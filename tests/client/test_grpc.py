@@ -224,13 +224,19 @@ def test_statistics(server: Server, kind: Kind) -> None:
     assert [entry["version"] for entry in got] == [entry["version"] for entry in expected] == ["1"]
 
 
-@pytest.mark.parametrize(("detail", "moves"), [("all", {}), ("units", {"shift": {"layer00": "far"}})])
+@pytest.mark.parametrize(
+    ("detail", "moves", "message"),
+    [
+        ("all", {}, "detail: expected 'summary', 'units', 'rows', got 'all'"),
+        ("units", {"shift": {"layer00": "far"}}, "shift: layer00: expected a number, got 'far'"),
+        ("units", {"shift": [1]}, r"shift: expected a dict of numbers by layer or gate, got \[1\]"),
+        ("units", {"close": ["\ud800"]}, "expected arguments that fit in a message, got "),
+    ],
+)
 def test_arguments_that_no_message_holds(
-    server: Server, kind: Kind, digits: Array, detail: str, moves: dict[str, Any]
+    server: Server, kind: Kind, digits: Array, detail: str, moves: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(
-        InputError, match="^gates of model 'digits-10' at grpc.*: expected arguments that fit"
-    ):
+    with pytest.raises(InputError, match=f"^gates of model 'digits-10'.*: {message}"):
         call(kind, f"grpc://{server.grpc_address}", "gates", "digits-10", digits, detail, **moves)
 
 
