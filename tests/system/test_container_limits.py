@@ -83,10 +83,18 @@ def same_processes(service: Project) -> Iterator[None]:
 
 
 def processes(project: Project) -> list[str]:
-    """The process ids of init, supervisor and workers; of a stopped container there are none."""
+    """The process ids of init, supervisor and workers; of a stopped container there are none.
+
+    Parents come first: numbers begin again at the system's largest.
+    """
     (container,) = project.ids("service")
-    lines = docker("top", container, "-o", "pid,args").splitlines()
-    return [line.split()[0] for line in lines[1:] if "alive" not in line]
+    lines = docker("top", container, "-o", "pid,ppid,args").splitlines()
+    parents = dict(line.split()[:2] for line in lines[1:] if "alive" not in line)
+
+    def depth(process: str) -> int:
+        return 1 + depth(parents[process]) if process in parents else 0
+
+    return sorted(parents, key=depth)
 
 
 def ask_for_run(project: Project, millions: int) -> tuple[int, str]:
