@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import Runtime, open_model, runtime_settings
 from turnpike.service.child_process import child_process
 from turnpike.service.config.memory_share import allocation_limit, memory_per_worker
@@ -92,7 +93,7 @@ def _open_in_slot(
             return judged
         start = time.perf_counter()
         try:
-            _prepare(draft, file, options)
+            _prepare(draft, file, options, judged.manifest)
             expect_unchanged(file)
             checked = _open_draft(draft, judged, file, options)
         except _NotSharedError:
@@ -135,12 +136,13 @@ def _open_entry(
     return CheckedFile(digest, manifest, runtime, biases, text, result, mapped=True)
 
 
-def _prepare(draft: Entry, file: ModelFile, options: FileOptions) -> None:
+def _prepare(draft: Entry, file: ModelFile, options: FileOptions, manifest: Manifest | None) -> None:
     """Have a process write the files of a draft, and compare them with the model."""
     request = {
         "model": str(file.path),
         "folder": str(draft.folder),
         "threads": options.threads,
+        "disabled_optimizers": () if manifest is None else manifest.disabled_optimizers,
         "memory": allocation_limit(options.settings),
     }
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,8 @@ def main() -> None:
     limit_memory(request["memory"])
     reason = None
     try:
-        prepare(Path(request["model"]), Entry(Path(request["folder"])), request["threads"])
+        draft = Entry(Path(request["folder"]))
+        prepare(Path(request["model"]), draft, request["threads"], request["disabled_optimizers"])
     except (UnfitError, ModelFileError, RunError) as error:
         reason = str(error)
     except MemoryError:
@@ -57,8 +59,8 @@ def main() -> None:
     os._exit(0)
 
 
-def prepare(model: Path, draft: Entry, threads: int) -> None:
-    """Write the files of a draft.
+def prepare(model: Path, draft: Entry, threads: int, disabled_optimizers: Sequence[str] = ()) -> None:
+    """Write the files of a draft, without the optimizers that would make another function of the graph.
 
     Raises:
         UnfitError: They are not the same model.
@@ -66,7 +68,9 @@ def prepare(model: Path, draft: Entry, threads: int) -> None:
         RunError: One of the forms cannot be run.
     """
     files = PreparedFiles(draft.graph, WEIGHTS)
-    original = open_runtime(model, None, threads=threads, prepare=files)
+    original = open_runtime(
+        model, None, threads=threads, prepare=files, disabled_optimizers=disabled_optimizers
+    )
     if not (draft.folder / WEIGHTS).exists():
         raise UnfitError("the model has no large weights")
     tensors, runs = _tensors(original), _compared_runs(original)

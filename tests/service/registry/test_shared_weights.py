@@ -26,6 +26,7 @@ from tests.support.onnx_sources import model_of, value
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import load_model, put_model, with_manifest
 from turnpike.service.artifact import runtime
+from turnpike.service.artifact.manifest import Manifest
 from turnpike.service.artifact.runtime import Runtime
 from turnpike.service.errors import ModelFileError
 from turnpike.service.registry import checked_file, shared_weights
@@ -63,7 +64,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 def prepared_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models are prepared in the process of the test, which takes less time than to start another one."""
 
-    def prepare_here(draft: Entry, file: ModelFile, options: FileOptions) -> None:
+    def prepare_here(draft: Entry, file: ModelFile, options: FileOptions, manifest: Manifest | None) -> None:
         prepare(file.path, draft, options.threads)
 
     monkeypatch.setattr(shared_weights, "_prepare", prepare_here)
@@ -474,3 +475,16 @@ def test_a_process_that_is_killed_leaves_nothing_that_is_served(
     assert mapped_files() == {str(entry_folder(cache) / WEIGHTS)}
     cache.remove_unused()
     assert list(cache.entries.iterdir()) == [entry_folder(cache)]
+
+
+@pytest.mark.parametrize("disabled", [(), ("GemmActivationFusion",)])
+def test_prepared_graphs_leave_out_what_the_manifest_says(
+    cache: WeightsCache, tmp_path: Path, disabled: tuple[str, ...]
+) -> None:
+    """An optimizer that makes another function of the graph would make it of the prepared one, too."""
+    data = with_manifest(GATED, disabled_optimizers=disabled)
+    load_model(put_model(tmp_path / "models", data=data), weights=cache)
+    operators = {
+        node.op_type for node in onnx.load(entry_folder(cache) / GRAPH, load_external_data=False).graph.node
+    }
+    assert ("FusedGemm" in operators) == (not disabled)
