@@ -139,7 +139,7 @@ def measure(workers: int, form: str, cache: Path) -> tuple[ServerFigures, bytes]
 
 
 def load_ms(server: OurServer, workers: int, times: int) -> float:
-    """The median over the workers of their last load, once each has loaded the model so many times."""
+    """The median over the workers of their last load, once each has loaded the model this often."""
     end = time.monotonic() + LOG_SECONDS
     # a thread of each worker writes its log
     while len(loads := LOADED.findall(server.log.read_text())) < times * workers:

@@ -39,7 +39,7 @@ def mapped(server: Server) -> list[set[str]]:
 
 
 def answers(server: Server) -> set[bytes]:
-    """The answers over so many connections that every worker gives some."""
+    """The answers over enough connections to reach every worker."""
     return {server.post("/v2/models/wide/infer", REQUEST).content for _ in range(8 * WORKERS)}
 
 

@@ -1,4 +1,4 @@
-"""`Exhibit`: a network, and the edit that turns the right file of it into the one that a bug made.
+"""`Exhibit`: a network, and the edit that turns its right file into the wrong file of a bug.
 
 These modules import torch and onnx_ir, and nothing of turnpike: the other tools that check these files run in
 an environment without it.

@@ -204,7 +204,7 @@ FIRST: tuple[tuple[tuple[str, ...], tuple[State, ...]], ...] = (
     (("RST_STREAM", "the last DATA"), ("open", "sent")),
 )
 FRAMES_PER_CONNECTION = 30
-# a pair of state and frame that no connection meets in so many would be a fault of this test
+# enough for every state of a stream to meet every frame
 CONNECTIONS = 3000
 
 
